@@ -29,7 +29,8 @@ from benchmarks.load import Load, run_load
 from benchmarks.sampling import CASES, REPEATS, simulate
 from benchmarks.turns import play
 from benchmarks.workers import ENVIRONMENTS, ROLLOUTS, SECONDS, run_workers
-from harness.reference.faults import Faults, RandomFaults
+from harness.plugins.faults.script import fault_script
+from harness.reference.fault_sources import ObservedRequest
 
 RUNS = 5
 USUAL_BARE_MS = 0.45
@@ -120,11 +121,11 @@ def schedule(folder: Path) -> list[Row]:
     for turn in range(RUNS):
         with server("--latency", "100", "--sigma", "1", "--seed", str(turn)) as url:
             wall_s = run_eval(url, runs, in_flight, folder)
-        draws = RandomFaults(Faults(latency=0.1, sigma=1.0, seed=turn))
-        draws.next()  # the request that asks whether the endpoint is there
+        draws = fault_script(latency=0.1, sigma=1.0, seed=turn)
+        draws.next(ObservedRequest())  # the request that asks whether the endpoint is there
         slots = [0.0] * in_flight
         for _ in range(runs):
-            heapq.heapreplace(slots, slots[0] + draws.next().latency)
+            heapq.heapreplace(slots, slots[0] + draws.next(ObservedRequest()).latency)
         ratios.append(wall_s / max(slots))
     return [
         Row(
@@ -259,8 +260,8 @@ def load_rows(found: Load) -> list[Row]:
     return [
         Row(f"{what}: lost, doubled, wrong", f"{found.lost}, {found.doubled}, {len(found.wrong)}{wrong}",
             "", "none", not (found.lost or found.doubled or found.wrong)),
-        Row("  in flight, as the servers saw it", gates, "", "all of them, and no more",
-            all(gate.peak == gate.bound for gate in found.gates)),
+        Row("  in flight, as the servers saw it", gates, "", "≥ 80 %, and no more",
+            all(0.8 * gate.bound <= gate.peak <= gate.bound for gate in found.gates)),
         Row("  peak memory, over that of a tenth", f"{found.peak_mb:.0f} MB over {found.tenth_peak_mb:.0f} MB", "",
             f"≤ +{LOAD_GROWTH_MB} MB", grown <= LOAD_GROWTH_MB),
         Row("  tasks at once", f"{found.most_tasks:,}", "", f"≤ {tasks:,}", found.most_tasks <= tasks),

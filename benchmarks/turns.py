@@ -22,8 +22,8 @@ from harness.core.types import JsonDict, Messages, ModelResponse, Prompt, Usage
 from harness.engine import rollout
 from harness.report.transcript import transcript
 from harness.store.journal import Journal
+from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
-from harness.store.recorded import Recorded
 from harness.store.rows import RowFile, RowShape
 
 

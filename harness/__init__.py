@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from harness.core.records import Example, Score
     from harness.core.state import State
     from harness.core.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
-    from harness.engine.loader import load_environment
+    from harness.engine.environment_loader import load_environment
     from harness.envs.env_group import EnvGroup
     from harness.envs.environment import Environment
     from harness.envs.hooks import cleanup, stop, teardown
@@ -35,7 +35,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.envs.env_group": ("EnvGroup",),
     "harness.envs.environment": ("Environment",),
     "harness.envs.hooks": ("cleanup", "stop", "teardown"),
-    "harness.engine.loader": ("load_environment",),
+    "harness.engine.environment_loader": ("load_environment",),
     "harness.envs.multi_turn": ("MultiTurnEnv",),
     "harness.envs.single_turn": ("SingleTurnEnv",),
     "harness.envs.sources": ("RowSource", "SourceRow"),

@@ -1,25 +1,5 @@
-"""Runs as data frames, for notebooks: `runs_df`, `rollouts_df` and `messages_df`.
-The names live in `harness.report.frames` and are imported at their first use."""
+"""Runs as data frames, for notebooks: `runs_df`, `rollouts_df` and `messages_df`."""
 
-from __future__ import annotations
+from harness.report.frames import messages_df, rollouts_df, runs_df
 
-from typing import TYPE_CHECKING
-
-from harness.report import frames as _home
-
-if TYPE_CHECKING:
-    from harness.report.frames import *  # noqa: F403
-
-__all__: list[str] = []
-__all__ += _home.__all__
-
-
-def __getattr__(name: str) -> object:
-    try:
-        return getattr(_home, name)
-    except AttributeError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__ = ["messages_df", "rollouts_df", "runs_df"]

@@ -8,70 +8,75 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.agents.bench import BenchEvalSummary, BenchResult, BenchRowResult, BenchRunner, BenchRunResult
-    from harness.agents.client import ExternalLLMClient
-    from harness.agents.dataset import DatasetReader, DatasetRow
-    from harness.agents.eval_functions import EvalFnWrapper, load_eval_fns
-    from harness.agents.llm import StepEvent
-    from harness.agents.loading import LoadedAgent, load_agent
-    from harness.agents.loop import LLM, AgentLike, CompletionsResult, RolloutAgentLoop, RolloutContext, RolloutResult
-    from harness.agents.mcp_agent import MCPAgentLoop
-    from harness.agents.mcp_folder import load_mcp
-    from harness.agents.messages import (
-        count_messages_by_role,
-        get_message_content,
-        get_message_role,
-        is_assistant_message,
-        is_tool_message,
-        is_user_message,
-        normalize_stop,
-        parse_tool_calls,
-    )
-    from harness.agents.results import (
-        EvalEvalSummary,
-        EvalModelSummary,
-        EvalPaired,
-        EvalResult,
-        EvalRowResult,
-        EvalRunResult,
-    )
-    from harness.agents.reward import osmosis_reward, osmosis_rubric
-    from harness.agents.runner import EvalRunner
-    from harness.agents.schemas import (
-        OpenAIFunctionParametersSchema,
-        OpenAIFunctionPropertySchema,
-        OpenAIFunctionSchema,
-        OpenAIFunctionToolSchema,
-        RolloutMetrics,
-        RolloutRequest,
-        RolloutStatus,
-    )
-    from harness.agents.test_runner import LocalTestBatchResult, LocalTestRunner, LocalTestRunResult
-    from harness.agents.tool_calls import (
-        ToolArgumentError,
-        ToolExecutionError,
-        create_tool_error_result,
-        create_tool_result,
-        execute_tool_calls,
-        get_tool_call_info,
-        parse_tool_arguments,
-        serialize_tool_result,
-    )
-    from harness.agents.validation import validate_tools
-    from harness.core.errors import (
-        AgentFailed,
-        AgentLoadError,
-        DatasetParseError,
-        DatasetValidationError,
-        EvalFnError,
-        HarnessError,
-        LocalExecutionError,
-        MCPLoadError,
-        ProviderError,
-        SystemicProviderError,
-        ToolValidationError,
-    )
-    from harness.stats.passk import pass_at_k
+    from harness.agents.bench_runner import BenchEvalSummary as BenchEvalSummary
+    from harness.agents.bench_runner import BenchResult as BenchResult
+    from harness.agents.bench_runner import BenchRowResult as BenchRowResult
+    from harness.agents.bench_runner import BenchRunner as BenchRunner
+    from harness.agents.bench_runner import BenchRunResult as BenchRunResult
+    from harness.agents.client import ExternalLLMClient as ExternalLLMClient
+    from harness.agents.dataset import DatasetReader as DatasetReader
+    from harness.agents.dataset import DatasetRow as DatasetRow
+    from harness.agents.eval_functions import EvalFnWrapper as EvalFnWrapper
+    from harness.agents.eval_functions import load_eval_fns as load_eval_fns
+    from harness.agents.llm import StepEvent as StepEvent
+    from harness.agents.loading import LoadedAgent as LoadedAgent
+    from harness.agents.loading import load_agent as load_agent
+    from harness.agents.local_test_runner import LocalTestBatchResult as LocalTestBatchResult
+    from harness.agents.local_test_runner import LocalTestRunner as LocalTestRunner
+    from harness.agents.local_test_runner import LocalTestRunResult as LocalTestRunResult
+    from harness.agents.loop import LLM as LLM
+    from harness.agents.loop import AgentLike as AgentLike
+    from harness.agents.loop import CompletionsResult as CompletionsResult
+    from harness.agents.loop import RolloutAgentLoop as RolloutAgentLoop
+    from harness.agents.loop import RolloutContext as RolloutContext
+    from harness.agents.loop import RolloutResult as RolloutResult
+    from harness.agents.mcp_agent import MCPAgentLoop as MCPAgentLoop
+    from harness.agents.mcp_folder import load_mcp as load_mcp
+    from harness.agents.messages import count_messages_by_role as count_messages_by_role
+    from harness.agents.messages import get_message_content as get_message_content
+    from harness.agents.messages import get_message_role as get_message_role
+    from harness.agents.messages import is_assistant_message as is_assistant_message
+    from harness.agents.messages import is_tool_message as is_tool_message
+    from harness.agents.messages import is_user_message as is_user_message
+    from harness.agents.messages import normalize_stop as normalize_stop
+    from harness.agents.messages import parse_tool_calls as parse_tool_calls
+    from harness.agents.results import EvalEvalSummary as EvalEvalSummary
+    from harness.agents.results import EvalModelSummary as EvalModelSummary
+    from harness.agents.results import EvalPaired as EvalPaired
+    from harness.agents.results import EvalResult as EvalResult
+    from harness.agents.results import EvalRowResult as EvalRowResult
+    from harness.agents.results import EvalRunResult as EvalRunResult
+    from harness.agents.reward import osmosis_reward as osmosis_reward
+    from harness.agents.reward import osmosis_rubric as osmosis_rubric
+    from harness.agents.runner import EvalRunner as EvalRunner
+    from harness.agents.schemas import OpenAIFunctionParametersSchema as OpenAIFunctionParametersSchema
+    from harness.agents.schemas import OpenAIFunctionPropertySchema as OpenAIFunctionPropertySchema
+    from harness.agents.schemas import OpenAIFunctionSchema as OpenAIFunctionSchema
+    from harness.agents.schemas import OpenAIFunctionToolSchema as OpenAIFunctionToolSchema
+    from harness.agents.schemas import RolloutMetrics as RolloutMetrics
+    from harness.agents.schemas import RolloutRequest as RolloutRequest
+    from harness.agents.schemas import RolloutStatus as RolloutStatus
+    from harness.agents.tool_calls import ToolArgumentError as ToolArgumentError
+    from harness.agents.tool_calls import ToolExecutionError as ToolExecutionError
+    from harness.agents.tool_calls import create_tool_error_result as create_tool_error_result
+    from harness.agents.tool_calls import create_tool_result as create_tool_result
+    from harness.agents.tool_calls import execute_tool_calls as execute_tool_calls
+    from harness.agents.tool_calls import get_tool_call_info as get_tool_call_info
+    from harness.agents.tool_calls import parse_tool_arguments as parse_tool_arguments
+    from harness.agents.tool_calls import serialize_tool_result as serialize_tool_result
+    from harness.agents.validation import validate_tools as validate_tools
+    from harness.core.errors import AgentFailed as AgentFailed
+    from harness.core.errors import AgentLoadError as AgentLoadError
+    from harness.core.errors import DatasetParseError as DatasetParseError
+    from harness.core.errors import DatasetValidationError as DatasetValidationError
+    from harness.core.errors import EvalFnError as EvalFnError
+    from harness.core.errors import HarnessError as HarnessError
+    from harness.core.errors import LocalExecutionError as LocalExecutionError
+    from harness.core.errors import MCPLoadError as MCPLoadError
+    from harness.core.errors import ProviderError as ProviderError
+    from harness.core.errors import SystemicProviderError as SystemicProviderError
+    from harness.core.errors import ToolValidationError as ToolValidationError
+    from harness.stats.passk import pass_at_k as pass_at_k
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "harness.agents.dataset": ("DatasetReader", "DatasetRow"),
@@ -132,7 +137,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "SystemicProviderError",
         "ToolValidationError",
     ),
-    "harness.agents.bench": ("BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "BenchRunner"),
+    "harness.agents.bench_runner": (
+        "BenchEvalSummary",
+        "BenchResult",
+        "BenchRowResult",
+        "BenchRunResult",
+        "BenchRunner",
+    ),
     "harness.agents.client": ("ExternalLLMClient",),
     "harness.agents.results": (
         "EvalEvalSummary",
@@ -143,82 +154,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "EvalRunResult",
     ),
     "harness.agents.runner": ("EvalRunner",),
-    "harness.agents.test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
+    "harness.agents.local_test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
     "harness.stats.passk": ("pass_at_k",),
 }
 """The module that defines each public name."""
 
-__all__ = [
-    "LLM",
-    "AgentFailed",
-    "AgentLike",
-    "AgentLoadError",
-    "BenchEvalSummary",
-    "BenchResult",
-    "BenchRowResult",
-    "BenchRunResult",
-    "BenchRunner",
-    "CompletionsResult",
-    "DatasetParseError",
-    "DatasetReader",
-    "DatasetRow",
-    "DatasetValidationError",
-    "EvalEvalSummary",
-    "EvalFnError",
-    "EvalFnWrapper",
-    "EvalModelSummary",
-    "EvalPaired",
-    "EvalResult",
-    "EvalRowResult",
-    "EvalRunResult",
-    "EvalRunner",
-    "ExternalLLMClient",
-    "HarnessError",
-    "LoadedAgent",
-    "LocalExecutionError",
-    "LocalTestBatchResult",
-    "LocalTestRunResult",
-    "LocalTestRunner",
-    "MCPAgentLoop",
-    "MCPLoadError",
-    "OpenAIFunctionParametersSchema",
-    "OpenAIFunctionPropertySchema",
-    "OpenAIFunctionSchema",
-    "OpenAIFunctionToolSchema",
-    "ProviderError",
-    "RolloutAgentLoop",
-    "RolloutContext",
-    "RolloutMetrics",
-    "RolloutRequest",
-    "RolloutResult",
-    "RolloutStatus",
-    "StepEvent",
-    "SystemicProviderError",
-    "ToolArgumentError",
-    "ToolExecutionError",
-    "ToolValidationError",
-    "count_messages_by_role",
-    "create_tool_error_result",
-    "create_tool_result",
-    "execute_tool_calls",
-    "get_message_content",
-    "get_message_role",
-    "get_tool_call_info",
-    "is_assistant_message",
-    "is_tool_message",
-    "is_user_message",
-    "load_agent",
-    "load_eval_fns",
-    "load_mcp",
-    "normalize_stop",
-    "osmosis_reward",
-    "osmosis_rubric",
-    "parse_tool_arguments",
-    "parse_tool_calls",
-    "pass_at_k",
-    "serialize_tool_result",
-    "validate_tools",
-]
+__all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

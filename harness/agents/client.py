@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import ChainMap
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,14 +13,19 @@ from harness.agents.llm import AgentLLM
 from harness.agents.loop import CompletionsResult
 from harness.agents.schemas import MessageDict, OpenAIFunctionToolSchema, RolloutMetrics
 from harness.agents.validation import validate_tools
-from harness.agents.wording import of_a_client
 from harness.core.errors import ConfigError, SystemicError, SystemicProviderError
+from harness.core.messages import Labels
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
 from harness.models.preflight import preflight
 from harness.settings.endpoints import Endpoint
-from harness.settings.providers import LITERAL_KEY_VAR, Route, require_litellm, route
+from harness.settings.providers import Route, require_provider, route
+
+LABELS = Labels({
+    "api_base_url": "api_base", "num_examples": "rows", "rollouts_per_example": "n_runs", "resume": "resume=True",
+})  # fmt: skip
+"""How the Python API spells settings."""
 
 
 class ExternalLLMClient:
@@ -48,11 +52,10 @@ class ExternalLLMClient:
         self._api_base = api_base
         if api_key:
             redactor.add(api_key)
-        self.model = self._route(None, has_key=True).model
+        self.model = self._route(has_key=True).model
         """The model's name in requests."""
         self._tools: list[JsonDict] = []
         self._metrics = RolloutMetrics()
-        self._keys: dict[str, str] = {}
         self._pool: ClientPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop that the pool's connections belong to."""
@@ -130,28 +133,24 @@ class ExternalLLMClient:
             await preflight(client, name)
         except SystemicError as error:
             self._leave()
-            raise SystemicProviderError(of_a_client(str(error))) from error
+            raise SystemicProviderError(error.text(LABELS)) from error
 
-    def endpoint(self, keys: MutableMapping[str, str]) -> Endpoint:
+    def endpoint(self) -> Endpoint:
         """The model's endpoint, for the engine.
-
-        Args:
-            keys: Receives the API key, if one was given, under the variable name that the endpoint refers to.
 
         Raises:
             ConfigError: the provider's key is missing, or litellm is needed for this provider and not installed.
         """
-        name = _name_for(self._api_key, keys) if self._api_key else None
-        found = self._route(name)
-        require_litellm(found.url)
-        return Endpoint(found.url, found.key_var, found.model)
+        found = self._route(has_key=bool(self._api_key))
+        require_provider(found.url)
+        return Endpoint(found.url, found.key_var, found.model, key=self._api_key or "")
 
-    def _route(self, key_var: str | None, *, has_key: bool = False) -> Route:
-        has_key = has_key or key_var is not None
+    def _route(self, *, has_key: bool) -> Route:
         try:
-            return route(self.display_name, self._api_base, environ=os.environ, key_var=key_var, has_key=has_key)
+            return route(self.display_name, self._api_base, environ=os.environ, has_key=has_key)
         except ConfigError as error:
-            raise ConfigError(of_a_client(str(error))) from None
+            error.labels = LABELS
+            raise
 
     def _client(self) -> tuple[PooledClient, str]:
         """A client for the running event loop, and the model's name at its endpoint."""
@@ -159,14 +158,14 @@ class ExternalLLMClient:
         if self._loop is not loop:
             self._leave()
             self._loop = loop
-        endpoint = self.endpoint(self._keys)
+        endpoint = self.endpoint()
         if not endpoint.url:
             raise ConfigError(
                 f"{self.display_name} is played inside a run; to ask it alone, give the address of `bench serve` as "
                 "api_base"
             )
         if self._pool is None:
-            self._pool = ClientPool(environ=ChainMap(self._keys, os.environ))
+            self._pool = ClientPool()
         return self._pool.get([endpoint], CallSettings(max_in_flight=-1)), endpoint.model
 
     def _leave(self) -> None:
@@ -181,12 +180,3 @@ class ExternalLLMClient:
         total.prompt_tokens += call.prompt_tokens
         total.response_tokens += call.response_tokens
         total.max_context_tokens = max(total.max_context_tokens, call.max_context_tokens)
-
-
-def _name_for(key: str, keys: MutableMapping[str, str]) -> str:
-    """A variable name for an API key given as text: settings and run folders refer to keys by variable names only."""
-    known = next((name for name, value in keys.items() if value == key), None)
-    if known is None:
-        known = LITERAL_KEY_VAR if not keys else f"{LITERAL_KEY_VAR}_{len(keys) + 1}"
-        keys[known] = key
-    return known

@@ -7,10 +7,8 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections import ChainMap
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -28,8 +26,8 @@ from harness.core.errors import (
     SystemicProviderError,
 )
 from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Usage
-from harness.models.pool import CallSettings, ClientPool, Clients, EndpointLike, PooledClient
-from harness.settings.endpoints import Endpoint
+from harness.models.pool import CallSettings, ClientPool
+from harness.usercode.scope import scope, scoped
 
 ClientFactory = Callable[[], "LLM | Awaitable[LLM]"]
 """Makes one more client instance; may be async."""
@@ -54,97 +52,22 @@ def display_name(client: object) -> str:
     return type(client).__name__
 
 
-class CallerClients(Clients):
-    """The clients of all runs of one evaluation.
+class InstancePool:
+    """The client instances of one model, each used by one rollout at a time; itself a client of the engine
+    (`models.pool.CallerClient`).
 
     Args:
-        environ: Variables in which API keys are looked up that were not given as text.
-    """
-
-    def __init__(self, environ: MutableMapping[str, str]) -> None:
-        self.tokens = 0
-        """Tokens of all replies, including those of rollouts that left no record."""
-        self._keys: dict[str, str] = {}
-        self._pool = ClientPool(environ=ChainMap(self._keys, environ))
-        self._shelves: dict[str, InstancePool] = {}
-
-    def endpoint(self, client: ExternalLLMClient) -> Endpoint:
-        """The endpoint of an `ExternalLLMClient`; a key given as text is kept here under a variable name."""
-        return client.endpoint(self._keys)
-
-    def shelf(self, name: str, client: LLM, factory: ClientFactory | None) -> InstancePool:
-        """Create a pool of callers' clients, or reuse that of the same `client`; a run selects it by `shelf.url`.
-
-        Args:
-            name: Unique among the runs of the evaluation.
-            client: The caller's client.
-            factory: Makes the instances that are used instead of `client`.
-        """
-        known = next((shelf for shelf in self._shelves.values() if shelf.has_only(client)), None)
-        if known is not None and factory is None:
-            return known  # both models share one instance, still used by one rollout at a time
-        shelf = InstancePool(f"http://{name}.client.invalid/v1", self, client, factory)
-        self._shelves[shelf.url] = shelf
-        return shelf
-
-    def engine_client(self, endpoint: Endpoint, settings: CallSettings | None) -> PooledClient:
-        """The engine's client for an endpoint."""
-        return self._pool.get([endpoint], settings)
-
-    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
-        """The instance pool whose URL is the first endpoint's, else the engine's client."""
-        shelf = self._shelves.get(endpoints[0].url)
-        if shelf is not None:
-            shelf.settings = settings
-        return _Counted(self, self._pool.get(endpoints, settings) if shelf is None else shelf)
-
-    def open(self) -> None:
-        """Prepare the engine's clients."""
-        self._pool.open()
-
-    async def close(self) -> None:
-        """Close the clients that were made here, but not those of the caller. May be called repeatedly."""
-        try:
-            for shelf in self._shelves.values():
-                await shelf.close()
-        finally:
-            await self._pool.close()
-
-
-class _Counted(PooledClient):
-    """A client that adds up the tokens of its replies."""
-
-    def __init__(self, desk: CallerClients, client: PooledClient) -> None:
-        self._desk = desk
-        self._client = client
-
-    async def request(self, call: ModelCall) -> ModelResponse:
-        response = await self._client.request(call)
-        self._desk.tokens += response.usage.input_tokens + response.usage.output_tokens
-        return response
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    def waiting_note(self) -> str:
-        return self._client.waiting_note()
-
-
-class InstancePool(PooledClient):
-    """The client instances of one model, each used by one rollout at a time; itself a client of the engine.
-
-    Args:
-        url: The pool's address in a run's settings. Its host can never be resolved (RFC 6761).
-        desk: Has the engine's clients, for instances that are an `ExternalLLMClient`.
+        name: Unique among the runs of the evaluation.
         client: The caller's client: the only instance if there is no factory; never closed here.
         factory: Makes an instance when no free one is left; these instances are closed at the end.
     """
 
-    def __init__(self, url: str, desk: CallerClients, client: LLM, factory: ClientFactory | None) -> None:
-        self.url = url
-        self.settings: CallSettings | None = None
-        """Call settings of the run that uses this pool."""
-        self._desk = desk
+    def __init__(self, name: str, client: LLM, factory: ClientFactory | None) -> None:
+        self.url = f"http://{name}.client.invalid/v1"
+        """The pool's name in the records of a run, and part of its identity. Nothing is sent there (RFC 6761)."""
+        self.tokens = 0
+        """Tokens of all replies of the instances, except those that the engine's clients count."""
+        self._engine: tuple[ClientPool, CallSettings] | None = None
         self._client = client
         self._factory = factory
         self._free: list[LLM] = []
@@ -161,14 +84,13 @@ class InstancePool(PooledClient):
         client = self._client if self._factory is None else self._free.pop() if self._free else await self._make()
         try:
             async with _alone(client):
-                loan = _Loan(client, validate_tools(tools), _current.get())
+                loan = _Loan(client, validate_tools(tools))
                 self._out.append(loan)
-                token = _current.set(loan)
                 try:
-                    await loan.begin(tools)
-                    yield
+                    with scoped(held=(*scope().held, loan)):
+                        await loan.begin(tools)
+                        yield
                 finally:
-                    _current.reset(token)
                     self._out.remove(loan)
                     await loan.end()
         finally:
@@ -183,9 +105,17 @@ class InstancePool(PooledClient):
         """
         loan = self._loan()
         if is_ours(loan.client):
-            ours = self._desk.endpoint(cast(ExternalLLMClient, loan.client))
-            return await self._desk.engine_client(ours, self.settings).request(replace(call, model=ours.model))
-        return await loan.request(call)
+            assert self._engine is not None, "the engine connects a client before its first request"
+            pool, settings = self._engine
+            ours = cast(ExternalLLMClient, loan.client).endpoint()
+            return await pool.get([ours], settings).request(replace(call, model=ours.model))
+        response = await loan.request(call)
+        self.tokens += response.usage.input_tokens + response.usage.output_tokens
+        return response
+
+    def connect(self, pool: ClientPool, settings: CallSettings) -> None:
+        """Use the engine's clients for instances that are an `ExternalLLMClient`."""
+        self._engine = pool, settings
 
     async def close(self) -> None:
         """Close the instances that were made here; may be called repeatedly. A failure to close one is only logged."""
@@ -203,9 +133,8 @@ class InstancePool(PooledClient):
         return ""
 
     def _loan(self) -> _Loan:
-        loan = _current.get()
-        if loan in self._out:
-            return loan
+        if held := [loan for loan in self._out if loan in scope().held]:
+            return held[-1]
         if len(self._out) == 1:  # e.g. asked from a thread of the agent, which lacks its context
             return self._out[0]
         raise EnvironmentFault("a model call outside of its rollout: nothing says which client it belongs to")
@@ -224,17 +153,17 @@ class InstancePool(PooledClient):
         return cast(LLM, client)
 
 
-class Seated:
+class AgentWithClients:
     """An agent whose every rollout uses a client instance of its own.
 
     Args:
         agent: The caller's agent.
-        shelf: The pool of client instances.
+        instances: The pool of client instances.
     """
 
-    def __init__(self, agent: AgentLike, shelf: InstancePool) -> None:
+    def __init__(self, agent: AgentLike, instances: InstancePool) -> None:
         self._agent = agent
-        self._shelf = shelf
+        self._instances = instances
         self.name = agent.name
 
     def __getattr__(self, name: str) -> Any:
@@ -246,7 +175,7 @@ class Seated:
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
         """Play one rollout of the agent with a reserved client instance."""
-        async with self._shelf.loan(ctx.tools):
+        async with self._instances.loan(ctx.tools):
             return await self._agent.run(ctx)
 
 
@@ -257,8 +186,6 @@ class _Loan:
     client: LLM
     offered: list[JsonDict]
     """The rollout's tools, as they are sent to an endpoint."""
-    outer: _Loan | None = None
-    """The enclosing loan, if this evaluation was started by the agent of another rollout."""
     is_over: bool = False
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     """Tokens of the client's own metrics that are already counted."""
@@ -325,18 +252,13 @@ class _Loan:
         return {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
 
 
-_current: ContextVar[_Loan | None] = ContextVar("loan", default=None)
-"""The client loan of the rollout that the current task belongs to."""
-
-
 @asynccontextmanager
 async def _alone(client: LLM) -> AsyncGenerator[None]:
     """Hold the client exclusively, across all evaluations of the process. An `ExternalLLMClient` may be shared
     freely, since the engine sends its requests; a rollout's client may also be used by an evaluation that its own
     agent starts."""
-    loan, is_held = _current.get(), False
-    while loan is not None and not is_held:
-        is_held, loan = loan.client is client and not loan.is_over, loan.outer
+    loans = [loan for loan in scope().held if isinstance(loan, _Loan)]
+    is_held = any(loan.client is client and not loan.is_over for loan in loans)
     if is_held or is_ours(client):
         yield
     else:

@@ -11,8 +11,8 @@ from harness.agents.results import EvalRunResult
 from harness.core.records import Example, Failed, Generated, Scored
 from harness.stats.scores import LARGEST_SCORE
 from harness.store.journal import JournalReader
-from harness.store.recorded import NOWHERE, Recorded
-from harness.store.tally import NOT_SCORED
+from harness.store.journal_index import NOWHERE, Recorded
+from harness.store.score_table import NOT_SCORED
 
 ANY_FUNCTION = "*"
 """Key in a score's reasons for a failure that belongs to no single function."""
@@ -78,7 +78,7 @@ def to_run(
 
 
 def _row_index(example: Example, index: int) -> int:
-    """The row's index in the dataset file, which is the example's id; else its position in the plan."""
+    """Index of the row in the dataset file (the example's id), else its position in the plan."""
     return example.example_id if isinstance(example.example_id, int) else index
 
 

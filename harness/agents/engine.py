@@ -4,26 +4,28 @@ listener, and returns the results that `read` collects from each journal."""
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from harness.agents.clients import CallerClients
+from harness.agents.call_arguments import EvaluatedModel, Work
+from harness.agents.client import LABELS
+from harness.agents.clients import InstancePool
 from harness.agents.settings import resolved_run
-from harness.agents.wording import of_a_run
-from harness.agents.work import EvaluatedModel, Work
 from harness.core.errors import LocalExecutionError, UsageError
 from harness.core.records import Example, Failed, Generated, Scored
-from harness.engine.evaluation import Evaluation, EvaluationListener
-from harness.engine.loading import Loader
-from harness.engine.prepare import Prepared, StartOptions
+from harness.engine.budget import Budget
+from harness.engine.evaluation import Evaluation
+from harness.engine.listeners import EvaluationListener
+from harness.engine.load_environments import Loader
+from harness.engine.prepare import LiveRun, StartOptions
 from harness.engine.privacy import own_folder
-from harness.store.recorded import Recorded
+from harness.models.pool import ClientPool
+from harness.settings.budget import read_flags, settle
+from harness.store.journal_index import Recorded
 
 T = TypeVar("T")
 
@@ -88,54 +90,46 @@ async def evaluate(
         await asyncio.to_thread(own_folder, Path(work.debug_dir), "debug_dir")
     if not work.rows:
         return [Ended(side, [], 0.0, 0, None, 0) for side in sides]
-    desk = CallerClients(os.environ)
+    clients, shared = ClientPool(), list[InstancePool]()
     found: dict[int, Sequence[T]] = {}
+    running: list[LiveRun] = []
+    examples: list[dict[str, Example]] = []
 
-    def begin(runs: Sequence[Prepared]) -> None:
-        for index, side in enumerate(sides):
-            runs[index].on_recorded = partial(_keep, found, index, partial(read, side))
+    def begin(runs: Sequence[LiveRun]) -> None:
+        running.extend(runs)
         if listener is not None:
-            _listen(sides, runs, listener)
+            examples.extend({example.key: example for example in run.plan.rollouts.examples()} for run in runs)
+
+    def finished(run: LiveRun, record: Generated | Failed, scored: Scored | None) -> None:
+        if listener is not None:
+            done = sum(each.progress.done for each in running)
+            index = running.index(run)
+            listener(FinishedRollout(sides[index], examples[index][record.example_key], record, scored, done))
+
+    def recorded(run: LiveRun, journal: Recorded) -> None:
+        found[running.index(run)] = read(sides[running.index(run)], journal)
 
     try:
         loader = Loader()
+        budget = Budget(settle(read_flags(work.settings), {}, [])[0])
         start = StartOptions(" ".join(sys.argv), resume=work.resume, retry_failed=work.retry_failed)
-        resolved = [resolved_run(work, side, loader, desk) for side in sides]
+        resolved = [resolved_run(work, side, loader, shared) for side in sides]
+        listening = EvaluationListener(begin=begin, finished=finished, recorded=recorded)
         runs = await Evaluation(
-            resolved, loader, desk, listener=EvaluationListener(begin=begin), start=start, in_flight=work.in_flight
+            resolved, loader, clients, budget=budget, listener=listening, start=start, in_flight=work.in_flight
         ).run()
     except UsageError as error:
-        error.args = (of_a_run(str(error)),)
+        error.labels = LABELS
         raise
     finally:
-        await desk.close()
+        await clients.close()
     return [
-        _ended(side, run, found.get(index), desk.tokens)
+        _ended(side, run, found.get(index), clients.tokens)
         for index, (side, run) in enumerate(zip(sides, runs, strict=True))
     ]
 
 
-def _keep(
-    found: dict[int, Sequence[T]], index: int, read: Callable[[Recorded], Sequence[T]], recorded: Recorded
-) -> None:
-    found[index] = read(recorded)
-
-
-def _listen(sides: Sequence[EvaluatedModel], runs: Sequence[Prepared], listener: Listener) -> None:
-    def listen(side: EvaluatedModel, run: Prepared) -> None:
-        examples = {example.key: example for example in run.plan.examples()}
-
-        def tell(record: Generated | Failed, scored: Scored | None) -> None:
-            done = sum(each.progress.done for each in runs)
-            listener(FinishedRollout(side, examples[record.example_key], record, scored, done))
-
-        run.progress.listener = tell
-
-    for side, run in zip(sides, runs, strict=True):
-        listen(side, run)
-
-
-def _ended(side: EvaluatedModel, run: Prepared, results: Sequence[T] | None, tokens: int) -> Ended[T]:
+def _ended(side: EvaluatedModel, run: LiveRun, results: Sequence[T] | None, tokens: int) -> Ended[T]:
     progress = run.progress
     if results is None or progress.state == "failed":
         raise LocalExecutionError(progress.note or "the run ended without a result")

@@ -146,7 +146,7 @@ class AgentLike(Protocol):
         ...
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """The tools that the model is offered in a run; empty for none."""
+        """Tools of the model in this run; may be empty."""
         ...
 
     def run(self, ctx: RolloutContext) -> Awaitable[RolloutResult]:
@@ -170,7 +170,7 @@ class RolloutAgentLoop(ABC):
 
     @abstractmethod
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """The tools that the model is offered in a run; empty for none. They may depend on `request.metadata`."""
+        """Tools of the model in this run; may be empty. They may depend on `request.metadata`."""
 
     @abstractmethod
     async def run(self, ctx: RolloutContext) -> RolloutResult:

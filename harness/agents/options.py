@@ -22,20 +22,20 @@ class AgentOptions:
     first_row: int = 0
     """Number of the first row in the whole dataset."""
     max_turns: int = 10
-    """Told to the agent."""
+    """Maximum number of model calls, which the agent sees in its request."""
     mode: Mode = "eval"
-    """What requests call the evaluation."""
+    """Kind of evaluation, as the agent sees it in its request."""
     model_tag: str | None = None
-    """`baseline` for the other model of a comparison."""
+    """`baseline` for the second model of a comparison."""
     first_run: int = 0
     """Number of the first run of a row."""
     debug_dir: str | None = None
-    """Where trace files go; None for no traces."""
+    """Folder of the trace files; None for no traces."""
     files: tuple[Path, ...] = ()
     """Source files of the agent and of the eval functions."""
     dataset: str = ""
-    """How messages about a row name the dataset."""
+    """Name of the dataset in messages about a row."""
     fingerprint: JsonDict = field(default_factory=dict[str, Any])
     """Hashes of the files that the arguments name."""
     step: Step | None = None
-    """For an interactive session."""
+    """Callback before each model call, for an interactive session."""

@@ -58,7 +58,7 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
         AgentFailed: the agent reported an error, or its result is malformed.
     """
     messages = _final(result.final_messages)
-    keep(state, messages if messages or result.status == COMPLETED else said_until_now(state, llm))
+    keep(state, messages if messages or result.status == COMPLETED else conversation_so_far(state, llm))
     state["stop_condition"] = str(result.finish_reason)
     note(state, context, llm)
     if result.status != COMPLETED:
@@ -86,8 +86,8 @@ def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
     state["tool_latency_ms"] = context._tool_latency_ms  # pyright: ignore[reportPrivateUsage]
 
 
-def said_until_now(state: State, llm: AgentLLM) -> Messages:
-    """The conversation of a run without a result; the prompt if no model call was made."""
+def conversation_so_far(state: State, llm: AgentLLM) -> Messages:
+    """Conversation of a run that ended without a result; only the prompt if no model call was made."""
     for with_tail in (True, False):
         try:
             return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])

@@ -1,7 +1,7 @@
 """Results of an agent evaluation: types for a run, a row, the statistics of an eval function and of a model, and the
-whole. `summaries` computes them, `document` writes them. The documented fields come first, with the documented names
-and order; additional fields follow and have defaults, so that code written for the documentation constructs and reads
-these types unchanged."""
+whole. `summaries` computes them, `result_document` writes them. The documented fields come first, with the documented
+names and order; additional fields follow and have defaults, so that code written for the documentation constructs and
+reads these types unchanged."""
 
 from __future__ import annotations
 

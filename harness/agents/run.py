@@ -11,12 +11,12 @@ from typing import Any, cast
 from harness.agents.llm import AgentLLM, Ask
 from harness.agents.loop import AgentLike, RolloutContext
 from harness.agents.options import AgentOptions
-from harness.agents.outcome import finish, keep, note, result_of, said_until_now
+from harness.agents.outcome import conversation_so_far, finish, keep, note, result_of
 from harness.agents.schemas import RolloutRequest
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
 from harness.core.state import State
-from harness.usercode.own_task import OwnTask
+from harness.usercode.separate_task import OwnTask
 
 
 @dataclass(kw_only=True)
@@ -80,7 +80,7 @@ class AgentRun:
                 raise llm.fatal
             result = result_of(returned)
         except BaseException:
-            keep(self._state, said_until_now(self._state, llm))
+            keep(self._state, conversation_so_far(self._state, llm))
             note(self._state, context, llm)
             raise
         finally:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
+from harness.agents.call_arguments import EvaluatedModel, Work
 from harness.agents.clients import ClientFactory, display_name
 from harness.agents.collect import collect, to_run
 from harness.agents.engine import Ended, FinishedRollout, evaluate
@@ -20,9 +21,9 @@ from harness.agents.loop import LLM, AgentLike
 from harness.agents.options import Mode
 from harness.agents.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.summaries import build_result
-from harness.agents.work import EvaluatedModel, Work
 from harness.core.errors import EvalFnError, SystemicProviderError
-from harness.store.recorded import Recorded
+from harness.settings.flags import shared_options
+from harness.store.journal_index import Recorded
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +155,7 @@ class EvalRunner:
         resume: bool = False,
         retry_failed: bool = False,
         private: bool = False,
+        settings: Mapping[str, object] | None = None,
     ) -> EvalResult:
         """Run the agent on every row and score it.
 
@@ -170,6 +172,7 @@ class EvalRunner:
             resume: Resume the newest run folder of the same evaluation in `output_dir`, if there is one.
             retry_failed: With `resume`, retry failed runs, and score again the runs without a score.
             private: With `output_dir`: make the run folders readable by their owner only.
+            settings: Limits by their TOML names, such as `{"message_limit": 20, "max_cost": 5}`.
 
         Returns:
             The result. If an endpoint is unusable, the runs made until then, with `stopped_early` set.
@@ -177,12 +180,14 @@ class EvalRunner:
         Raises:
             DatasetValidationError: a row is invalid; no request has been sent.
             ResumeRefused: the recorded evaluation is a different one.
+            ConfigError: a setting is unknown or invalid.
             ValueError: a number is out of range.
         """
         work = Work(
             self._loaded, listed(rows), self.eval_fns, self._mode, n_runs, max_turns, completion_params, pass_threshold,
             batch_size, start_index, debug_dir=self.debug_dir, output_dir=folder_of("output_dir", output_dir),
             resume=resume, retry_failed=retry_failed, private=private,
+            settings=shared_options(settings, "settings"),
         )  # fmt: skip
         return await self._evaluate(work, on_progress)
 

@@ -13,7 +13,7 @@ from harness.core.state import State, own
 from harness.core.types import JsonDict, Messages
 from harness.rubrics.functions import Value
 from harness.rubrics.rubric import Rubric
-from harness.usercode.own_task import OwnTask
+from harness.usercode.separate_task import OwnTask
 
 AGENT_REWARD = "agent_reward"
 """State key: the reward that the agent reported, if any."""
@@ -44,7 +44,7 @@ class EvalRubric(Rubric):
         """Score rollouts, as in `Rubric`."""
         return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
 
-    def _score(self, values: Mapping[str, Value]) -> Score:
+    def add_up(self, values: Mapping[str, Value]) -> Score:
         metrics = {name: value for name, (value, _) in values.items()}
         reasons = {name: reason for name, (value, reason) in values.items() if value is None}
         numbers = [value for value in metrics.values() if value is not None]

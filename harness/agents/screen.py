@@ -5,9 +5,8 @@ Text from others passes through `report.text`."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +23,7 @@ from harness.agents.tables import (
 )
 from harness.core.records import LIMITS
 from harness.report import numerals
+from harness.report.layout import head, plain, prose
 from harness.report.text import clean
 
 ERROR_LENGTH = 50
@@ -46,7 +46,7 @@ def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False
     lines = [*_overview(result, width), *_performance(result, width), *_scores(result, width, tables)]
     lines += [*_differences(result, width, tables), *_failures(result, width)]
     lines += _scorer_errors(result, width)
-    return [_plain(line) for line in lines] if ascii_only else lines
+    return [plain(line) for line in lines] if ascii_only else lines
 
 
 def show(result: EvalResult, console: Console) -> None:
@@ -91,7 +91,7 @@ def format_duration(ms: float) -> str:
 
 
 def _overview(result: EvalResult, width: int) -> Iterator[Text]:
-    yield _head("Evaluation Results:")
+    yield head("Evaluation Results:")
     yield Text(f"  Rows: {result.total_rows}")
     yield Text(f"  Runs per row: {result.n_runs}")
     made = sum(model.total_runs for model in result.models)
@@ -109,9 +109,10 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
         yield Text(
             f"  Ended by {' and '.join(f'{name}: {count}' for name, count in ends.items())} of {made} runs", "yellow"
         )
-    yield from _wrapped_all(_nothing_at_all(result), width, "red")
+    for words in _nothing_at_all(result):
+        yield from prose(words, width, "red", indent=2)
     if result.stopped_early:
-        yield from _wrapped(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow")
+        yield from prose(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow", indent=2)
     if result.interrupted:
         yield Text("  Interrupted: the numbers are of the runs made so far", "yellow")
 
@@ -124,7 +125,7 @@ def _performance(result: EvalResult, width: int) -> Iterator[Text]:
         average = _tokens(round(model.mean_tokens), model.unreported)
         table.append([_model_name(result, model), format_duration(model.mean_duration_ms), average])
     yield Text()
-    yield _head("Performance:")
+    yield head("Performance:")
     yield from table_lines(table, width, names=1)
 
 
@@ -156,9 +157,9 @@ def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Tex
             yield from table_lines(table, width, names)
         yield from _threshold(result)
         yield Text()
-        yield _head("With intervals:" if whole else "Scored runs alone:")
+        yield head("With intervals:" if whole else "Scored runs alone:")
         yield from table_lines(tables.intervals(counted=not whole), width, names)
-    yield from _lines(_method(result), width)
+    yield from prose(_method(result), width)
 
 
 def _threshold(result: EvalResult) -> Iterator[Text]:
@@ -186,12 +187,12 @@ def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterato
     if not result.paired or tables.is_plain:
         return
     yield Text()
-    yield _head("Primary minus baseline, row by row:")
+    yield head("Primary minus baseline, row by row:")
     yield from table_lines(tables.differences, width, names=1)
-    yield from _lines(_methods_of_differences(result), width)
+    yield from prose(_methods_of_differences(result), width)
     for name, pair in result.paired.items():
         if words := _left_out(pair):
-            yield from _wrapped(f"{clean(name, 80)}: {words}", width)
+            yield from prose(f"{clean(name, 80)}: {words}", width, indent=2)
 
 
 def _methods_of_differences(result: EvalResult) -> str:
@@ -220,7 +221,7 @@ def _failures(result: EvalResult, width: int) -> Iterator[Text]:
     if not result.failed_runs:
         return
     yield Text()
-    yield _head("Failed runs:")
+    yield head("Failed runs:")
     alone = result.models[0].model_tag
     found: dict[tuple[str | None, str], dict[str, list[str]]] = {}
     for row in result.rows:
@@ -235,11 +236,13 @@ def _failures(result: EvalResult, width: int) -> Iterator[Text]:
             told = sorted(errors.items(), key=lambda each: -len(each[1]))
             name = f"{tag}{clean(reason, 60)}"
             if not told:
-                yield from _wrapped(f"{name}: {number} of {model.total_runs}", width)
+                yield from prose(f"{name}: {number} of {model.total_runs}", width, indent=2)
             for error, places in told[:_ERRORS]:
-                yield from _wrapped(f"{name}: {len(places)} of {model.total_runs}; e.g. {places[0]}: {error}", width)
+                yield from prose(
+                    f"{name}: {len(places)} of {model.total_runs}; e.g. {places[0]}: {error}", width, indent=2
+                )
             if rest := sum(len(places) for _, places in told[_ERRORS:]):
-                yield from _wrapped(f"{name}: {rest} of {model.total_runs} with other messages", width)
+                yield from prose(f"{name}: {rest} of {model.total_runs} with other messages", width, indent=2)
 
 
 def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
@@ -247,7 +250,7 @@ def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
         return
     made = sum(model.total_runs - model.failed_runs for model in result.models)
     yield Text()
-    yield _head("Runs without a score (they count 0.0 in the table):")
+    yield head("Runs without a score (they count 0.0 in the table):")
     examples: dict[str, str] = {}
     for row in result.rows:
         for run in row.runs:
@@ -256,7 +259,7 @@ def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
                     tag = f"{run.model_tag} " if run.model_tag else ""
                     examples[name] = f"e.g. {tag}row {row.row_index} run {run.run_index}: {clean(why)}"
     for name, number in result.score_errors.items():
-        yield from _wrapped(f"{clean(name, 80)}: {number} of {made} completed; {examples.get(name, '')}", width)
+        yield from prose(f"{clean(name, 80)}: {number} of {made} completed; {examples.get(name, '')}", width, indent=2)
 
 
 def _model_name(result: EvalResult, model: EvalModelSummary) -> str:
@@ -273,27 +276,3 @@ def _tokens(number: int, unreported: int) -> str:
 
 def _number(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _wrapped(words: str, width: int, style: str = "") -> Iterable[Text]:
-    room = max(20, width)
-    return [Text(line, style) for line in textwrap.wrap(words, room, initial_indent="  ", subsequent_indent="    ")]
-
-
-def _wrapped_all(many: Iterable[str], width: int, style: str = "") -> Iterator[Text]:
-    for words in many:
-        yield from _wrapped(words, width, style)
-
-
-def _lines(words: str, width: int) -> Iterator[Text]:
-    for line in textwrap.wrap(words, max(20, width), break_on_hyphens=False):
-        yield Text(line)
-
-
-def _head(words: str) -> Text:
-    return Text(words, "bold")
-
-
-def _plain(line: Text) -> Text:
-    text = line.plain.replace("─", "-").replace(numerals.NONE, "-").replace("…", "~")
-    return Text(text, line.style)

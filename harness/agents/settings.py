@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from harness.agents.call_arguments import EvaluatedModel, Work
 from harness.agents.client import ExternalLLMClient
-from harness.agents.clients import CallerClients, Seated, display_name, is_ours
+from harness.agents.clients import AgentWithClients, InstancePool, display_name, is_ours
 from harness.agents.environment import AgentEnv, source_hashes
 from harness.agents.loop import AgentLike
 from harness.agents.options import AgentOptions
 from harness.agents.results import PRIMARY
-from harness.agents.work import EvaluatedModel, Work
 from harness.core.errors import EnvironmentFault, EvalFnError
 from harness.core.types import JsonDict
-from harness.engine.loading import Loader
+from harness.engine.load_environments import Loader
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS
 from harness.settings.endpoints import Endpoint
 from harness.settings.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
 from harness.settings.paths import local_modules
-from harness.settings.runs import ResolvedRun
-from harness.settings.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
+from harness.settings.resolved_run import ResolvedRun
+from harness.settings.schema import BY_FLAT_NAME, BY_PATH, GROUPS, SETTINGS, RunSettings
 from harness.settings.sections import builtins
 from harness.settings.values import check
 
@@ -38,14 +38,14 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 """This package: its own agents (MCP) are not hashed, so that a newer version can resume their runs."""
 
 
-def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, desk: CallerClients) -> ResolvedRun:
+def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[InstancePool]) -> ResolvedRun:
     """The settings of one model's run.
 
     Args:
         work: The requested evaluation.
         side: The model.
         loader: Receives the run's environment.
-        desk: Receives the model's clients.
+        shared: The callers' clients of the other models; receives that of this model.
 
     Raises:
         ConfigError: an argument is invalid, or the model cannot be used.
@@ -53,7 +53,7 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, desk: CallerC
     args = _env_args(work, side)
     called = BUILT_INS[AGENT_EVAL].name_of(args)
     name = f"{called}[{side.tag}]" if side.is_other else called
-    endpoint, bound, agent = _client(work, side, desk)
+    endpoint, bound, agent = _client(work, side, shared)
     environment = _environment(work, side, agent)
     values: dict[tuple[str, str], tuple[object, str]] = {
         ("env", "env_id"): (AGENT_EVAL, "built-in"),
@@ -71,6 +71,9 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, desk: CallerC
         **({("save", "private"): (True, "private")} if work.private else {}),
         **{("model", key): (bound, "batch_size") for key in _BOUNDS},
     }
+    for key, value in work.settings.items():
+        if key in BY_FLAT_NAME:  # the others are limits of the budget
+            values[BY_FLAT_NAME[key].path] = (value, f"settings: {key}")
     layer: dict[KeyPath, Any] = {}
     for path, (value, source) in values.items():
         checked = check(BY_PATH[path], value, source) if value != "" else value  # "": the embedded server
@@ -91,19 +94,22 @@ def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:
     return RunSettings.model_validate(tables), origins
 
 
-def _client(work: Work, side: EvaluatedModel, desk: CallerClients) -> tuple[Endpoint, int, AgentLike]:
+def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tuple[Endpoint, int, AgentLike]:
     """The model's endpoint, its maximum number of concurrent rollouts, and the agent."""
     agent, bound = work.agent.agent, min(work.in_flight, work.rollouts)
     factory = side.factory if work.batch_size > 1 else None
     if factory is None and is_ours(side.client):
-        return desk.endpoint(cast(ExternalLLMClient, side.client)), bound, agent
-    shelf = desk.shelf(side.tag or PRIMARY, side.client, factory)
+        return cast(ExternalLLMClient, side.client).endpoint(), bound, agent
+    known = next((each for each in shared if factory is None and each.has_only(side.client)), None)
+    pool = known or InstancePool(side.tag or PRIMARY, side.client, factory)  # two models may share one instance
+    shared.append(pool)
     if factory is None and bound > 1:
         logger.warning(
             "%s: a client is used by one rollout at a time, so batch_size=%d has no effect; give llm_client_factory",
             type(side.client).__name__, work.batch_size,
         )  # fmt: skip
-    return Endpoint(shelf.url, None, display_name(side.client)), bound if factory else 1, Seated(agent, shelf)
+    endpoint = Endpoint(pool.url, None, display_name(side.client), client=pool)
+    return endpoint, bound if factory else 1, AgentWithClients(agent, pool)
 
 
 def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv:

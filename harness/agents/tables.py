@@ -12,8 +12,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from harness.agents.results import EvalEvalSummary, EvalResult
-from harness.report import numerals
-from harness.report.text import clean, fit
+from harness.report import layout, numerals
+from harness.report.layout import Column
+from harness.report.text import clean
 from harness.stats.paired import Paired
 
 LEAST_NAME = 16
@@ -21,8 +22,6 @@ LEAST_NAME = 16
 
 MOST_FIXED = 1e6
 """Scores from here on are written as powers of ten, since full digits would make the columns too wide."""
-
-GAP = 2
 
 Table: TypeAlias = list[list[str]]
 """Rows of cells, the headings first."""
@@ -181,24 +180,13 @@ def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:
         width: Available width in cells.
         names: Number of columns from the left that hold text; the others hold numbers.
     """
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    others = sum(GAP + size for size in widths[1:])
-    widths[0] = min(widths[0], max(LEAST_NAME, width - others))
-    for position, row in enumerate(rows):
-        first = fit(row[0], widths[0])
-        cells = [
-            _pad(cell, size, right=i + 1 >= names)
-            for i, (cell, size) in enumerate(zip(row[1:], widths[1:], strict=True))
-        ]
-        line = (" " * GAP).join([first, *cells]).rstrip()
-        yield Text(line, "bold" if position == 0 else "")
-        if position == 0:
-            yield Text("─" * (widths[0] + others))
+    yield from layout.table_lines(_columns(rows, names), width)
 
 
-def _pad(cell: str, width: int, *, right: bool) -> str:
-    space = " " * (width - cell_len(cell))
-    return space + cell if right else cell + space
+def _columns(rows: Table, names: int) -> list[Column]:
+    first, *others = zip(*rows, strict=True)
+    columns = [Column(head, cells, is_text=number < names) for number, (head, *cells) in enumerate(others, 1)]
+    return [Column(first[0], first[1:], True, "middle", LEAST_NAME), *columns]
 
 
 def joined(*groups: Table) -> Table:
@@ -208,4 +196,4 @@ def joined(*groups: Table) -> Table:
 
 def natural_width(rows: Table) -> int:
     """Width in cells of a table with nothing cut."""
-    return sum(max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))) + GAP * (len(rows[0]) - 1)
+    return sum(max(map(cell_len, cells)) for cells in zip(*rows, strict=True)) + layout.GAP * (len(rows[0]) - 1)

@@ -78,12 +78,11 @@ def _constants(body: Sequence[ast.stmt]) -> dict[str, ast.Constant]:
     """Module-level names whose value is a constant of at most `_SHOWN` characters."""
     found: dict[str, ast.Constant] = {}
     for node in body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if isinstance(value, ast.Constant) and len(repr(value.value)) <= _SHOWN:
-            found.update({target.id: value for target in targets if isinstance(target, ast.Name)})
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if isinstance(node.value, ast.Constant) and len(repr(node.value.value)) <= _SHOWN:
+            found.update({target.id: node.value for target in targets if isinstance(target, ast.Name)})
     return found
 
 
@@ -93,24 +92,22 @@ def _arguments(
     positional = [*given.posonlyargs, *given.args]
     missing = len(positional) - len(given.defaults)
     defaults: list[ast.expr | None] = [None] * missing + list(given.defaults)
+
+    def argument(node: ast.arg, default: ast.expr | None) -> Argument:
+        if isinstance(default, ast.Name):
+            default = constants.get(default.id, default)
+        shown = None if default is None else _source(default)
+        return Argument(node.arg, _source(node.annotation), shown, described.get(node.arg, ""))
+
     for node, default in zip(positional, defaults, strict=True):
-        yield _argument(node, _meant(default, constants), described)
+        yield argument(node, default)
     if given.vararg:
         yield Argument(f"*{given.vararg.arg}", _source(given.vararg.annotation), "")
     for node, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        yield _argument(node, _meant(default, constants), described)
+        yield argument(node, default)
     if given.kwarg:
         text = described.get(given.kwarg.arg, "")
         yield Argument(f"**{given.kwarg.arg}", _source(given.kwarg.annotation), "", text)
-
-
-def _meant(default: ast.expr | None, constants: dict[str, ast.Constant]) -> ast.expr | None:
-    return constants.get(default.id, default) if isinstance(default, ast.Name) else default
-
-
-def _argument(node: ast.arg, default: ast.expr | None, described: dict[str, str]) -> Argument:
-    shown = None if default is None else _source(default)
-    return Argument(node.arg, _source(node.annotation), shown, described.get(node.arg, ""))
 
 
 def _source(node: ast.expr | None) -> str:

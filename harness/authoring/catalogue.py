@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from harness.authoring.arguments import find_loader
-from harness.authoring.package import FUNCTION, Package, of_distribution, of_project, toml_fault
+from harness.authoring.package import FUNCTION, Package, code_path, of_distribution, of_project, toml_fault
 from harness.core.errors import EnvironmentNotFound
 from harness.core.types import JsonDict
 from harness.settings.packages import (
@@ -74,7 +74,7 @@ def _installed() -> Iterator[ListedEnvironment]:
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
         declared = ENTRY_POINT_GROUP in (dist.read_text("entry_points.txt") or "")
-        # Most distributions are no environments; a text search is faster than parsing the metadata of each.
+        # Most distributions are not environments; a text search is faster than parsing the metadata of each.
         if not declared and "verifiers" not in (dist.read_text("METADATA") or ""):
             continue
         package = of_distribution(dist)
@@ -113,17 +113,10 @@ def _entry(name: str, module: str, package: Package, found: FoundEnvironment | N
         package.summary,
         package.name,
         module,
-        _code(found),
+        code_path(found) if found else "",
         not package.entry_points,
         found.defaults if found else {},
     )
-
-
-def _code(found: FoundEnvironment | None) -> str:
-    files = found.source_files if found else ()
-    inits = [path for path in files if path.name == "__init__.py"]
-    top = min(inits, key=lambda path: len(path.parts), default=None)
-    return str(top.parent if top else files[0]) if files else ""
 
 
 def _local(name: str, folder: Path) -> ListedEnvironment | None:

@@ -14,16 +14,16 @@ from typing import Any
 from harness.authoring import scores_check
 from harness.authoring.arguments import find_loader
 from harness.authoring.findings import Finding, Report, fail, skipped
-from harness.authoring.keys_process import EnvironmentRequest, keys_elsewhere
+from harness.authoring.keys_process import keys_elsewhere
 from harness.authoring.package import function_of, package_of
 from harness.authoring.package_check import package_findings
-from harness.authoring.rows_check import DatasetScan, compare_keys, findings_of, walk
+from harness.authoring.rows_check import DatasetScan, compare_keys, findings_of, scan_rows
 from harness.authoring.trial import Played, TrialRequest, play_policies, score_from_journal
 from harness.core.errors import ConfigError, HarnessError, UsageError
-from harness.engine.loading import Loader
+from harness.engine.load_environments import Loader
 from harness.envs.environment import Environment
 from harness.rubrics.rubric import Rubric
-from harness.settings.lookup import require_environment
+from harness.settings.environment_lookup import require_environment
 from harness.settings.resolver import ResolvedRun
 
 EXAMPLES = 50
@@ -111,25 +111,25 @@ class _PlannedCheck:
         except HarnessError as error:
             if error.exit_code == UsageError.exit_code:
                 raise
-            self.report.add(fail("load", str(error), "make it load: nothing else can be checked before that"))
+            self.report.add(fail("load", str(error), "make it load: other checks need it"))
             return None
 
     def _rows(self, environment: Environment) -> DatasetScan | None:
         try:
-            rows = walk(environment)
+            rows = scan_rows(environment)
             again = Loader().load(self.run)
-            second = walk(again)
+            second = scan_rows(again)
             asyncio.run(again.teardown())
         except HarnessError as error:
-            self.report.add(fail("rows", str(error), "make the dataset readable: nothing else can be checked before"))
+            self.report.add(fail("rows", str(error), "make the dataset readable: other checks need it"))
             return None
         self.report.add(*findings_of(rows, environment))
         settings = self.run.settings.env
-        request = EnvironmentRequest(settings.env_id, settings.env_args, settings.extra_env_kwargs)
+        request = (settings.env_id, settings.env_args, settings.extra_env_kwargs)
         elsewhere = keys_elsewhere(request, HASH_SEEDS, self.folder)
         broken = [f"{where}: {keys}" for where, keys in elsewhere if isinstance(keys, str)]
         if broken:
-            self.report.add(fail("keys", f"it does not load in {broken[0]}", "make it load in a process of its own"))
+            self.report.add(fail("keys", f"it does not load in {broken[0]}", "make it load in a new process"))
         else:
             keys = [(where, keys) for where, keys in elsewhere if not isinstance(keys, str)]
             self.report.add(compare_keys(rows, [("a second load", second.keys), *keys]))
@@ -157,7 +157,11 @@ class _PlannedCheck:
 
     def _again(self, asked: TrialRequest, policies: list[str], first: Played, rubric: Rubric) -> None:
         """Run a second pass, score it again from the journal, and report the comparison."""
-        obstacle = self._obstacle(first)
+        obstacle = ""
+        if any(finding.name == "keys" for finding in self.report.failed):
+            obstacle = "not possible: the examples are not the same in every load"
+        elif any(trial.note for trial in first.trials):
+            obstacle = "not possible: the first run did not finish"
         if obstacle:
             self.report.add(scores_check.bounds([first], rubric),
                             skipped("repeats", obstacle), skipped("state", obstacle))  # fmt: skip
@@ -176,9 +180,3 @@ class _PlannedCheck:
             *scores_check.warnings(played),
             scores_check.speed(restored or second, under_load=restored is None),
         )
-
-    def _obstacle(self, first: Played) -> str:
-        """Reason why a second pass would prove nothing; "" without one."""
-        if any(finding.name == "keys" for finding in self.report.failed):
-            return "not possible: the examples are not the same in every load"
-        return "not possible: the first run came to no end" if any(trial.note for trial in first.trials) else ""

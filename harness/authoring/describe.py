@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.arguments import LoaderFunction, find_loader
-from harness.authoring.package import FUNCTION, Package, function_of, package_of
+from harness.authoring.package import FUNCTION, Package, code_path, function_of, package_of
 from harness.core.errors import ConfigError, HarnessError, UsageError
 from harness.core.records import Row
 from harness.core.types import JsonDict
-from harness.engine.loading import Loader as Builder
+from harness.engine.load_environments import Loader as Builder
 from harness.envs.environment import Environment
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.single_turn import SingleTurnEnv
-from harness.rubrics.rubric import Rubric
-from harness.settings.lookup import require_environment
-from harness.settings.packages import FoundEnvironment
+from harness.settings.environment_lookup import require_environment
 from harness.settings.resolver import ResolvedRun, resolve
 
 LOOKED_AT = 200
@@ -136,22 +134,15 @@ def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: i
     function = function_of(package, found.module)
     content, problem, exit_code = _load(run, index)
     return Description(
-        run.env_id, found.module, package, _path(found), found.source_files,
+        run.env_id, found.module, package, code_path(found) or str(found.path or ""), found.source_files,
         find_loader(found.source_files, function) or find_loader(found.source_files, FUNCTION), function,
         _settings(run), content, problem, exit_code,
     )  # fmt: skip
 
 
-def _path(found: FoundEnvironment) -> str:
-    inits = [file for file in found.source_files if file.name == "__init__.py"]
-    top = min(inits, key=lambda file: len(file.parts), default=None)
-    return str(top.parent if top else found.source_files[0] if found.source_files else found.path or "")
-
-
 def _settings(run: ResolvedRun) -> dict[str, JsonDict]:
-    described = run.described()
-    own = {path: line for path, line in described.items() if path.startswith("env.") and path.count(".") == 1}
-    return {path.removeprefix("env."): line for path, line in own.items() if path not in ("env.env_id", "env.name")}
+    own = {path.partition(".")[2]: line for path, line in run.described().items() if path.startswith("env.")}
+    return {name: line for name, line in own.items() if "." not in name and name not in ("env_id", "name")}
 
 
 def _load(run: ResolvedRun, index: int) -> tuple[EnvironmentDetails | None, str, int]:
@@ -185,7 +176,7 @@ def _content(environment: Environment, index: int) -> EnvironmentDetails:
         tuple((name, rubric.weights.get(name)) for name in rubric.metric_names),
         rubric.reward_range,
         tuple(environment.tool_defs),
-        _judges(rubric),
+        tuple(judge.model for judge in rubric.judges),
         environment.has_reference,
         rubric.needs_live_state,
         environment.row(index),
@@ -203,11 +194,7 @@ def _turns(environment: Environment) -> str:
     if isinstance(environment, SingleTurnEnv):
         return "one reply"
     if not isinstance(environment, MultiTurnEnv):
-        return "as its own loop says"
+        return "decided by the environment's own loop"
     if environment.max_turns < 0:
-        return "as many replies as it takes"
+        return "no limit"
     return f"at most {environment.max_turns} {'reply' if environment.max_turns == 1 else 'replies'}"
-
-
-def _judges(rubric: Rubric) -> tuple[str, ...]:
-    return tuple(judge.model for judge in rubric.judges)

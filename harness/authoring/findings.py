@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 from harness.core.types import JsonDict
@@ -31,7 +31,7 @@ class Finding:
 
     def to_json(self) -> JsonDict:
         """One entry of `checks` in `bench env check --json`."""
-        return {"name": self.name, "status": self.status, "says": self.says, "advice": self.advice}
+        return asdict(self)
 
 
 def ok(name: str, says: str) -> Finding:
@@ -66,25 +66,27 @@ class Report:
             if self.on_finding is not None:
                 self.on_finding(finding)
 
+    def _of(self, status: Status) -> list[Finding]:
+        return [finding for finding in self.findings if finding.status == status]
+
     @property
     def failed(self) -> list[Finding]:
         """Findings of failed checks."""
-        return [finding for finding in self.findings if finding.status == "FAIL"]
+        return self._of("FAIL")
 
     @property
     def skipped(self) -> list[Finding]:
         """Findings of skipped checks."""
-        return [finding for finding in self.findings if finding.status == "skipped"]
+        return self._of("skipped")
 
     def counts(self) -> str:
         """Number of findings by status, such as `12 ok, 1 failed, 2 skipped`."""
-        passed = len(self.findings) - len(self.failed) - len(self.skipped)
-        parts = [f"{passed} ok", f"{len(self.failed)} failed"]
-        return ", ".join([*parts, *([f"{len(self.skipped)} skipped"] if self.skipped else [])])
+        skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
+        return f"{len(self._of('ok'))} ok, {len(self.failed)} failed{skipped}"
 
     def text(self) -> str:
         """All findings as text, for the failure message of a test."""
-        return "\n".join(["", *(line for finding in self.findings for line in lines(finding, _WIDTH))])
+        return "\n".join(["", *(line for finding in self.findings for line in finding_lines(finding, _WIDTH))])
 
     def to_json(self) -> JsonDict:
         """JSON of `bench env check --json`."""
@@ -97,7 +99,7 @@ class Report:
         }
 
 
-def lines(finding: Finding, width: int) -> list[str]:
+def finding_lines(finding: Finding, width: int) -> list[str]:
     """Format a finding as lines of at most `width` cells: status, name and result, with the advice below."""
     head = f"{finding.status:<9}{finding.name:<{_NAME_CELLS}}"
     below = " " * len(head)
@@ -108,11 +110,10 @@ def lines(finding: Finding, width: int) -> list[str]:
     return text
 
 
-def some(things: Sequence[str], total: int | None = None) -> str:
+def first_few(things: Sequence[str]) -> str:
     """The first few of `things` and the number of the others."""
-    shown = list(things[:_SHOWN])
-    more = (len(things) if total is None else total) - len(shown)
-    return "; ".join([*shown, *([f"and {more:,} more"] if more > 0 else [])])
+    more = len(things) - _SHOWN
+    return "; ".join([*things[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -22,7 +22,7 @@ from typing import cast
 from harness.authoring.catalogue import catalogue, normal
 from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
-from harness.engine.loader import find_function
+from harness.engine.environment_loader import find_function
 
 PATIENCE = 60.0
 """Timeout of importing one environment, in seconds."""
@@ -50,7 +50,7 @@ def installed_now() -> list[Verified]:
     """
     told, why = _ask([], PATIENCE)
     if told is None:
-        raise HarnessError(f"cannot look at what is installed: the process {why}")
+        raise HarnessError(f"cannot list the installed environments: the process {why}")
     return [Verified(**entry) for entry in cast("list[JsonDict]", told)]
 
 
@@ -65,12 +65,11 @@ def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Ver
     """
     names = {normal(name) for name in distributions}
     wanted = [entry for entry in installed_now() if normal(entry.distribution) in names]
-    return [replace(entry, problem=_problem(entry.name, patience)) for entry in wanted]
-
-
-def _problem(name: str, patience: float) -> str:
-    told, why = _ask([name], patience)
-    return f"importing it {why}" if told is None else str(told)
+    checked: list[Verified] = []
+    for entry in wanted:
+        problem, ending = _ask([entry.name], patience)
+        checked.append(replace(entry, problem=f"importing it {ending}" if problem is None else str(problem)))
+    return checked
 
 
 def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
@@ -83,7 +82,9 @@ def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
             )  # fmt: skip
         try:
-            ended = _ending(child.wait(patience))
+            code = child.wait(patience)
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            ended = f"ended the process with {how}"
         except subprocess.TimeoutExpired:
             ended = f"took more than {patience:g} seconds"
         finally:
@@ -92,24 +93,18 @@ def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
                 child.wait()
         if out.exists():
             return json.loads(out.read_text(encoding="utf-8")), ""
-        last = _last_line(said)
-        return None, f"{ended}; its last words: {last}" if last else ended
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"ended the process with signal {signal.Signals(-code).name}"
-    return f"ended the process with exit code {code}"
-
-
-def _last_line(said: Path) -> str:
-    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        return None, f"{ended}; its last output: {last}" if last else ended
 
 
 def _main(out: Path, name: str | None) -> None:
     if name is not None:
-        told: object = _why_not(name)
+        told: object = ""
+        try:
+            find_function(name)
+        except HarnessError as error:
+            told = str(error)
     else:
         told = [
             asdict(Verified(entry.name, entry.distribution, entry.version, entry.path))
@@ -119,15 +114,6 @@ def _main(out: Path, name: str | None) -> None:
     scratch = out.with_suffix(".new")
     scratch.write_text(json.dumps(told), encoding="utf-8")
     scratch.rename(out)  # atomic
-
-
-def _why_not(name: str) -> str:
-    """Error of finding the environment's function; "" if it was found."""
-    try:
-        find_function(name)
-    except HarnessError as error:
-        return str(error)
-    return ""
 
 
 if __name__ == "__main__":

@@ -89,8 +89,15 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
         if module_name(text) in local:
             return _project(text, local[module_name(text)], options)
     if (ours := as_built_in(match["name"])) is not None:
-        raise ConfigError(f"{text}: nothing to install, and a package of that name would be a stranger's; {ours.about}")
-    _refuse_lost_path(text, options)
+        raise ConfigError(
+            f"{text}: nothing to install, and a package of that name would be another party's; {ours.about}",
+            remedy=ours.remedy,
+        )
+    # A mistyped path such as `environments/nothere` has the form of `org/NAME`.
+    before, slash, name = text.partition("/")
+    if slash and (Path(before).is_dir() or Path(before).absolute() == options.folder.absolute()):
+        remedy = "to install the package {name}: {install_command} {name}"
+        raise ConfigError(f"{text}: there is no such folder", remedy=remedy, name=name)
     exact = _EXACT.fullmatch(match["rest"].strip())
     rest = f"=={exact['version']}" if exact else match["rest"]
     is_exact = _PINNED.match(rest) is not None and "*" not in rest
@@ -107,7 +114,7 @@ def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> 
     if known == "index" or (is_exact and not slash):
         return ""
     if known:
-        return f"{name} is installed from {known}, and what a package index calls {name} may be somebody else's"
+        return f"{name} is installed from {known}, and a package index may have another project's {name}"
     near = nearest(name, [*local_environments(options.folder), *installed_environments(), *BUILT_INS])
     meant = f" (did you mean {near!r}?)" if near and module_name(near) != module_name(name) else ""
     if slash:
@@ -128,24 +135,17 @@ def _origin(name: str) -> str:
     except PackageNotFoundError:
         return ""
     except ValueError:
-        return "a place that its record does not say"
+        return "an unknown place"
     if not isinstance(record, dict):
         return "index"
     url = str(cast("dict[str, object]", record).get("url", "")).removeprefix("file://")
-    return redactor.text(url) or "a place that its record does not say"
-
-
-def _refuse_lost_path(text: str, options: InstallOptions) -> None:
-    """Reject a mistyped path such as `environments/nothere`. It has the form of `org/NAME`, but the part before the
-    slash is a local folder, so the package of the same name is not meant."""
-    before, slash, name = text.partition("/")
-    if slash and (Path(before).is_dir() or Path(before).absolute() == options.folder.absolute()):
-        raise ConfigError(f"{text}: there is no such folder; if the package {name} is meant: bench env install {name}")
+    return redactor.text(url) or "an unknown place"
 
 
 def _project(text: str, path: Path, options: InstallOptions) -> InstallTarget:
     if path.is_file() and path.suffix == ".py":
-        raise ConfigError(f"{text}: a single file needs no installing; run it as it is: bench run {text}")
+        remedy = "run it as it is: {run_command} {text}"
+        raise ConfigError(f"{text}: a single file needs no installing", remedy=remedy, text=text)
     if not path.is_dir():
         raise ConfigError(f"{text}: there is no such folder")
     if not (path / "pyproject.toml").is_file() and not (path / "setup.py").is_file():

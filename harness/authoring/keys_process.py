@@ -9,32 +9,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import HarnessError
-from harness.core.types import JsonDict
 
 TIMEOUT = 600.0
 """Timeout in seconds for loading the environment and reading all rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentRequest:
-    """Environment and arguments to load it with."""
-
-    env_id: str
-    env_args: JsonDict
-    extra_env_kwargs: JsonDict
-
-
 def keys_elsewhere(
-    request: EnvironmentRequest, hash_seeds: Sequence[int], folder: Path
+    request: Sequence[object], hash_seeds: Sequence[int], folder: Path
 ) -> list[tuple[str, list[str] | str]]:
     """Compute the example keys in new processes that run in parallel.
 
     Args:
-        request: Environment to load.
+        request: Environment to load: its id, its arguments, and `extra_env_kwargs`.
         hash_seeds: `PYTHONHASHSEED` of each process.
         folder: Folder for the output files of the processes.
 
@@ -51,7 +40,7 @@ def keys_elsewhere(
             child.communicate()
 
 
-def _start(request: EnvironmentRequest, seed: int, out: Path) -> subprocess.Popen[str]:
+def _start(request: Sequence[object], seed: int, out: Path) -> subprocess.Popen[str]:
     environ = {
         **os.environ,
         "PYTHONHASHSEED": str(seed),
@@ -64,7 +53,7 @@ def _start(request: EnvironmentRequest, seed: int, out: Path) -> subprocess.Pope
     )  # fmt: skip
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # the process has ended; its exit code has the reason
-        child.stdin.write(json.dumps([request.env_id, request.env_args, request.extra_env_kwargs, str(out)]))
+        child.stdin.write(json.dumps([*request, str(out)]))
         child.stdin.close()
     child.stdin = None  # closed, so `communicate` must not flush it
     return child
@@ -82,15 +71,15 @@ def _result(child: subprocess.Popen[str], out: Path) -> list[str] | str:
 
 
 def _main() -> int:
-    from harness.authoring.rows_check import walk
-    from harness.engine.loader import load_environment
+    from harness.authoring.rows_check import scan_rows
+    from harness.engine.environment_loader import load_environment
 
     env_id, env_args, extra, out = json.load(sys.stdin)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             environment = load_environment(env_id, **env_args)
             environment.set_kwargs(**extra)
-            rows = walk(environment)
+            rows = scan_rows(environment)
     except HarnessError as error:
         sys.stderr.write(f"\nerror: {' '.join(str(error).split())}\n")
         return 1

@@ -61,17 +61,20 @@ def read_name(text: str) -> Names:
     """Validate the name of a new environment. An organisation in front (`org/my-env`) is dropped.
 
     Raises:
-        ConfigError: the text is a path, is no valid name, or is a name in use.
+        ConfigError: the text is a path, is not a valid name, or is in use.
     """
     given = _GIVEN.fullmatch(text.strip())
     if given is None or (given["organisation"] and not given["name"]):
-        raise ConfigError(_is_a_path(text.strip()))
+        raise _is_a_path(text.strip())
     name = given["name"]
     plain = name.replace("_", "-")
     if not _SHAPE.fullmatch(plain):
+        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
+        near = re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-").lstrip("0123456789-")[:LONGEST]
+        hint = f"; perhaps {near!r}?" if _SHAPE.fullmatch(near.strip("-")) else ""
         raise ConfigError(
-            f"{text!r} is no name for an environment: use lower-case letters, digits and dashes, and begin with a "
-            f"letter{_instead(name)}"
+            f"{text!r} is not a valid environment name: use lower-case letters, digits and dashes, and begin with a "
+            f"letter{hint}"
         )
     if len(plain) > LONGEST:
         raise ConfigError(f"{text!r} is too long for a name: {len(plain)} characters, and {LONGEST} are allowed")
@@ -82,21 +85,20 @@ def read_name(text: str) -> Names:
     return names
 
 
-def _is_a_path(text: str) -> str:
-    """Error message for a path given as a name: `./sub/thing`, `/srv/thing`, `../up`, `org/`."""
+def _is_a_path(text: str) -> ConfigError:
+    """Error for a path given as a name: `./sub/thing`, `/srv/thing`, `../up`, `org/`."""
     folder, _, name = text.rstrip("/").rpartition("/")
     if not folder and not text.startswith("/"):
-        return f"{text!r} is a folder, or an organisation without a name: say a name, such as {name}/my-env"
+        return ConfigError(
+            f"{text!r} is a folder, or an organisation without a name: say a name, such as {name}/my-env"
+        )
     name = name if _SHAPE.fullmatch(name.replace("_", "-")) else "NAME"
-    use = shlex.join(["bench", "env", "init", name, "--path", folder or "/"])
-    return f"{text!r} is a path, not a name: use --path {shlex.quote(folder or '/')}, as in: {use}"
-
-
-def _instead(name: str) -> str:
-    """Suggestion of the nearest valid name, as the end of a sentence; "" without one."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
-    near = re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-").lstrip("0123456789-")
-    return f"; perhaps {near[:LONGEST]!r}?" if near and _SHAPE.fullmatch(near[:LONGEST].strip("-")) else ""
+    return ConfigError(
+        f"{text!r} is a path, not a name",
+        remedy="name the folder as the path, as in: {init_command} {name} {init_path} {folder}",
+        name=name,
+        folder=shlex.quote(folder or "/"),
+    )
 
 
 def _clash(names: Names) -> str:

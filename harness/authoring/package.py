@@ -3,6 +3,7 @@ distribution, a project's folder or a single file. Metadata is read without impo
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import re
 import tomllib
@@ -72,14 +73,21 @@ def fault_of(found: FoundEnvironment, package: Package) -> str:
 
 def package_of(found: FoundEnvironment) -> Package:
     """The package that contains an environment."""
-    dist = _distribution(found.dist_name)
-    if dist is not None:
-        return of_distribution(dist)
+    if found.dist_name:
+        with contextlib.suppress(PackageNotFoundError):
+            return of_distribution(importlib.metadata.distribution(found.dist_name))
     for folder in _folders(found):
         project = of_project(folder) if (folder / "pyproject.toml").is_file() else None
         if project is not None and project.name.replace("-", "_").replace(".", "_").lower() == found.module.lower():
             return project
     return Package("file", found.module)
+
+
+def code_path(found: FoundEnvironment) -> str:
+    """Folder or file of an environment's code; "" if it has no source file."""
+    inits = [path for path in found.source_files if path.name == "__init__.py"]
+    top = min(inits, key=lambda path: len(path.parts), default=None)
+    return str(top.parent if top else found.source_files[0]) if found.source_files else ""
 
 
 def _folders(found: FoundEnvironment) -> list[Path]:
@@ -119,14 +127,17 @@ def of_project(folder: Path) -> Package | None:
     name = project.get("name")
     if not isinstance(name, str) or not name:
         return None
+    version, summary = (
+        value if isinstance(value := project.get(key), str) else "" for key in ("version", "description")
+    )
     points = _table(project, "entry-points", ENTRY_POINT_GROUP)
     wanted = project.get("dependencies")
     dependencies = [str(each) for each in cast("list[object]", wanted)] if isinstance(wanted, list) else []
     return Package(
         "folder",
         name,
-        _text(project, "version"),
-        _text(project, "description"),
+        version,
+        summary,
         _readme(folder),
         {key: value for key, value in points.items() if isinstance(value, str)},
         any(_CLASSIC_DEPENDENCY.match(each) for each in dependencies),
@@ -143,22 +154,10 @@ def function_of(package: Package, module: str) -> str:
     return FUNCTION
 
 
-def _distribution(name: str | None) -> Distribution | None:
-    try:
-        return importlib.metadata.distribution(name) if name else None
-    except PackageNotFoundError:
-        return None
-
-
 def _table(parent: object, *names: str) -> dict[str, object]:
     for name in names:
         parent = cast("dict[str, object]", parent).get(name) if isinstance(parent, dict) else None
     return cast("dict[str, object]", parent) if isinstance(parent, dict) else {}
-
-
-def _text(table: dict[str, object], key: str) -> str:
-    value = table.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _readme(folder: Path) -> str:

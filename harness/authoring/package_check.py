@@ -8,22 +8,23 @@ from collections.abc import Iterable, Sequence
 from harness.authoring.arguments import LoaderFunction
 from harness.authoring.findings import Finding, fail, ok, skipped
 from harness.authoring.package import FUNCTION, Package, fault_of
+from harness.core.messages import COMMANDS
 from harness.settings.packages import FoundEnvironment
 
-_NO_PACKAGE = "a single file: put it into a package (`bench env init`) to publish it"
+_NO_PACKAGE = f"a single file: put it into a package (`{COMMANDS['init_command']}`) to publish it"
 
 
 def package_findings(found: FoundEnvironment, package: Package, loader: LoaderFunction | None) -> Iterable[Finding]:
     """Findings about the package of an environment."""
     fault = fault_of(found, package)
+    obstacle = _NO_PACKAGE if package.kind == "file" else ""
     if fault:
-        yield fail("pyproject", fault, "mend that line: no installer takes the project, and no setting of it counts")
-        for name in ("entry point", "defaults", "README"):
-            yield skipped(name, "not possible: pyproject.toml cannot be read")
-        return
-    if package.kind == "file":
-        for name in ("entry point", "defaults", "README"):
-            yield skipped(name, _NO_PACKAGE)
+        yield fail(
+            "pyproject", fault, "correct that line: the project cannot be installed, and its settings are ignored"
+        )
+        obstacle = "not possible: pyproject.toml cannot be read"
+    if obstacle:
+        yield from (skipped(name, obstacle) for name in ("entry point", "defaults", "README"))
         return
     yield _entry_point(found, package)
     yield _defaults(found, package)
@@ -55,14 +56,14 @@ def _defaults(found: FoundEnvironment, package: Package) -> Finding:
         return ok("defaults", f"[{table}] {values}")
     advice = "add [tool.harness.eval] with num_examples and rollouts_per_example to pyproject.toml"
     if package.kind == "installed":
-        advice += ", and ship that file in the wheel: see what `bench env init` makes"
-    return fail("defaults", "no [tool.harness.eval]: a run takes 5 examples unless it is told otherwise", advice)
+        advice += f", and ship that file in the wheel: see what `{COMMANDS['init_command']}` makes"
+    return fail("defaults", "no [tool.harness.eval]: a run has 5 examples by default", advice)
 
 
 def _readme(package: Package, loader: LoaderFunction | None) -> Finding:
     if not package.readme:
-        return fail("README", "none, or an empty one", "say what is tested, where the data comes from, what the "
-                    "arguments mean and how replies are graded; name the file in [project] readme")  # fmt: skip
+        return fail("README", "missing or empty", "describe the task, the source of the data, the arguments and the "
+                    "grading; name the file in [project] readme")  # fmt: skip
     unnamed = unmentioned(package.readme, [each.name for each in loader.arguments] if loader else [])
     words = f"{len(package.readme.splitlines())} lines"
     return ok("README", words + (f"; it does not name the argument {', '.join(unnamed)}" if unnamed else ""))

@@ -43,7 +43,7 @@ class Script:
         """
         if self._next == len(self._replies):
             given = f"{self._next} {'reply' if self._next == 1 else 'replies'}"
-            raise EnvironmentFault(f"the environment asks once more after the {given} that play() was given")
+            raise EnvironmentFault(f"the environment requests another reply after the {given} given to play()")
         reply = self._replies[self._next]
         self._next += 1
         message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
@@ -80,10 +80,7 @@ def play(
     async def main() -> None:
         with judged_by(ReferencePanel(environment)):  # the environment's reference judge, if the rubric needs one
             await environment.rollout(state, Script(replies))
-            await score()
-
-    async def score() -> None:
-        [score] = await environment.rubric.score([state])
+            [score] = await environment.rubric.score([state])
         if score.reward is None:
             reasons = "; ".join(f"{name} {words}" for name, words in score.reasons.items())
             raise EnvironmentFault(f"the rollout has no score: {reasons}")

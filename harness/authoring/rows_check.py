@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.authoring.findings import Finding, count, fail, ok, skipped, some
+from harness.authoring.findings import Finding, count, fail, first_few, ok, skipped
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import ExampleKeys, digest
-from harness.core.records import Row
 from harness.core.types import Prompt
 from harness.envs.environment import Environment
 from harness.envs.single_turn import SingleTurnEnv
@@ -38,7 +37,7 @@ class DatasetScan:
     """Ids of rows with neither answer nor info."""
 
 
-def walk(environment: Environment) -> DatasetScan:
+def scan_rows(environment: Environment) -> DatasetScan:
     """Read every row once.
 
     Raises:
@@ -66,15 +65,11 @@ def walk(environment: Environment) -> DatasetScan:
             seen.contradicting.append(f"{name} (as {prompts[prompt]})")
         whole.setdefault(content, name)
         prompts.setdefault(prompt, name)
-        _note_empty(row, name, seen)
+        if not _says_something(row.prompt):
+            seen.blank.append(name)
+        if not row.answer.strip() and not row.info:
+            seen.unanswered.append(name)
     return seen
-
-
-def _note_empty(row: Row, name: str, seen: DatasetScan) -> None:
-    if not _says_something(row.prompt):
-        seen.blank.append(name)
-    if not row.answer.strip() and not row.info:
-        seen.unanswered.append(name)
 
 
 def _says_something(prompt: Prompt) -> bool:
@@ -88,7 +83,7 @@ def _says_something(prompt: Prompt) -> bool:
 def findings_of(rows: DatasetScan, environment: Environment) -> Iterable[Finding]:
     """Findings about the rows of a dataset."""
     if rows.wrong:
-        yield fail("rows", f"{len(rows.wrong):,} of {count(rows.total, 'row')} cannot be used: {some(rows.wrong)}",
+        yield fail("rows", f"{len(rows.wrong):,} of {count(rows.total, 'row')} cannot be used: {first_few(rows.wrong)}",
                    "correct the dataset, or leave these rows out of it")  # fmt: skip
     else:
         yield ok("rows", f"{count(rows.total, 'row')}, all well formed")
@@ -98,11 +93,11 @@ def findings_of(rows: DatasetScan, environment: Environment) -> Iterable[Finding
 
 def _duplicates(rows: DatasetScan, environment: Environment) -> Finding:
     if rows.repeated:
-        return fail("duplicates", f"{count(len(rows.repeated), 'example')} equal to an earlier one: "
-                    f"{some(rows.repeated)}", "remove them: a repeated example counts twice in the mean")  # fmt: skip
+        words = f"{count(len(rows.repeated), 'example')} equal to an earlier one: {first_few(rows.repeated)}"
+        return fail("duplicates", words, "remove them: a repeated example counts twice in the mean")
     if not rows.contradicting:
         return ok("duplicates", "all prompts differ")
-    words = f"{count(len(rows.contradicting), 'example')} with an earlier one's prompt: {some(rows.contradicting)}"
+    words = f"{count(len(rows.contradicting), 'example')} with an earlier one's prompt: {first_few(rows.contradicting)}"
     if isinstance(environment, SingleTurnEnv):
         return fail("duplicates", f"{words}, but with another answer or info",
                     "a question needs one answer: remove or reword them")  # fmt: skip
@@ -111,10 +106,10 @@ def _duplicates(rows: DatasetScan, environment: Environment) -> Finding:
 
 def _empty(rows: DatasetScan) -> Finding:
     if rows.blank:
-        return fail("empty", f"{count(len(rows.blank), 'example')} with an empty prompt: {some(rows.blank)}",
+        return fail("empty", f"{count(len(rows.blank), 'example')} with an empty prompt: {first_few(rows.blank)}",
                     "give every example a question")  # fmt: skip
     if rows.unanswered and len(rows.unanswered) < len(rows.keys):
-        words = f"{count(len(rows.unanswered), 'example')} with neither answer nor info: {some(rows.unanswered)}"
+        words = f"{count(len(rows.unanswered), 'example')} with neither answer nor info: {first_few(rows.unanswered)}"
         return fail("empty", words, "fill in what rewards compare with, or leave these rows out")
     if rows.unanswered:
         return ok("empty", "no empty prompt; no row has an answer or info, so rewards go by the prompt alone")
@@ -141,7 +136,7 @@ def compare_keys(first: DatasetScan, others: Iterable[tuple[str, list[str]]]) ->
             what = "the same examples in another order"
         else:
             differing = [name for name, a, b in zip(first.ids, first.keys, keys, strict=True) if a != b]
-            what = f"{count(len(differing), 'other example')}: {some(differing)}"
+            what = f"{count(len(differing), 'other example')}: {first_few(differing)}"
         return fail("keys", f"{where} has {what}", "a row must depend on arguments and index alone: seed every "
                     "random.Random, sort what comes from a set or a folder, leave dates and ids out; otherwise no "
                     "run can be resumed or compared")  # fmt: skip

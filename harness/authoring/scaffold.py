@@ -3,6 +3,7 @@ placeholders look like `@name@`."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.resources
 import os
 import re
@@ -51,11 +52,17 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
     names = read_name(name)
     before, slash, _ = name.strip().partition("/")
     if slash and Path(before).is_dir() and Path(before).resolve() != parent.resolve():
-        use = f"use --path {before} for the folder {before}, or the bare name {names.name}"
-        raise ConfigError(f"{name!r} may be a path or an organisation's: {use}")
+        raise ConfigError(
+            f"{name!r} may be a path or an organisation's",
+            remedy="use {init_path} {before} for the folder {before}, or the bare name {bare}",
+            before=before,
+            bare=names.name,
+        )
     for taken in (parent / names.module, parent / names.name):
         if os.path.lexists(taken):
-            raise ConfigError(f"{taken} exists already; choose another name, or another folder with --path")
+            raise ConfigError(
+                f"{taken} exists already", remedy="choose another name, or another folder with {init_path}"
+            )
     files = _render(names, kind)
     try:
         _write(parent, names.module, files)
@@ -68,17 +75,24 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
 def _render(names: Names, kind: Kind) -> dict[str, str]:
     """File contents by relative path. The files of the kind, which an author edits, come first."""
     root = importlib.resources.files("harness.authoring") / "templates"
-    values = {"name": names.name, "module": names.module, "class": names.class_name, "bench": _bench_version()}
+    values = {
+        "name": names.name,
+        "module": names.module,
+        "class": names.class_name,
+        "bench": importlib.metadata.version("bench-harness"),
+    }
+
+    def reading_order(path: str) -> tuple[bool, bool, str]:
+        return path.startswith("tests/"), "/" not in path, path  # the package, then files beside it, then tests
 
     def filled(text: str) -> str:
         return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
-    found = {
+    return {
         filled(path.removesuffix(SUFFIX)): filled(source.read_text(encoding="utf-8"))
         for folder in (root / kind.replace("-", "_"), root / "base")
-        for path, source in sorted(_walk(folder), key=lambda item: _reading_order(item[0]))
+        for path, source in sorted(_walk(folder), key=lambda item: reading_order(item[0]))
     }
-    return found
 
 
 def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
@@ -89,11 +103,6 @@ def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]
         elif entry.name.endswith(SUFFIX):
             found.append((f"{prefix}{entry.name}", entry))
     return found
-
-
-def _reading_order(path: str) -> tuple[bool, bool, str]:
-    """Sort key of template files: the package, then files beside it, then tests."""
-    return path.startswith("tests/"), "/" not in path, path
 
 
 def _write(parent: Path, folder: str, files: dict[str, str]) -> None:
@@ -110,13 +119,3 @@ def _write(parent: Path, folder: str, files: dict[str, str]) -> None:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-
-
-def _bench_version() -> str:
-    """Minimum version of bench for the new environment: the running one."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("bench-harness")
-    except importlib.metadata.PackageNotFoundError:
-        return "0.1.0"

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness.authoring.findings import Finding, count, fail, ok, skipped, some
+from harness.authoring.findings import Finding, count, fail, first_few, ok, skipped
 from harness.authoring.trial import Played, PlayedRollout, Trial
 from harness.rubrics.rubric import Rubric
 
@@ -32,11 +32,11 @@ def scored(played: Played) -> Iterable[Finding]:
     told = [f"reference/{policy}, example {each.example}: {each.why}" for policy, each in missing]
     names = list(dict.fromkeys(name for _, each in missing for name in each.culprits))
     if names:
-        advice = f"make {' and '.join(names)} return a number for every reply, also for one that says nothing"
+        advice = f"make {' and '.join(names)} return a number for every reply, also for an empty one"
     else:
-        advice = "mend what is named there: in a run these are failures, and count for nothing"
+        advice = "correct these errors: in a run, such rollouts fail and have no score"
     has = "has" if len(missing) == 1 else "have"
-    yield fail("scored", f"{len(missing):,} of {count(total, 'rollout')} {has} no score: {some(told)}", advice)
+    yield fail("scored", f"{len(missing):,} of {count(total, 'rollout')} {has} no score: {first_few(told)}", advice)
 
 
 def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
@@ -51,27 +51,24 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
         word: `best` or `worst`.
     """
     if trial.note:
-        return fail(name, trial.note, "make the environment run; this is how `bench run` would end, too")
+        return fail(name, trial.note, "make the environment run; a run would end in the same way")
     rewards = [(each, each.reward) for each in trial.rollouts.values() if each.reward is not None]
     if not rewards:
         return skipped(name, "not possible: no rollout has a score")
     off = [_told(each) for each, reward in rewards if abs(reward - wanted) > SLACK]
     some_lack = " that have a score" if len(rewards) < len(trial.rollouts) else ""
     if not off:
-        return ok(name, f"the {word} reward, {wanted:g}, in {_all_of(len(rewards))}{some_lack}")
+        every = "the only rollout" if len(rewards) == 1 else f"all {count(len(rewards), 'rollout')}"
+        return ok(name, f"the {word} reward, {wanted:g}, in {every}{some_lack}")
     advice = (
         "make reward functions accept what reference_reply says, or tell them what the best reward is: "
         "Rubric(reward_range=(low, high))"
         if word == "best"
-        else "a reply that says nothing must earn nothing: look at what these functions count, return a worse reply "
+        else "an empty reply must have the worst reward: check what these functions count, return a worse reply "
         "from null_reply, or say Rubric(reward_range=(low, high))"
     )
     return fail(name, f"not the {word} reward, {wanted:g}, in {len(off):,} of {count(len(rewards), 'rollout')}"
-                f"{some_lack}: {some(off)}", advice)  # fmt: skip
-
-
-def _all_of(number: int) -> str:
-    return "the only rollout" if number == 1 else f"all {count(number, 'rollout')}"
+                f"{some_lack}: {first_few(off)}", advice)  # fmt: skip
 
 
 def _told(rollout: PlayedRollout) -> str:
@@ -86,13 +83,15 @@ def _number(value: float | None) -> str:
 def bounds(played: Sequence[Played], rubric: Rubric) -> Finding:
     """Check that every reward is within the rubric's `reward_range`."""
     low, high = rubric.reward_range
-    rewards = [(rollout, rollout.reward) for trial in _trials(played) for rollout in trial.rollouts.values()]
+    rewards = [
+        (rollout, rollout.reward) for each in played for trial in each.trials for rollout in trial.rollouts.values()
+    ]
     known = [(rollout, reward) for rollout, reward in rewards if reward is not None]
     if not known:
         return skipped("bounds", "nothing has a reward")
     outside = [_told(rollout) for rollout, reward in known if not low - SLACK <= reward <= high + SLACK]
     if outside:
-        return fail("bounds", f"{count(len(outside), 'reward')} outside [{low:g}, {high:g}]: {some(outside)}",
+        return fail("bounds", f"{count(len(outside), 'reward')} outside [{low:g}, {high:g}]: {first_few(outside)}",
                     "return values from 0 to 1, or say Rubric(reward_range=(low, high))")  # fmt: skip
     return ok("bounds", f"{count(len(known), 'reward')} in [{low:g}, {high:g}]")
 
@@ -104,9 +103,9 @@ def repeats(first: Played, second: Played) -> Finding:
         return skipped("repeats", "nothing was played")
     differing = _differing(first, second)
     if differing:
-        return fail("repeats", f"two runs differ in {len(differing):,} of {count(total, 'rollout')}: {some(differing)}",
-                    "seed what is random from the example (its answer, its info), use no clock, and keep nothing "
-                    "from one rollout to the next")  # fmt: skip
+        words = f"two runs differ in {len(differing):,} of {count(total, 'rollout')}: {first_few(differing)}"
+        return fail("repeats", words, "seed random numbers from the example (its answer, its info), use no clock, and "
+                    "keep nothing from one rollout to the next")  # fmt: skip
     return ok("repeats", f"two runs agree in {count(total, 'rollout')}: conversation, reward and metrics")
 
 
@@ -116,7 +115,7 @@ def _differing(first: Played, second: Played) -> list[str]:
     for one, other in zip(first.trials, second.trials, strict=True):
         for key, rollout in other.rollouts.items():
             before = one.rollouts.get(key)
-            what = "was not there the first time" if before is None else _difference(before, rollout)
+            what = "was missing the first time" if before is None else _difference(before, rollout)
             if what:
                 differing.append(f"reference/{one.policy}, example {rollout.example}: {what}")
     return differing
@@ -124,13 +123,13 @@ def _differing(first: Played, second: Played) -> list[str]:
 
 def _difference(one: PlayedRollout, other: PlayedRollout) -> str:
     if one.completion != other.completion:
-        return "the conversation goes otherwise"
+        return "the conversation differs"
     if one.reward != other.reward:
         why = f" ({other.why or one.why})" if other.why or one.why else ""
         return f"reward {_number(one.reward)}, then {_number(other.reward)}{why}"
     names = [name for name in one.metrics if one.metrics[name] != other.metrics.get(name)]
     shown = [f"{name} {_number(one.metrics[name])}, then {_number(other.metrics.get(name))}" for name in names]
-    return some(shown) if shown else ""
+    return first_few(shown) if shown else ""
 
 
 def state(live: Played, restored: Played | None) -> Finding:
@@ -146,13 +145,13 @@ def state(live: Played, restored: Played | None) -> Finding:
     kept = sorted({name for rollout in rollouts for name in rollout.state})
     lost = sorted({name for rollout in rollouts for name in rollout.lost})
     columns = f"columns for -C: {', '.join(kept)}" if kept else "no columns for -C"
-    gone = f"; not JSON, so gone after a crash: {', '.join(lost)}" if lost else ""
+    gone = f"; not JSON, so lost after a crash: {', '.join(lost)}" if lost else ""
     if restored is None:
-        return ok("state", f"{columns}{gone}; needs_live_state, so a crash costs what was not scored yet")
+        return ok("state", f"{columns}{gone}; needs_live_state, so a crash loses rollouts that are not scored yet")
     differing = _differing(live, restored)
     if differing:
         where = f"{len(differing):,} of {count(len(rollouts), 'rollout')}"
-        words = f"scores change in {where} when they are computed from the journal, as after a crash: {some(differing)}"
+        words = f"scores change in {where} if computed from the journal, as after a crash: {first_few(differing)}"
         advice = "keep what rewards read as JSON values in the state, or say Rubric(needs_live_state=True)"
         return fail("state", words + gone, advice)
     return ok("state", f"the journal is enough to score again; {columns}{gone}")
@@ -185,13 +184,13 @@ def loop(played: Sequence[Played]) -> Finding:
     """Check that nothing blocked the event loop."""
     times = Counter[str]()
     first: dict[str, str] = {}  # a function may be seen at several of its lines
-    for where, number in ((where, number) for each in played for where, number in each.blocked.items()):
+    for where, number in (item for each in played for item in each.blocked.items()):
         function = where.rpartition(":")[0]
         times[first.setdefault(function, where)] += number
     if times:
         said = [f"{where} blocked it {count(number, 'time')}" for where, number in times.items()]
-        return fail("event loop", some(said), "every rollout waits meanwhile: make it a plain `def` (it then runs in "
-                    "a thread), or await what it waits for")  # fmt: skip
+        return fail("event loop", first_few(said), "all rollouts wait meanwhile: make it a plain `def` (it then runs "
+                    "in a thread), or await the slow operation")  # fmt: skip
     return ok("event loop", "nothing blocked it")
 
 
@@ -199,8 +198,4 @@ def warnings(played: Sequence[Played]) -> Iterable[Finding]:
     """Report other warnings that bench logged about the environment."""
     said = list(dict.fromkeys(words for each in played for words in each.warnings))
     if said:
-        yield fail("log", some(said), "these are warnings that a run would log")
-
-
-def _trials(played: Iterable[Played]) -> Iterable[Trial]:
-    return (trial for each in played for trial in each.trials)
+        yield fail("log", first_few(said), "these are warnings that a run would log")

@@ -6,18 +6,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+import sys
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import cast
 
-from harness.core.records import Example, Failed, Generated, Scored
+from harness.core.records import Failed, Scored
 from harness.core.types import JsonDict, Prompt
 from harness.engine.evaluation import Evaluation
-from harness.engine.prepare import Prepared, StartOptions
+from harness.engine.prepare import LiveRun, StartOptions
 from harness.settings.resolver import ResolvedRun, resolve
-from harness.store.journal import JournalReader, scan
-from harness.store.recorded import NOWHERE, Recorded
+from harness.store.journal import scan
+from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.rundir import RunDir
 from harness.usercode import event_loop
 
@@ -111,21 +113,24 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
     Raises:
         UsageError: `bench run` would reject the settings.
     """
+    import uvloop
+
     gate: Mapping[str, object] = {"max_concurrent_scoring": 1} if resume else {}
     runs = [asked.resolved(policy, folder, **gate) for policy in policies]
     evaluation = Evaluation(runs, start=StartOptions(command="bench env check", resume=resume))
     with _logged() as records:
         prepared = evaluation.prepare()
-        ready = [run for run in prepared if isinstance(run, Prepared)]
+        ready = [run for run in prepared if isinstance(run, LiveRun)]
         if ready:
-            _drive(evaluation.play(ready))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                event_loop.run(runner, evaluation.play(ready))
     trials = [Trial(policy) for policy in policies]
     for trial, run in zip(trials, prepared, strict=True):
         if run.progress.state != "done":
             trial.note = run.progress.note or run.progress.state
-        if isinstance(run, Prepared) and run.folder.journal_path.exists():
+        if isinstance(run, LiveRun) and run.folder.journal_path.exists():
             trial.folder = run.folder.path
-            trial.rollouts = _read(run.folder.journal_path)
+            trial.rollouts = {each.base.key: _rollout(each) for each in outcomes(read_journal(run.folder))}
     return Played(
         trials,
         _blocked([record for record in records if record.name == WATCHDOG]),
@@ -159,76 +164,44 @@ def score_from_journal(asked: TrialRequest, played: Played, folder: Path) -> Pla
         UsageError: the runs cannot be resumed, because the environment has changed.
     """
     for trial in played.trials:
-        if trial.folder is not None:
-            _without_scores(trial.folder, folder / "evals" / trial.folder.parent.name / trial.folder.name)
+        if trial.folder is None:
+            continue
+        source = RunDir(trial.folder)
+        target = RunDir(folder / "evals" / trial.folder.parent.name / trial.folder.name)
+        target.path.mkdir(parents=True)
+        target.manifest_path.write_bytes(source.manifest_path.read_bytes())
+        raw = source.journal_path.read_bytes()
+        with target.journal_path.open("wb") as file:
+            for start, end, document in scan(source.journal_path):
+                if document.get("type") != Scored.kind:
+                    file.write(raw[start:end])
     return play_policies(asked, [trial.policy for trial in played.trials], folder, resume=True)
 
 
-def _without_scores(run: Path, copy: Path) -> None:
-    source, target = RunDir(run), RunDir(copy)
-    copy.mkdir(parents=True)
-    target.manifest_path.write_bytes(source.manifest_path.read_bytes())
-    raw = source.journal_path.read_bytes()
-    with target.journal_path.open("wb") as file:
-        for start, end, document in scan(source.journal_path):
-            if document.get("type") != Scored.kind:
-                file.write(raw[start:end])
-
-
-def _drive(playing: Coroutine[object, object, None]) -> None:
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        event_loop.run(runner, playing)
-
-
-def _read(journal: Path) -> dict[str, PlayedRollout]:
-    recorded = Recorded.load(journal)
-    rollouts: dict[str, PlayedRollout] = {}
-    with JournalReader(journal) as reader:
-        for number in range(len(recorded)):
-            lines = recorded.lines(number)
-            example, base = reader.record(lines.example), reader.record(lines.base)
-            score = None if lines.score == NOWHERE else reader.record(lines.score)
-            assert isinstance(example, Example) and isinstance(base, Generated | Failed)
-            assert score is None or isinstance(score, Scored)
-            rollouts[base.key] = _rollout(str(example.example_id), base, score)
-    return rollouts
-
-
-def _rollout(example: str, base: Generated | Failed, score: Scored | None) -> PlayedRollout:
+def _rollout(outcome: Outcome) -> PlayedRollout:
+    base, score, name = outcome.base, outcome.score, str(outcome.example.example_id)
     if isinstance(base, Failed):
-        return PlayedRollout(example, None, {}, f"failed: {base.error or base.reason}", (), base.completion, 0.0)
+        return PlayedRollout(name, None, {}, f"failed: {base.error or base.reason}", (), base.completion, 0.0)
     state, lost = tuple(base.state), base.lost
     if score is None:
-        return PlayedRollout(example, None, {}, "was not scored", (), base.completion, 0.0, state, lost)
+        return PlayedRollout(name, None, {}, "was not scored", (), base.completion, 0.0, state, lost)
     reasons = score.reasons if score.reward is None else {}
-    why = "; ".join(f"{name} {words}" for name, words in reasons.items())
-    culprits = tuple(name for name in reasons if name != "*")
-    return PlayedRollout(
-        example, score.reward, score.metrics, why, culprits, base.completion, score.seconds, state, lost
-    )
-
-
-class _Collector(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+    why = "; ".join(f"{function} {words}" for function, words in reasons.items())
+    culprits = tuple(function for function in reasons if function != "*")
+    return PlayedRollout(name, score.reward, score.metrics, why, culprits, base.completion, score.seconds, state, lost)
 
 
 @contextlib.contextmanager
 def _logged() -> Generator[list[logging.LogRecord]]:
     """Collect bench's own warnings instead of printing them: they become a finding."""
-    collector, ours = _Collector(), logging.getLogger("harness")
+    collector, ours = BufferingHandler(sys.maxsize), logging.getLogger("harness")
+    collector.setLevel(logging.WARNING)
     level, propagates = ours.level, ours.propagate
     ours.addHandler(collector)
     ours.setLevel(logging.WARNING)
     ours.propagate = False
     try:
-        yield collector.records
+        yield collector.buffer
     finally:
         ours.removeHandler(collector)
         ours.setLevel(level)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from harness.cli import labels
 from harness.cli.eval_options import AgentFlags, EvalOptions
 from harness.cli.stdout import own_stdout
 from harness.core.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError, UsageError
@@ -18,18 +19,18 @@ from harness.core.keys import digest
 from harness.core.loopback import is_loopback_url
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.loader import load_environment
-from harness.engine.loading import Loader
+from harness.engine.environment_loader import load_environment
+from harness.engine.load_environments import Loader
 from harness.settings.budget import BudgetLimits
 from harness.settings.built_in import AGENT_EVAL
+from harness.settings.endpoint_selection import is_reference
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.flags import parse_set
 from harness.settings.layers import Origin
 from harness.settings.providers import BARE_NAMES_GO_TO, BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
+from harness.settings.resolved_run import ResolvedRun
 from harness.settings.resolver import Resolution, resolve
-from harness.settings.runs import ResolvedRun
 from harness.settings.schema import SHORTCUTS
-from harness.settings.serving import is_reference
 from harness.settings.wording import suggestion
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class AgentInvocation:
         return loader
 
 
-def sides_of(options: AgentFlags) -> tuple[RequestedModel, ...]:
+def requested_models(options: AgentFlags) -> tuple[RequestedModel, ...]:
     """Requested models: one, or primary and baseline."""
     literal = options.literal_keys
     model: str = getattr(options, "model")  # noqa: B009 - each of the two dataclasses has it, their base has not
@@ -156,7 +157,7 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
     """
     for key in options.literal_keys.values():
         redactor.add(key)
-    sides = sides_of(options)
+    sides = requested_models(options)
     with own_stdout():  # keep output of the agent's module off our stdout
         environments = [_load(env_args(options, mode, side.tag)) for side in sides]
     _refuse_no_rows(options, environments[0])
@@ -237,36 +238,31 @@ def _resolve(
     registry: Registry,
 ) -> Resolution:
     """Resolve the run of one model."""
-    way = _way_to(side, environ, registry)
+    way = _route_of(side, environ, registry)
     merged: dict[str, object] = {
         **flags,
+        **options.settings,
         **_as_flags(side, way),
-        "sampling_args": options.sampling_args,
         "temperature": options.temperature,
         "max_tokens": options.max_tokens,
-        "message_limit": options.message_limit,
-        "token_limit": options.token_limit,
         "name": side.tag,
     }
     known = Registry() if side.base_url is not None else registry
     found = resolve(AGENT_EVAL, merged, _sets_for(options, side), registry=known)
     [run] = found.runs
-    return replace(found, runs=(replace(run, origins=_told(run.origins, _ways(side, way))),))
+    return replace(found, runs=(replace(run, origins=_with_labels(run.origins, _route_origins(side, way))),))
 
 
-def _way_to(side: RequestedModel, environ: Mapping[str, str], registry: Registry) -> Route | None:
+def _route_of(side: RequestedModel, environ: Mapping[str, str], registry: Registry) -> Route | None:
     """Route of a model. None if the registry has the route, or for a reference model."""
     is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
     if is_known or (side.base_url is None and is_reference(side.model)):
         return None
-    return route(
-        side.model,
-        side.base_url,
-        environ=environ,
-        key_var=side.key_var,
-        has_key=side.has_key,
-        baseline=side.is_baseline,
-    )
+    try:
+        return route(side.model, side.base_url, environ=environ, key_var=side.key_var, has_key=side.has_key)
+    except ConfigError as error:
+        error.labels = labels.BASELINE if side.is_baseline else labels.EVAL
+        raise
 
 
 def _as_flags(side: RequestedModel, way: Route | None) -> dict[str, object]:
@@ -275,7 +271,7 @@ def _as_flags(side: RequestedModel, way: Route | None) -> dict[str, object]:
     return {"model": way.model, "api_base_url": way.url, "api_key_var": way.key_var or ""}
 
 
-def _ways(side: RequestedModel, way: Route | None) -> dict[str, str]:
+def _route_origins(side: RequestedModel, way: Route | None) -> dict[str, str]:
     """Origins of a model's name, address and key, by setting."""
     dash = "--baseline-" if side.is_baseline else "--"
     provider = f"provider {way.provider}" if way is not None else ""
@@ -335,16 +331,16 @@ def _refuse_too_many(resolution: Resolution, row_count: int) -> None:
             )
 
 
-def _told(origins: Mapping[str, Origin], ways: Mapping[str, str]) -> dict[str, Origin]:
+def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> dict[str, Origin]:
     """Rename origins to the option names of these commands."""
-    names = {**_FLAGS, **ways}
+    names = {**_FLAGS, **labels}
     names |= {f"model.sampling_args.{each.key}": each.flags[0] for each in SHORTCUTS if len(each.path) > 2}
-    told = dict(origins)
+    labelled = dict(origins)
     for path, origin in origins.items():
         name = names.get(path) or (_FLAGS["env.env_args"] if path.startswith("env.env_args.") else None)
         if name is not None and origin.layer == "cli":
-            told[path] = Origin("cli", name)
-    return told
+            labelled[path] = Origin("cli", name)
+    return labelled
 
 
 def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:

@@ -4,18 +4,18 @@ statistics."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from harness.cli.env_words import width_of
+from harness.cli.grouped import flag, positional
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
     from harness.report.compare.matching import Match
@@ -32,25 +32,21 @@ FLIPS = 10
 
 
 def compare(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN|SUITE", help=RUNS_HELP, show_default=False)] = None,
-    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help=METRIC_HELP)] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="KEY", help=CLUSTER_HELP)] = None,
-    flips: Annotated[
-        int, typer.Option("--flips", metavar="N", min=0, help="Examples that differ, named of each comparison.")
-    ] = FLIPS,
-    transcripts: Annotated[
-        int,
-        typer.Option("--transcripts", metavar="N", min=0, help="Examples that differ, printed with both transcripts."),
-    ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON on stdout.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+    runs: list[str] | None = positional("RUN|SUITE", RUNS_HELP),
+    metric: str | None = flag("--metric NAME", METRIC_HELP),
+    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
+    flips: int = flag("--flips N", "Examples that differ, named of each comparison.", FLIPS, min=0),
+    transcripts: int = flag("--transcripts N", "Examples that differ, printed with both transcripts.", 0, min=0),
+    as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
     """Compare runs with the first one, example by example.
 
-    Says how far they differ, how sure that is, which examples tell them apart, what each run took, and how many
-    examples would settle a tie.
+    Shows the differences with their intervals, the examples that differ, the cost of each run, and the number of
+    examples that a tie would need.
     """
     from harness.report.compare.screen import screen
+    from harness.report.layout import print_lines
     from harness.report.text import make_console
 
     found = compared(runs or [], output_dir, metric=metric, cluster=cluster)
@@ -63,18 +59,10 @@ def compare(
         typer.echo(json.dumps(_json(found), indent=2))
         return
     console = make_console()
-    show_lines(screen(found, width_of(console), flips=flips), console)
-    show_lines(_transcripts(found.matches, transcripts, width_of(console)), console)
+    print_lines(screen(found, width_of(console), flips=flips), console)
+    print_lines(_transcripts(found.matches, transcripts, width_of(console)), console)
     if not transcripts and any(each.flips for each in found.matches):
         typer.echo("--transcripts N prints the first N of these examples with both transcripts", err=True)
-
-
-def show_lines(lines: Iterable[Text], console: Console) -> None:
-    """Print lines, in ASCII on terminals that support only ASCII."""
-    from harness.report.grid import plain
-
-    for line in lines:
-        console.print(plain(line) if console.options.ascii_only else line, soft_wrap=True)
 
 
 def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:
@@ -90,7 +78,7 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
     from harness.report.compare.sides import ComparedRun, read_side
     from harness.stats.difference import adjust
 
-    pairing = pairs_of(names, output_dir)
+    pairs, unmatched = pairs_of(names, output_dir)
     sides: dict[tuple[Path, str], ComparedRun] = {}
 
     def side(run: RunDir, measure: str) -> ComparedRun:
@@ -101,11 +89,11 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
     matches = adjust(
         [
             match(pair.name, side(pair.candidate, measure), side(pair.baseline, measure), pair.column)
-            for pair in pairing.pairs
+            for pair in pairs
             for measure in ([metric] if metric else _measures(pair.candidate, pair.baseline))
         ]
     )
-    return Compared(tuple(matches), tuple(pairing.lonely), averages_of(matches))
+    return Compared(tuple(matches), tuple(unmatched), averages_of(matches))
 
 
 def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
@@ -148,7 +136,7 @@ def _json(found: Compared) -> dict[str, object]:
             }
             for label, estimate in found.averages
         ],
-        "not_compared": list(found.lonely),
+        "not_compared": list(found.unmatched),
     }  # fmt: skip
 
 

@@ -3,56 +3,70 @@ settings that do not apply, and the notices about runs that cannot be loaded."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypeAlias, cast
+from typing import Any, cast
 
-import typer
-
+from harness.cli.grouped import argument, option, switch
+from harness.cli.options import SHARED, TRUST_HELP, RunOptions, command_text
 from harness.core.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.engine.provenance import IN_PLACE
 from harness.settings.built_in import BUILT_INS
-from harness.settings.flags import parse_set, typed
-from harness.settings.resolver import Origin, Resolution, ResolvedRun, resolve
+from harness.settings.flags import Override, command_line, parse_set
+from harness.settings.layers import LayerName, LayerValue
+from harness.settings.resolver import Origin, Resolution, resolve
+from harness.settings.schema import BY_FLAT_NAME, SHORTCUT_BY_KEY
 from harness.settings.wording import shown_path
 from harness.store.atomic import translated
-from harness.store.finding import find_run
+from harness.store.find_runs import find_run
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
 from harness.store.safe_files import read_file
 
-RunName: TypeAlias = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="The run: its folder, its id, the beginning of exactly one id, or `latest`."),
-]
-Concurrent: TypeAlias = Annotated[
-    int | None, typer.Option("--max-concurrent", "-c", metavar="N", min=-1, help="Rollouts in flight; -1 is unlimited.")
-]
-Registry: TypeAlias = Annotated[
-    str | None, typer.Option("--endpoints-path", "-e", metavar="PATH", help="Endpoint registry, for what aliases mean.")
-]
-KeyVar: TypeAlias = Annotated[
-    str | None, typer.Option("--api-key-var", "-k", metavar="NAME", help="Environment variable that holds the key.")
-]
-Sets: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Any other setting of the new run; repeatable.")
-]
-OutputDir: TypeAlias = Annotated[str, typer.Option("--output-dir", "-o", metavar="DIR", help="Where the runs are.")]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-MaxCost: TypeAlias = Annotated[
-    str | None, typer.Option("--max-cost", metavar="USD", help="Dollars to spend; what earlier attempts spent counts.")
-]
-MaxTokensTotal: TypeAlias = Annotated[
-    str | None, typer.Option("--max-tokens-total", metavar="N", help="Tokens to use, with those of earlier attempts.")
-]
-MaxTime: TypeAlias = Annotated[
-    str | None, typer.Option("--max-time", metavar="DURATION", help="Time to take from now, such as 90s or 1h30m.")
-]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No live display.")]
-Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", "-v", help="Log in detail, and show tracebacks.")]
+RUN, OUTPUT = "New run", "Output"
+GROUPS = (RUN, OUTPUT)
+SETTINGS = {RUN: ("endpoints_path", "max_concurrent", *SHARED)}
+"""Settings of the table that are options of all three commands, by group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedOptions:
+    """Options of `bench resume`, `replay` and `rescore`."""
+
+    run: str = argument("RUN", "The run: its folder, its id, the beginning of exactly one id, or `latest`.")
+    settings: Mapping[str, object]
+    """Given options that are settings of the table, by key."""
+    sets: list[str] | None = option(RUN, "--set PATH=VALUE", "Any other setting of the run; repeatable.")
+    trust: bool = switch(RUN, "--trust", TRUST_HELP)
+    output_dir: str = option(OUTPUT, "--output-dir -o DIR", "Where the runs are. [default: outputs]", "outputs")
+    as_json: bool = switch(OUTPUT, "--json", "Print the result as JSON on stdout.")
+    quiet: bool = switch(OUTPUT, "--quiet -q", "No live display.")
+    verbose: bool = switch(OUTPUT, "--verbose -v", "Log in detail, and show tracebacks.")
+
+    def run_options(
+        self, state: Mapping[str, Any], *, is_ours: bool, resume_from: str | None = None, retry_failed: bool = False
+    ) -> RunOptions:
+        """Build the options of the execution.
+
+        Args:
+            state: State of the invocation, with the command line.
+            is_ours: Whether the settings count as made on this machine.
+            resume_from: Folder of the run to resume.
+            retry_failed: Whether to retry failed rollouts.
+        """
+        return RunOptions(
+            False,
+            resume_from,
+            retry_failed,
+            self.as_json,
+            self.quiet,
+            self.verbose,
+            command_text(state["argv"]),
+            is_ours,
+        )
+
 
 _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
 _RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
@@ -67,60 +81,50 @@ _OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")
 _PATHS = "relative paths begin in the folder where the command is typed, so type it where the run was made"
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedRequest:
-    """Typed settings of a derived run."""
+def overrides(given: Mapping[str, object]) -> list[Override]:
+    """Convert given options to overrides, since flags would not override recorded settings. Budgets and the endpoint
+    registry are not recorded, so they stay flags.
 
-    model: str | None = None
-    base_url: str | None = None
-    key_var: str | None = None
-    registry: str | None = None
-    max_concurrent: int | None = None
-    sets: Sequence[str] = ()
-    budget: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-    """Budget flags by setting key."""
-
-    def flags(self) -> dict[str, Origin]:
-        """The flags in the form of `--set` (which overrides recorded values), each with the typed option as its
-        origin."""
-        named = (
-            ("model.model", "-m", self.model),
-            ("model.api_base_url", "-b", self.base_url),
-            ("model.api_key_var", "-k", self.key_var),
-        )
-        texts = {
-            f"{path}={_text(value)}": Origin("cli", f"{flag} {typed(value)}")
-            for path, flag, value in named
-            if value is not None
-        }
-        if self.max_concurrent is not None:
-            if self.max_concurrent == 0:
-                raise UsageError("-c 0: must be 1 or more, or -1 for no bound")
-            origin = Origin("cli", f"-c {self.max_concurrent}")
-            texts |= {f"model.{bound}={self.max_concurrent}": origin for bound in _BOUNDS}
-        return texts
+    Raises:
+        ConfigError: a value is invalid.
+    """
+    found: list[Override] = []
+    for key, value in given.items():
+        if key not in SHORTCUT_BY_KEY:
+            group, _ = path = BY_FLAT_NAME[key].path
+            entry = command_line({key: value})[path]
+            keys = _BOUNDS if key == "max_concurrent" else (key,)
+            found += [_override((group, name), entry.value, entry.origin.source) for name in keys]
+    return found
 
 
-def check_derived(sets: Sequence[str], *, asks_model: bool) -> None:
+def _override(path: tuple[str, str], value: object, source: str) -> Override:
+    return Override(source, {path: LayerValue(path, value, Origin("set", source))})
+
+
+def check_derived(options: DerivedOptions, *, asks_model: bool) -> None:
     """Reject settings that have no effect on a run derived from a recorded run.
 
     Args:
-        sets: `--set` texts as typed.
+        options: Options as typed.
         asks_model: Whether a model is called; False if recorded replies are replayed.
 
     Raises:
         UsageError: a setting has no effect.
     """
-    for text in sets:
-        for group, key, *_ in parse_set(text).layer:
-            if group == "env" and key in _RECORDED:
-                raise UsageError(f"--set {text}: the examples and rollouts are those of the recorded run")
-            if group == "env" and key in _LIMITS and not asks_model:
-                raise UsageError(f"--set {text}: no model is asked; limits end rollouts where the recorded ones ended")
-            if (group, key) == ("model", "model"):
-                raise UsageError(f"--set {text}: another model is asked with `bench replay RUN --model`")
-            if group == "model" and not asks_model and key not in _OF_JUDGES:
-                raise UsageError(f"--set {text}: no model is asked; the replies are the recorded ones")
+    limits = {f"{BY_FLAT_NAME[key].flag} {value}": key for key, value in options.settings.items() if key in _LIMITS}
+    typed = {text: ("env", key) for text, key in limits.items()}
+    for text in options.sets or ():
+        typed |= {f"--set {text}": (path[0], path[1]) for path in parse_set(text).layer}
+    for text, (group, key) in typed.items():
+        if group == "env" and key in _RECORDED:
+            raise UsageError(f"{text}: the examples and rollouts are those of the recorded run")
+        if group == "env" and key in _LIMITS and not asks_model:
+            raise UsageError(f"{text}: no model is asked; limits end rollouts where the recorded ones ended")
+        if (group, key) == ("model", "model"):
+            raise UsageError(f"{text}: another model is asked with `bench replay RUN --model`")
+        if group == "model" and not asks_model and key not in _OF_JUDGES:
+            raise UsageError(f"{text}: no model is asked; the replies are the recorded ones")
 
 
 def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
@@ -146,31 +150,34 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     return folder, manifest
 
 
-def settings_of(folder: RunDir, asked: DerivedRequest, ours: Mapping[str, Origin]) -> Resolution:
+def settings_of(folder: RunDir, options: DerivedOptions, ours: Sequence[Override]) -> Resolution:
     """Resolve the recorded settings of a run, overridden by the requested ones.
 
     Args:
         folder: The run's folder.
-        asked: Typed settings of the command.
-        ours: Further `--set` texts with their origins; typed ones override them.
+        options: Options as typed.
+        ours: Further overrides, of lower precedence than the typed options.
 
     Raises:
         ConfigError: a setting is invalid.
         EnvironmentNotFound: the environment no longer exists.
     """
-    flags = {"endpoints_path": asked.registry, **asked.budget}
-    texts = {**ours, **asked.flags()}
+    flags = {key: value for key, value in options.settings.items() if key in SHORTCUT_BY_KEY}
+    typed = overrides(options.settings)
     try:
-        resolution = resolve(str(folder.config_path), flags, [*texts, *asked.sets])
+        resolution = resolve(str(folder.config_path), flags, [*ours, *typed, *(options.sets or ())])
     except EnvironmentNotFound as error:
         raise EnvironmentNotFound(placed(str(error))) from None
-    truly = {f"--set {text}": origin for text, origin in texts.items() if text not in asked.sets}
-    return replace(resolution, runs=tuple(_told(run, truly) for run in resolution.runs))
-
-
-def _told(run: ResolvedRun, truly: Mapping[str, Origin]) -> ResolvedRun:
-    """Replace the origin `--set` of settings that were not typed by their real origin."""
-    return replace(run, origins={path: truly.get(each.source, each) for path, each in run.origins.items()})
+    layers: dict[str, LayerName] = {entry.origin.source: "cli" for each in typed for entry in each.layer.values()}
+    layers |= {entry.origin.source: "builtin" for each in ours for entry in each.layer.values()}
+    runs = [
+        replace(
+            run,
+            origins={path: replace(at, layer=layers.get(at.source, at.layer)) for path, at in run.origins.items()},
+        )
+        for run in resolution.runs
+    ]
+    return replace(resolution, runs=tuple(runs))
 
 
 def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
@@ -190,7 +197,7 @@ def placed(words: str) -> str:
     return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
 
 
-def of_new_run(folder: RunDir, output_dir: str) -> dict[str, Origin]:
+def of_new_run(folder: RunDir, output_dir: str) -> list[Override]:
     """Settings of a new derived run: saved beside its parent, at the parent's present location, and not published
     unless requested.
 
@@ -198,17 +205,18 @@ def of_new_run(folder: RunDir, output_dir: str) -> dict[str, Origin]:
         folder: The recorded run's folder.
         output_dir: Output folder in which the run was searched.
     """
-    return {
-        **in_place(folder, output_dir),
-        "save.save_to_hf_hub=false": Origin("builtin", "made of a recorded run"),
-        "save.save_results=true": Origin("builtin", "made of a recorded run"),
-    }
+    made = "made of a recorded run"
+    return [
+        *in_place(folder, output_dir),
+        _override(("save", "save_to_hf_hub"), False, made),
+        _override(("save", "save_results"), True, made),
+    ]
 
 
-def in_place(folder: RunDir, output_dir: str) -> dict[str, Origin]:
-    """`--set` text that keeps a run in its folder, since the recorded path may be relative to another working
+def in_place(folder: RunDir, output_dir: str) -> list[Override]:
+    """Override that keeps a run in its folder, since the recorded path may be relative to another working
     directory."""
-    return {f"save.output_dir={_text(home_of(folder, output_dir))}": Origin("builtin", IN_PLACE)}
+    return [_override(("save", "output_dir"), home_of(folder, output_dir), IN_PLACE)]
 
 
 def home_of(folder: RunDir, output_dir: str) -> str:
@@ -233,8 +241,3 @@ def _check_rows(folder: RunDir, manifest: Manifest) -> None:
             f"{folder.path} was made by a Python program, and what it evaluates is in that program: no command can "
             "load it. Run the program again; with resume=True it goes on with this run"
         )
-
-
-def _text(value: str) -> str:
-    """Quote a text for `--set` if it would parse as something else."""
-    return json.dumps(value, ensure_ascii=False) if value[:1] in ("[", "{", '"', "'", "") else value

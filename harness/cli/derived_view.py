@@ -13,16 +13,16 @@ from harness.cli.options import RunOptions
 from harness.core.types import JsonDict
 from harness.engine.derived import Derivation
 from harness.engine.evaluation import Evaluation
-from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions
+from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.report import numerals
-from harness.report.advice import GO_ON, Step
 from harness.report.changes import Marks, compare, marks_of, show_changes
+from harness.report.next_steps import GO_ON, Step
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import clean, make_console
-from harness.rubrics.one import require_recorded
+from harness.rubrics.single_function import require_recorded
 from harness.settings.resolver import Resolution
-from harness.store.recorded import Recorded
+from harness.store.journal_index import Recorded
 
 
 def execute_derived(resolution: Resolution, options: RunOptions, derivation: Derivation) -> int:
@@ -42,7 +42,7 @@ class DerivedView(View):
         self._from = derivation
         self._after: Marks | None = None
 
-    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
+    def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
         """Reject an impossible derivation before anything is written."""
         for run in runs:
             if isinstance(run, FailedRun):  # a single run: the table of failed runs would be empty
@@ -50,18 +50,17 @@ class DerivedView(View):
                 raise run.error
             name = self._from.function
             if name is not None:
-                rubric = run.loaded.environment.rubric
+                rubric = run.plan.environment.rubric
                 require_recorded(rubric, name, self._from.parent.read_manifest().metric_names)
 
-    def begin(self, runs: Sequence[Prepared]) -> None:
-        """Attach callbacks, and print notices about missing recordings."""
+    def begin(self, runs: Sequence[LiveRun]) -> None:
+        """Print notices about missing recordings."""
         for run in runs:
-            run.on_recorded = self._keep
             made, planned = self._coverage()
             if made < planned:
                 self.display.say(
                     f"note: {clean(self._from.parent.id)} has {numerals.count(made)} of its {numerals.count(planned)} "
-                    f"rollouts; this run is made of those, and of their {run.plan.num_examples:,} examples"
+                    f"rollouts; this run is made of those, and of their {run.plan.rollouts.num_examples:,} examples"
                 )
 
     def _coverage(self) -> tuple[int, int]:
@@ -72,15 +71,16 @@ class DerivedView(View):
             return recorded, int((parent.read_summary() or {}).get("planned") or recorded)
         return recorded, manifest.planned.get("num_examples", 0) * manifest.planned.get("rollouts_per_example", 1)
 
-    def _keep(self, recorded: Recorded) -> None:
-        self._after = marks_of(recorded)
+    def recorded(self, run: LiveRun, journal: Recorded) -> None:
+        """Keep the scores for the comparison."""
+        self._after = marks_of(journal)
 
-    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the usual table, then the comparison."""
         reports = [replace(report, next_steps=tuple(self._steps(report))) for report in reports]
         changes = None
         if self._after is not None:
-            manifests = self._from.parent.read_manifest(), *(run.manifest for run in runs if isinstance(run, Prepared))
+            manifests = self._from.parent.read_manifest(), *(run.manifest for run in runs if isinstance(run, LiveRun))
             before, after = (manifest.reward_range for manifest in manifests)
             changes = compare(
                 marks_of(self._from.recorded), self._after, paired=self._from.asks_model, ranges=(before, after)

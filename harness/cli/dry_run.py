@@ -1,15 +1,22 @@
-"""Print the settings of a dry run (`bench run --dry-run`) with their origins, as tables or JSON.
-`ResolvedRun.described` masks secrets."""
+"""Print the settings of a dry run (`--dry-run`) with their origins, as tables or JSON. `ResolvedRun.described` masks
+secrets."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping
 from typing import TextIO
 
+import typer
+
+from harness.cli.labels import RUN
+from harness.core.errors import ConfigError
+from harness.core.messages import Labels
 from harness.core.types import JsonDict
 from harness.report.text import clean, clean_block, plain_json
 from harness.settings.checks import NONE_WORD
-from harness.settings.resolver import Resolution, ResolvedRun
+from harness.settings.resolver import Resolution, ResolvedRun, missing_keys
 
 _COLUMNS = ("setting", "value", "origin", "source")
 
@@ -17,7 +24,30 @@ _PIPED_WIDTH = 200
 """Columns of output that is no terminal: enough for a source with its path on one line."""
 
 
-def as_json(resolution: Resolution) -> str:
+def dry_run(resolution: Resolution, environ: Mapping[str, str], *, as_json: bool, labels: Labels = RUN) -> int:
+    """Print the settings of every run, and on stderr the reason why a real run would not start.
+
+    Args:
+        resolution: The runs.
+        environ: Environment variables with the API keys.
+        as_json: Print JSON instead of tables.
+        labels: Spelling of settings at the command.
+
+    Returns:
+        The exit code 0.
+    """
+    try:
+        missing_keys(resolution, environ)
+    except ConfigError as error:
+        typer.echo(f"note: a run would stop: {error.text(labels)}", err=True)
+    if as_json:
+        typer.echo(_json(resolution))
+    else:
+        show(resolution, sys.stdout)
+    return 0
+
+
+def _json(resolution: Resolution) -> str:
     """`{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value", "origin", "source"}, …}}]}`."""
     runs = [
         {"env_id": run.env_id, "name": run.settings.env.name, "settings": run.described()} for run in resolution.runs

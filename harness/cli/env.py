@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli.lazy import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group
 
 COMMANDS = {
     "init": CommandEntry("harness.cli.env_init", "init", "Start a new environment: a package that passes its tests."),
     "install": CommandEntry("harness.cli.env_install", "install", "Install environments, from folders or by name."),
-    "list": CommandEntry("harness.cli.env_list", "list_environments", "List what is installed, and what is not yet."),
-    "info": CommandEntry("harness.cli.env_info", "info", "Show what an environment asks, takes, rewards and brings."),
+    "list": CommandEntry("harness.cli.env_list", "list_environments", "List installed and other environments."),
+    "info": CommandEntry("harness.cli.env_info", "info", "Show prompts, arguments and rewards of an environment."),
     "check": CommandEntry("harness.cli.env_check", "check", "Check that an environment is sound, without any model."),
 }  # fmt: skip
 

@@ -7,13 +7,13 @@ import json
 import shlex
 import sys
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
 from harness.authoring.check import EXAMPLES, check_environment
-from harness.authoring.findings import Finding, Report, lines
+from harness.authoring.findings import Finding, Report, finding_lines
 from harness.cli.env_words import ENV_ARGS_HELP, env_args, width_of, write
+from harness.cli.grouped import flag, positional
 from harness.cli.stdout import own_stdout
 from harness.report.text import clean, make_console
 
@@ -22,15 +22,13 @@ _WIDEST = 120
 
 
 def check(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The environment's name or path.")],
-    args: Annotated[
-        list[str] | None, typer.Option("--env-args", "-a", metavar="JSON|KEY=VALUE", help=ENV_ARGS_HELP)
-    ] = None,
-    num_examples: Annotated[
-        int, typer.Option("--num-examples", "-n", help="Examples to play; -1 is all. Rows are all looked at anyway.")
-    ] = EXAMPLES,
-    strict: Annotated[bool, typer.Option("--strict", help="A check that cannot be made is a failure, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON on stdout.")] = False,
+    name: str = positional("NAME", "The environment's name or path.", ...),
+    args: list[str] | None = flag("--env-args -a JSON|KEY=VALUE", ENV_ARGS_HELP),
+    num_examples: int = flag(
+        "--num-examples -n", "Examples to play; -1 is all. Rows are all looked at anyway.", EXAMPLES
+    ),
+    strict: bool = flag("--strict", "A check that cannot be made is a failure, too.", False),
+    as_json: bool = flag("--json", "Print the findings as JSON on stdout.", False),
 ) -> None:
     """Check that an environment is sound, without any model.
 
@@ -44,7 +42,7 @@ def check(
 
         def show(finding: Finding) -> None:
             harmless = replace(finding, says=clean(finding.says, 1000), advice=clean(finding.advice, 1000))
-            write(lines(harmless, width), console)
+            write(finding_lines(harmless, width), console)
 
         report = check_environment(name, given, num_examples=num_examples, on_finding=show)
         run = shlex.join(["bench", "run", name, *(word for text in args or () for word in ("-a", text))])

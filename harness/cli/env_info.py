@@ -6,12 +6,13 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Annotated, cast
+from typing import cast
 
 import typer
 
 from harness.authoring.describe import Description, EnvironmentDetails, describe
 from harness.cli.env_words import ENV_ARGS_HELP, env_args, shown, table, width_of, write
+from harness.cli.grouped import flag, positional
 from harness.cli.stdout import own_stdout
 from harness.core.types import JsonDict, Message
 from harness.report.text import clean, clean_block, make_console, plain_json
@@ -26,14 +27,12 @@ _WIDEST = 120
 
 
 def info(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The environment's name or path.")],
-    args: Annotated[
-        list[str] | None, typer.Option("--env-args", "-a", metavar="JSON|KEY=VALUE", help=ENV_ARGS_HELP)
-    ] = None,
-    example: Annotated[int, typer.Option("--example", help="The row that is shown, from 0.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON on stdout.")] = False,
+    name: str = positional("NAME", "The environment's name or path.", ...),
+    args: list[str] | None = flag("--env-args -a JSON|KEY=VALUE", ENV_ARGS_HELP),
+    example: int = flag("--example", "The row that is shown, from 0.", 0),
+    as_json: bool = flag("--json", "Print everything as JSON on stdout.", False),
 ) -> None:
-    """Show what an environment asks, takes, rewards and brings.
+    """Show prompts, arguments, rewards and tools of an environment.
 
     Loads it, for its dataset and its rubric. If that fails, the rest is shown with the reason, and the exit code is 1,
     or 2 if it needs other arguments.

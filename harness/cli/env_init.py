@@ -8,24 +8,18 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from harness.authoring.scaffold import KINDS, Created, create
 from harness.cli.env_words import FOLDER, shown, table, write
+from harness.cli.grouped import flag, positional
 from harness.core.errors import ConfigError
 from harness.settings.wording import suggestion
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and dashes: my-env.")],
-    path: Annotated[
-        Path, typer.Option("--path", "-p", metavar="DIR", help="The folder that gets the package's folder.")
-    ] = FOLDER,
-    kind: Annotated[
-        str, typer.Option("--kind", "-k", metavar="KIND", help="What it begins as: single-turn, multi-turn or tool.")
-    ] = "single-turn",
+    name: str = positional("NAME", "Lower-case letters, digits and dashes: my-env.", ...),
+    path: Path = flag("--path -p DIR", "The folder that gets the package's folder.", FOLDER),
+    kind: str = flag("--kind -k KIND", "Kind of the example: single-turn, multi-turn or tool.", "single-turn"),
 ) -> None:
     """Start a new environment: a package that passes its own tests.
 

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,6 +14,7 @@ from harness.authoring.catalogue import normal
 from harness.authoring.installed import Verified, installed_now, verify
 from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
+from harness.cli.grouped import flag, positional
 from harness.core.errors import HarnessError, UsageError
 from harness.core.redact import redactor
 from harness.envs.import_hooks import import_hooks
@@ -24,28 +24,21 @@ _ERASE = "\r\x1b[2K"
 
 
 def install(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH|NAME…",
-            help="Folders of projects, .whl files, or names: of folders in ./environments, else of the package index.",
-        ),
-    ],
-    path: Annotated[
-        Path, typer.Option("--path", "-p", metavar="DIR", help="Where a name is looked for before the index is asked.")
-    ] = FOLDER,
-    editable: Annotated[
-        bool,
-        typer.Option(
-            "--editable/--no-editable", "-e", help="Folders: link to the code, so that edits count at once; or copy it."
-        ),
-    ] = True,
-    upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Take newer versions than are installed.")] = False,
-    no_build_isolation: Annotated[
-        bool, typer.Option("--no-build-isolation", help="Build with what is installed here; needs no network.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take names from the package index without asking.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the installer says.")] = False,
+    targets: list[str] = positional(
+        "PATH|NAME…",
+        "Folders of projects, .whl files, or names: of folders in ./environments, else of the package index.",
+        ...,
+    ),
+    path: Path = flag("--path -p DIR", "Where a name is looked for before the index is asked.", FOLDER),
+    editable: bool = flag(
+        "--editable/--no-editable -e", "Folders: link to the code, so that edits count at once; or copy it.", True
+    ),
+    upgrade: bool = flag("--upgrade -U", "Take newer versions than are installed.", False),
+    no_build_isolation: bool = flag(
+        "--no-build-isolation", "Build with the installed packages; needs no network.", False
+    ),
+    yes: bool = flag("--yes -y", "Take names from the package index without asking.", False),
+    verbose: bool = flag("--verbose -v", "Show the output of the installer.", False),
 ) -> None:
     """Install environments next to bench, with pip, or with uv where there is no pip.
 

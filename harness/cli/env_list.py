@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from harness.authoring.catalogue import ListedEnvironment, catalogue
 from harness.cli.env_words import FOLDER, shown, table, width_of, write
+from harness.cli.grouped import flag
 from harness.core.errors import ConfigError
 from harness.report.text import make_console, plain_json
 
@@ -18,11 +18,8 @@ _SHORT = {"num_examples": "-n", "rollouts_per_example": "-r", "pass_threshold": 
 
 
 def list_environments(
-    path: Annotated[
-        Path | None,
-        typer.Option("--path", "-p", metavar="DIR", help="Where projects lie that are not installed [environments]."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON on stdout.")] = False,
+    path: Path | None = flag("--path -p DIR", "Where projects lie that are not installed [environments]."),
+    as_json: bool = flag("--json", "Print the list as JSON on stdout.", False),
 ) -> None:
     """List the environments that are installed here, and those in ./environments that are not yet.
 

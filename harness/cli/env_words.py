@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from harness.core.types import JsonDict
-from harness.report.text import clean, fit, make_console
+from harness.report.layout import Column, print_lines, table_lines
+from harness.report.text import clean, make_console
 from harness.settings.wording import shown_path
 
 FOLDER = Path("environments")
@@ -21,8 +22,6 @@ ENV_ARGS_HELP = "Arguments of load_environment(): a JSON object, or KEY=VALUE; r
 
 _PIPED_WIDTH = 1000
 """Line width in cells without a terminal: nothing is truncated."""
-
-_GAP = "  "
 
 
 def env_args(texts: Sequence[str] | None) -> JsonDict:
@@ -57,42 +56,16 @@ def table(
         wrap: Wrap a last cell that is too long; otherwise truncate it.
     """
     cells = [[clean(cell, 1000) for cell in row] for row in rows]
-    every = [list(head), *cells] if head else cells
-    if not every:
+    if not cells:
         return []
-    widths = [max(cell_len(row[column]) for row in every) for column in range(len(every[0]))]
-    left = width - cell_len(indent) - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
-    widths[-1] = max(8 if not wrap else 24, min(widths[-1], left))
-    lines: list[str] = []
-    for row in every:
-        parts = textwrap.wrap(row[-1], widths[-1]) or [""] if wrap else [row[-1]]
-        for number, part in enumerate(parts):
-            first = row[:-1] if number == 0 else [""] * (len(row) - 1)
-            line = _GAP.join(_cell(cell, size) for cell, size in zip([*first, part], widths, strict=True))
-            lines.append((indent + line).rstrip())
-    if head:
-        lines.insert(1, indent + "─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
-    return lines
+    columns = [Column(name, each, True) for name, *each in zip(head or [""] * len(cells[0]), *cells, strict=True)]
+    columns[-1] = replace(columns[-1], shrink="wrap" if wrap else "end", least=24 if wrap else 8)
+    return [indent + line.plain for line in table_lines(columns, width - len(indent))]
 
 
-def _cell(text: str, size: int) -> str:
-    if cell_len(text) <= size:
-        return text + " " * (size - cell_len(text))
-    return fit(text[: 4 * size], size) if size < 12 else _cut(text, size)
-
-
-def _cut(text: str, size: int) -> str:
-    """Truncate a text at its end."""
-    while cell_len(text) > size - 1:
-        text = text[:-1]
-    return text.rstrip() + "…"
-
-
-def write(lines: Iterable[str], console: Console | None = None) -> None:
+def write(lines: Iterable[Text | str], console: Console | None = None) -> None:
     """Print lines without markup, by default on stdout."""
-    console = console or make_console()
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lines, console or make_console())
 
 
 def shown(path: Path | str) -> str:

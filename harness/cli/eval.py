@@ -3,7 +3,6 @@ baseline. The steps are in `cli.agent_runs`, `cli.eval_view` and `cli.execute`."
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import cast
 
@@ -14,23 +13,21 @@ from harness.cli.stdout import print_notices
 def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     """Evaluate an agent over the rows of a dataset, and score every run.
 
-    The agent is a class or instance of yours (-m), or the tools of a folder (--mcp) in a loop of ours. Each run is on
-    disk as soon as it has ended: --resume goes on with what was interrupted or killed. Environments (gsm8k, a suite)
-    are evaluated by `bench run`.
+    The agent is your class or instance (-m), or the built-in loop with the tools of a folder (--mcp). Each run is saved
+    when it ends: --resume continues an evaluation that was interrupted or killed. `bench run` evaluates environments
+    (gsm8k, a suite).
     """
     from harness.cli.agent_runs import make_job
-    from harness.cli.eval_view import STDOUT, EvalView, check_target
-    from harness.cli.execute import execute
-    from harness.cli.options import RunOptions
-    from harness.cli.progress import Progress, header
-    from harness.cli.run import command_text
-    from harness.cli.stdout import kept_stdout
-    from harness.engine.evaluation import Evaluation
-    from harness.report.live import wants_live
-    from harness.report.text import make_console
+    from harness.cli.eval_view import EvalView, check_target, execute_agents
+    from harness.cli.options import RunOptions, command_text
 
     argv = masked(cast("list[str]", state["argv"]))
-    job = make_job(options, "eval", own_flags(options))
+    own: dict[str, object] = {
+        "rollouts_per_example": options.n,
+        "pass_threshold": None if options.pass_threshold == 1.0 else options.pass_threshold,
+        "max_concurrent": options.batch_size,
+    }
+    job = make_job(options, "eval", own)
     print_notices(job.resolution.notices)
     private = any(run.settings.save.private for run in job.resolution.runs)
     check_target(options.output, job.files, make_folders=not options.dry_run, private=private)
@@ -46,32 +43,9 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
         verbose=options.is_verbose,
         command=command_text(argv),
     )
-    is_live = wants_live(os.environ, quiet=options.quiet)
-    with kept_stdout() as stdout:
-        console = make_console(stderr=True) if options.output == STDOUT else make_console(file=stdout)
-        first = () if options.quiet else tuple(header(options, job))
-        view = EvalView(options, job, argv, Progress(console, first, is_live=is_live, quiet=options.quiet))
-        evaluation = Evaluation(job.resolution.runs, job.loader, keys=job.keys, in_flight=options.batch_size)
-        return execute(job.resolution, chosen, view, evaluation)
-
-
-def own_flags(options: EvalOptions) -> dict[str, object]:
-    """Settings of `bench eval` that `bench test` lacks; None selects the default."""
-    return {
-        "rollouts_per_example": options.n,
-        "pass_threshold": None if options.pass_threshold == 1.0 else options.pass_threshold,
-        "max_concurrent": options.batch_size,
-        "max_cost": options.max_cost,
-        "max_tokens_total": options.max_tokens_total,
-        "max_time": options.max_time,
-        "state_columns": options.state_columns,
-        "save_results": None if options.save_results else False,
-        "save_to_hf_hub": options.save_to_hf_hub or None,
-        "hf_hub_dataset_name": options.hf_hub_dataset_name,
-        "hf_public": options.hf_public or None,
-        "output_dir": None if options.output_dir == "outputs" else options.output_dir,
-        "private": options.private or None,
-    }
+    return execute_agents(
+        options, job, chosen, lambda progress: EvalView(options, job, argv, progress), options.batch_size
+    )
 
 
 app = command_of(EvalOptions, evaluate)

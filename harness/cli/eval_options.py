@@ -4,16 +4,17 @@ engine, and sends nothing."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 
 from harness.cli import grouped
-from harness.cli.grouped import option
-from harness.core.errors import HarnessError, UsageError
+from harness.cli.grouped import option, switch
+from harness.cli.options import SAVING, SHARED
+from harness.core.errors import UsageError
 
 REQUIRED = "Required"
 AGENT = "Agent (one of them)"
@@ -35,78 +36,44 @@ class AgentFlags:
 
     debug_folder: ClassVar[str] = ""
     """Default folder of debug traces."""
+    setting_keys: ClassVar[Mapping[str, Sequence[str]]] = {EXECUTION: ("sampling_args", *SHARED)}
+    """Settings of the table that are options, by group."""
 
-    dataset: Annotated[
-        str, option(REQUIRED, "-d", "--dataset", metavar="FILE", doc="Rows: .json, .jsonl, .parquet or .csv.")
-    ]
-    module: Annotated[
-        str | None,
-        option(
-            AGENT, "-m", "--module", "--agent", metavar="MODULE:NAME",
-            doc="A RolloutAgentLoop class or instance, or anything with name, get_tools and run.",
-        ),
-    ] = None  # fmt: skip
-    mcp: Annotated[
-        str | None,
-        option(AGENT, "--mcp", metavar="DIR", doc="Folder whose main.py has a FastMCP instance: its tools, our loop."),
-    ] = None
-    base_url: Annotated[
-        str | None,
-        option(
-            MODEL, "--base-url", metavar="URL",
-            doc="OpenAI-compatible endpoint, such as http://localhost:8000/v1; gets the model's name as it stands.",
-        ),
-    ] = None  # fmt: skip
-    api_key: Annotated[
-        str | None,
-        option(
-            MODEL, "--api-key", metavar="KEY",
-            doc="The key itself; never recorded. By default the provider's variable, with --base-url none.",
-        ),
-    ] = None  # fmt: skip
-    api_key_var: Annotated[
-        str | None, option(MODEL, "--api-key-var", metavar="NAME", doc="Environment variable that holds the key.")
-    ] = None
-    max_turns: Annotated[
-        int, option(EXECUTION, "--max-turns", metavar="N", doc="Turns that the agent may take. [10]")
-    ] = 10
-    temperature: Annotated[
-        float | None,
-        option(EXECUTION, "--temperature", metavar="T", doc="Sampling temperature where the agent passes none."),
-    ] = None
-    max_tokens: Annotated[
-        int | None,
-        option(EXECUTION, "--max-tokens", metavar="N", doc="Tokens a completion, where the agent passes none."),
-    ] = None
-    sampling_args: Annotated[
-        list[str] | None,
-        option(EXECUTION, "-S", "--sampling-args", metavar="JSON|KEY=VALUE", doc="Further request fields; repeatable."),
-    ] = None
-    message_limit: Annotated[
-        str | None,
-        option(EXECUTION, "--message-limit", metavar="N", doc="Model calls that a run may make. [no limit]"),
-    ] = None
-    token_limit: Annotated[
-        str | None,
-        option(EXECUTION, "--token-limit", metavar="N", doc="Tokens that a run may use, in and out. [no limit]"),
-    ] = None
-    limit: Annotated[int | None, option(EXECUTION, "--limit", metavar="N", doc="Rows at most. [all]")] = None
-    offset: Annotated[int, option(EXECUTION, "--offset", metavar="N", doc="Rows to skip. [0]")] = 0
-    set: Annotated[
-        list[str] | None,
-        option(EXECUTION, "--set", metavar="PATH=VALUE", doc="Any other setting, such as model.rpm=60; repeatable."),
-    ] = None
-    output: Annotated[
-        str | None, option(OUTPUT, "-o", "--output", metavar="FILE", doc="Write the results as JSON; - is stdout.")
-    ] = None
-    quiet: Annotated[bool, option(OUTPUT, "-q", "--quiet", doc="No progress: only the report.")] = False
-    debug: Annotated[
-        bool, option(OUTPUT, "--debug", doc="Log in detail, and write a trace of every run to --debug-dir.")
-    ] = False
-    debug_dir: Annotated[
-        str | None, option(OUTPUT, "--debug-dir", metavar="DIR", doc="Where traces go; implies --debug.")
-    ] = None
-    verbose: Annotated[bool, option(OUTPUT, "-v", "--verbose", doc="Log in detail, and show tracebacks.")] = False
+    settings: Mapping[str, object]
+    """Given options that are settings of the table, by key."""
+    dataset: str = option(REQUIRED, "-d --dataset FILE", "Rows: .json, .jsonl, .parquet or .csv.", MISSING)
+    module: str | None = option(
+        AGENT,
+        "-m --module --agent MODULE:NAME",
+        "A RolloutAgentLoop class or instance, or anything with name, get_tools and run.",
+    )
+    mcp: str | None = option(AGENT, "--mcp DIR", "Folder whose main.py has a FastMCP instance: its tools, our loop.")
+    base_url: str | None = option(
+        MODEL,
+        "--base-url URL",
+        "OpenAI-compatible endpoint, such as http://localhost:8000/v1; receives the model's name unchanged.",
+    )
+    api_key: str | None = option(
+        MODEL,
+        "--api-key KEY",
+        "The key itself; never recorded. By default the provider's variable, with --base-url none.",
+    )
+    api_key_var: str | None = option(MODEL, "--api-key-var NAME", "Environment variable that holds the key.")
+    max_turns: int = option(EXECUTION, "--max-turns N", "Maximum number of turns of the agent. [10]", 10)
+    temperature: float | None = option(EXECUTION, "--temperature T", "Sampling temperature, unless the agent sets it.")
+    max_tokens: int | None = option(
+        EXECUTION, "--max-tokens N", "Maximum tokens per completion, unless the agent sets it."
+    )
+    limit: int | None = option(EXECUTION, "--limit N", "Maximum number of rows. [all]")
+    offset: int = option(EXECUTION, "--offset N", "Rows to skip. [0]", 0)
+    set: list[str] | None = option(
+        EXECUTION, "--set PATH=VALUE", "Any other setting, such as model.rpm=60; repeatable."
+    )
+    output: str | None = option(OUTPUT, "-o --output FILE", "Write the results as JSON; - is stdout.")
+    quiet: bool = switch(OUTPUT, "-q --quiet", "No progress: only the report.")
+    debug: bool = switch(OUTPUT, "--debug", "Log in detail, and write a trace of every run to --debug-dir.")
+    debug_dir: str | None = option(OUTPUT, "--debug-dir DIR", "Folder of the traces; implies --debug.")
+    verbose: bool = switch(OUTPUT, "-v --verbose", "Log in detail, and show tracebacks.")
 
     @property
     def is_verbose(self) -> bool:
@@ -159,74 +126,28 @@ class EvalOptions(AgentFlags):
     """Options of `bench eval`."""
 
     debug_folder: ClassVar[str] = "local_debug"
+    setting_keys: ClassVar[Mapping[str, Sequence[str]]] = {
+        **AgentFlags.setting_keys,
+        RESULTS: ("state_columns", *SAVING),
+    }
 
-    eval_fn: Annotated[
-        list[str], option(REQUIRED, "--eval-fn", metavar="MODULE:FN", doc="Function that scores a run; repeatable.")
-    ]
-    model: Annotated[
-        str,
-        option(
-            REQUIRED, "--model", metavar="MODEL",
-            doc="Its name at --base-url, or PROVIDER/NAME such as openai/gpt-5-mini.",
-        ),
-    ]  # fmt: skip
-    baseline_model: Annotated[
-        str | None, option(BASELINE, "--baseline-model", metavar="MODEL", doc="Compared with, row by row.")
-    ] = None
-    baseline_base_url: Annotated[
-        str | None, option(BASELINE, "--baseline-base-url", metavar="URL", doc="Its endpoint.")
-    ] = None
-    baseline_api_key: Annotated[
-        str | None, option(BASELINE, "--baseline-api-key", metavar="KEY", doc="Its key; never recorded.")
-    ] = None
-    baseline_api_key_var: Annotated[
-        str | None, option(BASELINE, "--baseline-api-key-var", metavar="NAME", doc="Variable that holds its key.")
-    ] = None
-    n: Annotated[int, option(EXECUTION, "--n", metavar="N", doc="Runs a row, for pass@k. [1]")] = 1
-    pass_threshold: Annotated[
-        float, option(EXECUTION, "--pass-threshold", metavar="X", doc="Score from which a run passes. [1.0]")
-    ] = 1.0
-    batch_size: Annotated[
-        int, option(EXECUTION, "--batch-size", "--batch_size", metavar="N", doc="Runs in flight, of both models. [1]")
-    ] = 1
-    max_cost: Annotated[
-        str | None,
-        option(EXECUTION, "--max-cost", metavar="USD", doc="Dollars to spend at most, judges included. [no bound]"),
-    ] = None
-    max_tokens_total: Annotated[
-        str | None,
-        option(EXECUTION, "--max-tokens-total", metavar="N", doc="Tokens to use at most, in and out. [no bound]"),
-    ] = None
-    max_time: Annotated[
-        str | None,
-        option(EXECUTION, "--max-time", metavar="DURATION", doc="Time to take, such as 90s or 1h30m. [no bound]"),
-    ] = None
-    dry_run: Annotated[bool, option(OUTPUT, "--dry-run", doc="Check everything and show it; call no model.")] = False
-    resume: Annotated[
-        bool, option(RESULTS, "--resume", doc="Go on with the newest run of the same settings; --n, --limit may grow.")
-    ] = False
-    retry_failed: Annotated[bool, option(RESULTS, "--retry-failed", doc="--resume, and make failed runs again.")] = (
-        False
+    eval_fn: list[str] = option(REQUIRED, "--eval-fn MODULE:FN", "Function that scores a run; repeatable.", MISSING)
+    model: str = option(
+        REQUIRED, "--model MODEL", "Its name at --base-url, or PROVIDER/NAME such as openai/gpt-5-mini.", MISSING
     )
-    fresh: Annotated[bool, option(RESULTS, "--fresh", doc="Look at no earlier run.")] = False
-    state_columns: Annotated[
-        str | None,
-        option(RESULTS, "-C", "--state-columns", metavar="NAME,NAME…", doc="State values to keep as columns."),
-    ] = None
-    save_results: Annotated[
-        bool, option(RESULTS, "--save-results/--no-save", "-s", doc="Keep a run folder with its dataset. [on]")
-    ] = True
-    save_to_hf_hub: Annotated[bool, option(RESULTS, "-H", "--save-to-hf-hub", doc="Push it to the Hub.")] = False
-    hf_hub_dataset_name: Annotated[
-        str | None, option(RESULTS, "-D", "--hf-hub-dataset-name", metavar="NAME", doc="Repository to push to.")
-    ] = None
-    hf_public: Annotated[bool, option(RESULTS, "--hf-public", doc="Create the repository as a public one.")] = False
-    output_dir: Annotated[
-        str, option(RESULTS, "--output-dir", metavar="DIR", doc="Where run folders go. [outputs]")
-    ] = "outputs"
-    private: Annotated[
-        bool, option(RESULTS, "--private", doc="Let nobody else here read what is written: folders 0700, files 0600.")
-    ] = False
+    baseline_model: str | None = option(BASELINE, "--baseline-model MODEL", "Second model, compared row by row.")
+    baseline_base_url: str | None = option(BASELINE, "--baseline-base-url URL", "Its endpoint.")
+    baseline_api_key: str | None = option(BASELINE, "--baseline-api-key KEY", "Its key; never recorded.")
+    baseline_api_key_var: str | None = option(BASELINE, "--baseline-api-key-var NAME", "Variable that holds its key.")
+    n: int = option(EXECUTION, "--n N", "Runs per row, for pass@k. [1]", 1)
+    pass_threshold: float = option(EXECUTION, "--pass-threshold X", "Minimum score of a run that passes. [1.0]", 1.0)
+    batch_size: int = option(
+        EXECUTION, "--batch-size --batch_size N", "Concurrent runs of both models together. [1]", 1
+    )
+    dry_run: bool = switch(OUTPUT, "--dry-run", "Check everything and show it; call no model.")
+    resume: bool = switch(RESULTS, "--resume", "Resume the newest run of the same settings; --n, --limit may grow.")
+    retry_failed: bool = switch(RESULTS, "--retry-failed", "Resume, and retry failed runs.")
+    fresh: bool = switch(RESULTS, "--fresh", "Ignore earlier runs.")
 
     @property
     def is_resuming(self) -> bool:
@@ -268,22 +189,14 @@ class EvalOptions(AgentFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RehearsalOptions(AgentFlags):
+class AgentTestOptions(AgentFlags):
     """Options of `bench test`."""
 
     debug_folder: ClassVar[str] = "test_debug"
 
-    model: Annotated[
-        str,
-        option(
-            MODEL, "--model", metavar="MODEL",
-            doc="Its name at --base-url, or PROVIDER/NAME. [gpt-5-mini]",
-        ),
-    ] = "gpt-5-mini"  # fmt: skip
-    interactive: Annotated[
-        bool, option(STEPPING, "-i", "--interactive", doc="Stop before every model call; ? lists what can be said.")
-    ] = False
-    row: Annotated[int | None, option(STEPPING, "--row", metavar="N", doc="Begin at this row; needs -i.")] = None
+    model: str = option(MODEL, "--model MODEL", "Its name at --base-url, or PROVIDER/NAME. [gpt-5-mini]", "gpt-5-mini")
+    interactive: bool = switch(STEPPING, "-i --interactive", "Stop before every model call; ? lists the commands.")
+    row: int | None = option(STEPPING, "--row N", "Start at this row; needs -i.")
 
     def check(self) -> None:
         """Validate the common options, then those of `bench test`."""
@@ -323,25 +236,16 @@ def masked(argv: Sequence[str]) -> list[str]:
 
 
 def command_of(options: type[AgentFlags], run: Callable[[Any, Any], int]) -> typer.Typer:
-    """Build a command whose options are the fields of a dataclass.
+    """Build a command whose options are the fields of a dataclass and settings.
 
     Args:
         options: The dataclass.
         run: Called with the context's object and the checked options; returns the exit code. Its docstring is the help.
     """
 
-    def command(ctx: typer.Context, chosen: AgentFlags) -> int:
-        state = ctx.find_root().obj
-        state["verbose"] = chosen.verbose
-        chosen.check()
-        try:
-            return run(state, chosen)
-        except HarnessError as error:
-            from harness.cli.eval_wording import in_own_words  # slow to import, and only errors need it
-
-            error.args = (in_own_words(str(error)), *error.args[1:])
-            raise
+    def command(state: dict[str, Any], chosen: AgentFlags) -> int:
+        return run(state, chosen)
 
     command.__doc__ = run.__doc__
     common = frozenset(field.name for field in fields(AgentFlags))  # the command's own groups come first
-    return grouped.command_of(options, command, _ORDER, last=common)
+    return grouped.command_of(options, command, _ORDER, settings=options.setting_keys, last=common)

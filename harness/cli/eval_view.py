@@ -4,40 +4,42 @@ file. `harness.agents` makes the text of the report."""
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
 from harness.agents.collect import collect, to_run
-from harness.agents.document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
+from harness.agents.result_document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
 from harness.agents.results import EvalModelSummary, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.screen import run_line, show
 from harness.agents.summaries import build_result
-from harness.cli.agent_runs import AgentInvocation, RequestedModel
-from harness.cli.connection import check_connections
-from harness.cli.eval_options import EvalOptions
-from harness.cli.eval_wording import in_own_words
-from harness.cli.execute import View
+from harness.cli.agent_runs import AgentInvocation
+from harness.cli.connection_check import check_connections
+from harness.cli.eval_options import AgentFlags, EvalOptions
+from harness.cli.execute import View, execute
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
-from harness.cli.progress import Progress
+from harness.cli.progress import Progress, header
+from harness.cli.stdout import kept_stdout
 from harness.core.errors import RunLocked, StoreError, UsageError
 from harness.core.records import Failed as FailedRecord
 from harness.core.records import Generated, Scored
 from harness.core.types import JsonDict
 from harness.engine.budget import Budget
-from harness.engine.prepare import FailedRun, Loaded, Located, Prepared
-from harness.report.advice import GO_ON, Step
+from harness.engine.evaluation import Evaluation
+from harness.engine.prepare import FailedRun, LiveRun
+from harness.report.live import wants_live
+from harness.report.next_steps import GO_ON, Step
 from harness.report.table import RunReport
-from harness.report.text import PlainConsole, clean
+from harness.report.text import PlainConsole, clean, make_console
 from harness.store.atomic import make_folder
-from harness.store.finding import runs_in
-from harness.store.recorded import Recorded
+from harness.store.find_runs import runs_in
+from harness.store.journal_index import Recorded
 from harness.store.resume import differences
 from harness.store.rundir import RunDir, folder_name
 
@@ -55,6 +57,7 @@ class EvalView(View):
         progress: Printer of progress lines.
     """
 
+    needs_all_runs = True
     plain_lines = False
 
     def __init__(self, options: EvalOptions, job: AgentInvocation, argv: Sequence[str], progress: Progress) -> None:
@@ -65,61 +68,58 @@ class EvalView(View):
         self._console = progress.console
         self._found: dict[int, list[tuple[int, EvalRunResult]]] = {}
         """Results of each model by index, set when its run has ended."""
-        self._runs: list[Prepared] = []
+        self._runs: list[LiveRun] = []
 
     # Before
 
-    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
+    def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
         """Make the last local checks, print notes on earlier runs, and check the connections."""
-        for run in runs:
-            if isinstance(run, FailedRun):
-                raise run.error  # a comparison needs both models
-        located = [run for run in runs if isinstance(run, Located)]
+        located = [run for run in runs if isinstance(run, LiveRun)]
         self._progress.begin()
         if not self._options.fresh:
             for run in located:
                 if note := self._of_earlier(run):
                     self.display.say(f"note: {note}")
         pairs = zip(located, self._job.sides, strict=True)
-        wanted = [(run.loaded.resolved, side.is_baseline) for run, side in pairs if self._has_work(run)]
+        wanted = [(run.plan.resolved, side.is_baseline) for run, side in pairs if self._has_work(run)]
         check_connections(wanted, self._job.keys, lambda words: self._progress.say(words, self.display))
 
-    def _of_earlier(self, run: Located) -> str | None:
+    def _of_earlier(self, run: LiveRun) -> str | None:
         """Note about an earlier run of the same evaluation; None if no note is needed."""
-        loaded = run.loaded
-        if not loaded.resolved.settings.save.save_results:
+        if not run.plan.resolved.settings.save.save_results:
             return None
-        name = loaded.progress.name
+        name = run.progress.name
         if self._options.is_resuming:
-            return None if run.folder is not None else f"{name}: no earlier run of these settings; this one is new"
-        earlier = _unfinished(loaded)
+            is_new = run.plan.resumes is None
+            return f"{name}: no earlier run of these settings; this one is new" if is_new else None
+        earlier = _unfinished(run)
         if earlier is None:
             return None
         path, done = earlier
         return (
-            f"{path} is an unfinished run of the same evaluation, with {done} of {loaded.plan.total} runs: --resume "
-            "goes on with it instead of beginning anew, --fresh does not look"
+            f"{path} is an unfinished run of the same evaluation, with {done} of {run.plan.rollouts.total} runs: "
+            "--resume goes on with it instead of beginning anew, --fresh does not look"
         )
 
-    def _has_work(self, run: Located) -> bool:
+    def _has_work(self, run: LiveRun) -> bool:
         """Whether any model will be called; a complete run is only reported again."""
         if not self.budget.may_start():
             return False
-        return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.loaded.plan.total
+        return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.plan.rollouts.total
 
-    def begin(self, runs: Sequence[Prepared]) -> None:
-        """Print the start of the evaluation, and attach callbacks to the runs."""
+    def begin(self, runs: Sequence[LiveRun]) -> None:
+        """Print the start of the evaluation."""
         self._runs = list(runs)
-        for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True)):
-            run.on_recorded = partial(self._collect, index)
-            run.progress.listener = partial(self._tell, side)
+        for run in runs:
             if run.recorded is not None:
-                done = f"{len(run.recorded)} of {run.plan.total} runs"
+                done = f"{len(run.recorded)} of {run.plan.rollouts.total} runs"
                 self._progress.say(f"Going on with {clean(run.folder.path, 2000)}: {done} are there", self.display)
-        if not self._options.retry_failed and all(_is_made(run) for run in runs):
+        if not self._options.retry_failed and all(
+            run.recorded is not None and len(run.recorded) >= run.plan.rollouts.total for run in runs
+        ):
             self._progress.say("No run is left to be made.", self.display)
             return
-        plan = runs[0].plan
+        plan = runs[0].plan.rollouts
         models = f" x{len(runs)} models" if len(runs) > 1 else ""
         each = f" x{plan.rollouts_per_example} runs" if plan.rollouts_per_example > 1 else ""
         rows = f"{plan.num_examples} row{'s' if plan.num_examples != 1 else ''}"
@@ -128,20 +128,24 @@ class EvalView(View):
 
     # Meanwhile
 
-    def _tell(self, side: RequestedModel, record: Generated | FailedRecord, scored: Scored | None) -> None:
+    def finished(self, run: LiveRun, record: Generated | FailedRecord, scored: Scored | None) -> None:
+        """Print a line about a finished rollout."""
         if self._progress.has_lines:
-            run = to_run(record, scored, self._options.eval_fn, side.tag)
+            tag = self._job.sides[self._runs.index(run)].tag
             current = sum(each.progress.done for each in self._runs)
-            self._progress.line(run_line(current, sum(each.plan.total for each in self._runs), run))
+            total = sum(each.plan.rollouts.total for each in self._runs)
+            self._progress.line(run_line(current, total, to_run(record, scored, self._options.eval_fn, tag)))
 
-    def _collect(self, index: int, recorded: Recorded) -> None:
-        self._found[index] = collect(recorded, self._options.eval_fn, self._job.sides[index].tag)
+    def recorded(self, run: LiveRun, journal: Recorded) -> None:
+        """Keep the results of an ended run."""
+        index = self._runs.index(run)
+        self._found[index] = collect(journal, self._options.eval_fn, self._job.sides[index].tag)
 
     # After
 
-    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the report, write the results file, and print the paths."""
-        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other type pass
+        ready = cast("Sequence[LiveRun]", runs)  # `admit` has let no other type pass
         result = self._result(ready)
         document = None if self._options.output is None else eval_document(result, self._meta(ready, options))
         lost = save_results(self._options.output, document, private=any_private(ready))
@@ -162,41 +166,46 @@ class EvalView(View):
             run.progress.state == "done" for run in ready
         )
 
-    def _runs_of(self, index: int, run: Prepared) -> list[tuple[int, EvalRunResult]]:
+    def _runs_of(self, index: int, run: LiveRun) -> list[tuple[int, EvalRunResult]]:
         """Results of one model; after an early cancellation, those in its journal."""
         if index not in self._found:
             journal = run.folder.journal_path
             self._found[index] = []
             if journal.exists():
-                self._collect(index, Recorded.load(journal))
+                self.recorded(run, Recorded.load(journal))
         return self._found[index]
 
-    def _result(self, runs: Sequence[Prepared]) -> EvalResult:
+    def _result(self, runs: Sequence[LiveRun]) -> EvalResult:
         models = [
-            ModelOutcomes(side.model, side.tag, self._runs_of(index, run), _wall_ms(run), _resumed(run))
+            ModelOutcomes(
+                side.model,
+                side.tag,
+                self._runs_of(index, run),
+                _wall_ms(run),
+                run.progress.resumed if run.summary is None else run.summary.resumed,
+            )
             for index, (side, run) in enumerate(zip(self._job.sides, runs, strict=True))
         ]
         ended = [run.progress for run in runs if run.progress.state in ("stopped", "failed")]
-        notes = [(each.name, in_own_words(each.note)) for each in ended]
-        reasons = [f"[{name}] {note}" if len(runs) > 1 else note for name, note in notes]
+        reasons = [f"[{each.name}] {each.note}" if len(runs) > 1 else each.note for each in ended]
         return build_result(
             models,
             self._options.eval_fn,
-            n_runs=runs[0].plan.rollouts_per_example,
-            pass_threshold=runs[0].resolved.settings.env.pass_threshold,
+            n_runs=runs[0].plan.rollouts.rollouts_per_example,
+            pass_threshold=runs[0].plan.resolved.settings.env.pass_threshold,
             wall_ms=max(model.wall_ms for model in models),
             stop_reason="; ".join(dict.fromkeys(reasons)) or None,
             interrupted=any(run.progress.state == "interrupted" for run in runs),
         )
 
-    def _meta(self, runs: Sequence[Prepared], options: RunOptions) -> EvalMeta:
+    def _meta(self, runs: Sequence[LiveRun], options: RunOptions) -> EvalMeta:
         asked = self._options
         models = tuple(
             ModelMeta(
                 side.model,
                 side.tag,
-                run.resolved.settings.model.api_base_url or None,
-                run.resolved.settings.model.sampling_args,
+                run.plan.resolved.settings.model.api_base_url or None,
+                run.plan.resolved.settings.model.sampling_args,
                 str(run.folder.path) if run.is_saved else None,
             )
             for side, run in zip(self._job.sides, runs, strict=True)
@@ -216,7 +225,7 @@ class EvalView(View):
             budget=self.budget_json(),
         )
 
-    def _places(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
+    def _places(self, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> None:
         kept = [run for run in runs if run.is_saved]
         if kept:
             self._head("Run folder" if len(kept) == 1 else "Run folders")
@@ -235,7 +244,7 @@ class EvalView(View):
     def _head(self, words: str) -> None:
         self._console.print(words, style="bold", soft_wrap=True)
 
-    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[Step]:
+    def _go_on(self, runs: Sequence[LiveRun]) -> Iterator[Step]:
         """Suggest commands to resume an incomplete evaluation and to retry failed runs."""
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
@@ -243,6 +252,31 @@ class EvalView(View):
         if any(run.progress.unscored for run in runs):
             again = _again(self._argv, "--retry-failed", self.budget)
             yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
+
+
+def execute_agents(
+    options: AgentFlags,
+    job: AgentInvocation,
+    chosen: RunOptions,
+    view_of: Callable[[Progress], View],
+    in_flight: int = 1,
+) -> int:
+    """Execute the runs of an agent, print them, and return the exit code.
+
+    Args:
+        options: Validated options as typed.
+        job: Models, environments and settings of the invocation.
+        chosen: Options of the execution.
+        view_of: Makes the view from the printer of progress lines.
+        in_flight: Maximum number of concurrent rollouts of all models together.
+    """
+    is_live = wants_live(os.environ, quiet=options.quiet)
+    with kept_stdout() as stdout:
+        console = make_console(stderr=True) if options.output == STDOUT else make_console(file=stdout)
+        first = () if options.quiet else tuple(header(options, job))
+        view = view_of(Progress(console, first, is_live=is_live, quiet=options.quiet))
+        evaluation = Evaluation(job.resolution.runs, job.loader, keys=job.keys, in_flight=in_flight)
+        return execute(job.resolution, chosen, view, evaluation)
 
 
 def is_empty(model: EvalModelSummary) -> bool:
@@ -316,10 +350,10 @@ def tell_results(output: str | None, document: JsonDict | None, console: PlainCo
         )
 
 
-def _unfinished(loaded: Loaded) -> tuple[Path, int] | None:
+def _unfinished(run: LiveRun) -> tuple[Path, int] | None:
     """Newest unfinished run with the same identity, and its number of recorded runs. None if a process is writing
     it."""
-    manifest, save = loaded.manifest, loaded.resolved.settings.save
+    manifest, save = run.manifest, run.plan.resolved.settings.save
     parent = Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
     for path in reversed(runs_in(parent)):
         folder = RunDir(path)
@@ -338,19 +372,11 @@ def _unfinished(loaded: Loaded) -> tuple[Path, int] | None:
     return None
 
 
-def _wall_ms(run: Prepared) -> float:
+def _wall_ms(run: LiveRun) -> float:
     if run.summary is not None and run.summary.wall_s is not None:
         return run.summary.wall_s * 1000
     progress = run.progress  # cancelled: no summary exists
     return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0
-
-
-def _is_made(run: Prepared) -> bool:
-    return run.recorded is not None and len(run.recorded) >= run.plan.total
-
-
-def _resumed(run: Prepared) -> int:
-    return run.progress.resumed if run.summary is None else run.summary.resumed
 
 
 def _again(argv: Sequence[str], option: str, budget: Budget) -> str:

@@ -18,26 +18,29 @@ from types import FrameType
 
 import uvloop
 
-from harness.cli.last_resort import logging_to
+from harness.cli.compare_suggestion import compare_suggestion, suite_steps
+from harness.cli.log_handlers import logging_to
 from harness.cli.options import RunOptions
 from harness.cli.private_files import begin_traces, check_traces
-from harness.cli.rivals import compare_suggestion, suite_steps
 from harness.cli.stdout import own_stdout
 from harness.core.errors import PublishError, StoreError, UsageError
+from harness.core.records import Failed, Generated, Scored
 from harness.core.redact import REDACTED
 from harness.core.types import JsonDict
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
-from harness.engine.evaluation import Evaluation, EvaluationListener, end_interrupted
+from harness.engine.evaluation import Evaluation, end_interrupted
 from harness.engine.judges import stand_in_note
-from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions
+from harness.engine.listeners import EvaluationListener
+from harness.engine.prepare import FailedRun, LiveRun
 from harness.engine.suite import DRAIN_SECONDS
-from harness.report.advice import GO_ON, PUBLISH, Step, next_steps
 from harness.report.live import Display, open_display
+from harness.report.next_steps import GO_ON, PUBLISH, Step, next_steps
 from harness.report.result_json import result_json
 from harness.report.table import RunReport, final_table
 from harness.report.text import make_console
 from harness.settings.resolver import Resolution, missing_keys
 from harness.settings.wording import MASK
+from harness.store.journal_index import Recorded
 from harness.store.rundir import new_run_id, write_suite
 from harness.usercode import event_loop
 
@@ -49,6 +52,8 @@ _STDOUT, _STDERR = 1, 2
 class View:
     """Prints one command's evaluation. The base class is for `bench run`; other commands have subclasses."""
 
+    needs_all_runs: bool = False
+    """Whether the evaluation fails if one of its runs cannot be loaded."""
     plain_lines: bool = True
     """Whether the display prints progress lines if it has no live table."""
     display: Display
@@ -56,21 +61,27 @@ class View:
     budget: Budget
     """The budget of the evaluation, set together with `display`."""
 
-    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
+    def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
         """Check the runs before the first request, before any folder is made; raise an error to refuse them."""
 
-    def begin(self, runs: Sequence[Prepared]) -> None:
-        """Print the start of the runs, and attach callbacks to them."""
+    def begin(self, runs: Sequence[LiveRun]) -> None:
+        """Print the start of the runs."""
 
-    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def finished(self, run: LiveRun, record: Generated | Failed, scored: Scored | None) -> None:
+        """Process a finished rollout, once its line is on disk. Must not raise."""
+
+    def recorded(self, run: LiveRun, journal: Recorded) -> None:
+        """Process the whole journal of an ended run, before that of an unsaved run is deleted. Runs in a thread."""
+
+    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the results; return whether all runs succeeded."""
         if options.json:
-            suite = next((run.manifest.suite for run in runs if isinstance(run, Prepared) and run.is_saved), None)
+            suite = next((run.manifest.suite for run in runs if isinstance(run, LiveRun) and run.is_saved), None)
             sys.stdout.buffer.write(result_json(reports, self.budget_json(), suite))
             sys.stdout.flush()
         console = make_console(stderr=options.json)
         final_table(_going_on_at_once(reports, options.command, self.budget), console)
-        for line in suite_steps([run for run in runs if isinstance(run, Prepared)]):
+        for line in suite_steps([run for run in runs if isinstance(run, LiveRun)]):
             console.print(line, soft_wrap=True, markup=False)
         return all(map(_is_good, reports))
 
@@ -101,22 +112,22 @@ def execute(
     _allow_connections()
     view, evaluation = view or View(), evaluation or Evaluation(resolution.runs)
     view.budget = evaluation.budget = budget = Budget(resolution.limits)  # starts the budget's clock
-    if evaluation.asks_model:
+    if evaluation.start.asks_model:
         missing_keys(resolution, ChainMap(dict(evaluation.keys), os.environ))
     _check_hub(resolution)
     suite_id = new_run_id()
-    evaluation.start = StartOptions(
-        options.command, suite_id, options.resume, options.resume_from, options.retry_failed,
-        evaluation.start.derive, is_ours=options.is_ours,
+    evaluation.start = replace(
+        evaluation.start, command=options.command, suite_id=suite_id, resume=options.resume,
+        resume_from=options.resume_from, retry_failed=options.retry_failed, is_ours=options.is_ours,
     )  # fmt: skip
-    evaluation.listener = EvaluationListener(partial(_admit, view), view.begin)
+    evaluation.listener = EvaluationListener(partial(_admit, view), view.begin, view.finished, view.recorded)
     # Inspects stdout, so it must precede the redirection.
     display = open_display(evaluation.progress, quiet=options.quiet, plain=view.plain_lines, budget=budget.words)
     view.display = display
     budget.on_reached = partial(_say_reached, budget, display)
     with own_stdout(), display, logging_to(display, verbose=options.verbose):
         runs = evaluation.prepare()
-        ready = [run for run in runs if isinstance(run, Prepared)]
+        ready = [run for run in runs if isinstance(run, LiveRun)]
         _say_what_differs(ready, display)
         _record_suite(resolution, options, suite_id, runs)
         begin_traces(ready)
@@ -133,11 +144,14 @@ def execute(
     return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
 
 
-def _admit(view: View, runs: Sequence[Located | FailedRun], asking: Sequence[Asking]) -> None:
+def _admit(view: View, runs: Sequence[LiveRun | FailedRun], asking: Sequence[Asking]) -> None:
     """Make the checks that all commands share before the first request, then those of the view."""
-    check_traces([run.loaded.resolved for run in runs if isinstance(run, Located)])
+    check_traces([run.plan.resolved for run in runs if isinstance(run, LiveRun)])
     for notice in (*price_notices(asking), *loose_notices(view.budget.limits, asking)):
         view.display.say(f"note: {notice}")
+    failed = next((run for run in runs if isinstance(run, FailedRun)), None)
+    if failed is not None and view.needs_all_runs:
+        raise failed.error
     view.admit(runs)
 
 
@@ -156,15 +170,15 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _say_what_differs(runs: Sequence[Prepared], display: Display) -> None:
+def _say_what_differs(runs: Sequence[LiveRun], display: Display) -> None:
     """Print notes where a run will differ from the request, such as fewer examples than requested."""
     for run in runs:
-        name, asked, there = run.progress.name, run.plan.asked_examples, run.plan.num_examples
+        name, asked, there = run.progress.name, run.plan.rollouts.asked_examples, run.plan.rollouts.num_examples
         if asked > there:
             display.say(f"note: {name}: -n {asked} asks for more than the {there} examples of its dataset")
-        if note := stand_in_note(run.judges):
+        if note := stand_in_note(run.plan.judges):
             display.say(f"note: {name}: {note}")
-        if run.environment.rubric.needs_live_state and not run.resolved.settings.env.interleave_scoring:
+        if run.plan.environment.rubric.needs_live_state and not run.plan.resolved.settings.env.interleave_scoring:
             display.say(
                 f"note: {name}: -N has no effect: its rubric needs live state, which later scoring would not have"
             )
@@ -183,7 +197,7 @@ def _check_hub(resolution: Resolution) -> None:
                 raise UsageError(str(error)) from error
 
 
-def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -> bool:
+def _drive(runs: Sequence[LiveRun], display: Display, evaluation: Evaluation) -> bool:
     """Run the event loop until all runs have ended; return whether the user interrupted them."""
     if not runs:
         return False
@@ -200,7 +214,7 @@ def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -
                 display.say(f"stopping: rollouts in flight get {DRAIN_SECONDS:g} s; press Ctrl-C again to quit now")
                 evaluation.interrupt()
             else:
-                display.say("quitting; once more leaves behind whatever is still being cleaned up")
+                display.say("quitting; press Ctrl-C once more to skip the rest of the cleanup")
                 whole.cancel()
 
         def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -226,7 +240,7 @@ def _drive(runs: Sequence[Prepared], display: Display, evaluation: Evaluation) -
 
 
 def _record_suite(
-    resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[Prepared | FailedRun]
+    resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[LiveRun | FailedRun]
 ) -> None:
     """Write the invocation's suite file: its runs, and the environments that did not load. An invocation without any
     run still counts as the newest."""
@@ -237,24 +251,24 @@ def _record_suite(
             suite_id,
             file=str(resolution.source) if resolution.source is not None else None,
             command=options.command,
-            runs=[(run.folder, run.manifest) for run in runs if isinstance(run, Prepared) and run.is_saved],
+            runs=[(run.folder, run.manifest) for run in runs if isinstance(run, LiveRun) and run.is_saved],
             failed=[run.progress.name for run in runs if isinstance(run, FailedRun)],
         )
 
 
-def _left_unpublished(runs: Sequence[Prepared]) -> list[tuple[Prepared, PublishError]]:
+def _left_unpublished(runs: Sequence[LiveRun]) -> list[tuple[LiveRun, PublishError]]:
     """Runs that completed before the interrupt but were not pushed; incomplete runs are pushed on resume."""
     error = PublishError("not published, because it was interrupted")
-    wanted = [run for run in runs if run.resolved.settings.save.save_to_hf_hub]
+    wanted = [run for run in runs if run.plan.resolved.settings.save.save_to_hf_hub]
     return [(run, error) for run in wanted if run.progress.state == "done"]
 
 
-def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, PublishError]]:
+def _push(runs: Sequence[LiveRun], display: Display) -> list[tuple[LiveRun, PublishError]]:
     """Push the runs that request it to the Hub; return those that failed, with their errors."""
-    failures: list[tuple[Prepared, PublishError]] = []
+    failures: list[tuple[LiveRun, PublishError]] = []
     display.tick()  # print how the runs ended before the pushes
     for run in runs:
-        save = run.resolved.settings.save
+        save = run.plan.resolved.settings.save
         if not save.save_to_hf_hub or run.progress.state != "done":
             continue
         from harness.store.hub import push_run
@@ -272,9 +286,9 @@ def _push(runs: Sequence[Prepared], display: Display) -> list[tuple[Prepared, Pu
 
 
 def _report(
-    run: Prepared | FailedRun,
-    failures: Sequence[tuple[Prepared, PublishError]],
-    example: Prepared | None,
+    run: LiveRun | FailedRun,
+    failures: Sequence[tuple[LiveRun, PublishError]],
+    example: LiveRun | None,
     budget: Budget,
     compare: str | None,
 ) -> RunReport:
@@ -286,7 +300,7 @@ def _report(
     path = str(run.folder.path) if run.is_saved else None
     steps: tuple[Step, ...] = ()
     if path is not None:
-        save = run.resolved.settings.save
+        save = run.plan.resolved.settings.save
         steps = next_steps(
             path,
             has_data=run is example,
@@ -306,7 +320,7 @@ def _report(
     )  # fmt: skip
 
 
-def _resume_command(run: Prepared, budget: Budget) -> str | None:
+def _resume_command(run: LiveRun, budget: Budget) -> str | None:
     """The resume command, or None if the run is complete."""
     is_done = run.progress.state == "done"
     if is_done and not run.progress.unscored:
@@ -332,8 +346,8 @@ def _going_on_at_once(reports: Sequence[RunReport], command: str, budget: Budget
     ]
 
 
-def _push_command(run: Prepared) -> str:
-    save = run.resolved.settings.save
+def _push_command(run: LiveRun) -> str:
+    save = run.plan.resolved.settings.save
     repo = ["--repo", save.hf_hub_dataset_name] if save.hf_hub_dataset_name else []
     return shlex.join(["bench", "push", str(run.folder.path), *repo, *(["--public"] if save.hf_public else [])])
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING
 
 import typer
 
+from harness.cli.grouped import flag, positional
 from harness.cli.push import RUN_HELP
 from harness.core.errors import UsageError
 
@@ -28,30 +29,23 @@ STDOUT = Path("-")
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
-    form: Annotated[str | None, typer.Option("--format", "-f", metavar="FORMAT", help=FORMAT_HELP)] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="PATH",
-            help="The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv and jsonl. "
-            "By default a name made of environment, model and run, in this directory.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where the runs are.")] = Path(
-        "outputs"
+    run: str = positional("RUN", RUN_HELP, ...),
+    form: str | None = flag("--format -f FORMAT", FORMAT_HELP),
+    target: Path | None = flag(
+        "-o --output PATH",
+        "The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv and jsonl. "
+        "By default a name made of environment, model and run, in this directory.",
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON on stdout.")] = False,
+    force: bool = flag("--force", "Replace files that are there.", False),
+    output_dir: Path = flag("--output-dir DIR", "Where the runs are.", Path("outputs")),
+    as_json: bool = flag("--json", "Print the written files as JSON on stdout.", False),
 ) -> None:
     """Write a run in the format of another tool.
 
-    The run is only read. A file appears whole or not at all, and replaces another only with --force. A run that still
-    goes on is exported as far as it has come.
+    The run is only read. A file is written atomically, and replaces another only with --force. Of an unfinished run,
+    the existing rollouts are exported.
     """
-    from harness.store.finding import find_run
+    from harness.store.find_runs import find_run
     from harness.store.rundir import RunDir
 
     to_stdout = target == STDOUT

@@ -5,71 +5,64 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from harness.cli.compare import CLUSTER_HELP, METRIC_HELP, compared, show_lines
+from harness.cli.compare import CLUSTER_HELP, METRIC_HELP, compared
 from harness.cli.env_words import width_of
+from harness.cli.grouped import flag, positional
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.report.compare.screen import Compared
 
-CANDIDATE_HELP = "The run, or suite, that is to be let through."
-BASELINE_HELP = "The run, or suite, whose place it would take."
-COVERAGE_HELP = "Part of the rollouts that must be scored, and of the examples that must be paired."
+CANDIDATE_HELP = "Run or suite to check."
+BASELINE_HELP = "Run or suite to compare with."
+COVERAGE_HELP = "Minimum share of rollouts that are scored, and of examples that are paired."
 COVERAGE = 0.98
 
 
 def gate(  # noqa: PLR0913 - a command's options are its parameters
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help=CANDIDATE_HELP, show_default=False)],
-    baseline: Annotated[str, typer.Option("--baseline", metavar="RUN|SUITE", help=BASELINE_HELP, show_default=False)],
-    margin: Annotated[
-        float, typer.Option("--margin", metavar="X", help="Loss of reward that would not matter.", show_default=False)
-    ],
-    min_coverage: Annotated[
-        float,
-        typer.Option("--min-coverage", metavar="X", help=COVERAGE_HELP),
-    ] = COVERAGE,
-    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help=METRIC_HELP)] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", metavar="KEY", help=CLUSTER_HELP)] = None,
-    junit_file: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report as well.")
-    ] = None,
-    markdown_file: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write a comment for a pull request as well.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON on stdout.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+    candidate: str = positional("CANDIDATE", CANDIDATE_HELP, ...),
+    baseline: str = flag("--baseline RUN|SUITE", BASELINE_HELP, ...),
+    margin: float = flag("--margin X", "Acceptable loss of reward.", ...),
+    min_coverage: float = flag("--min-coverage X", COVERAGE_HELP, COVERAGE),
+    metric: str | None = flag("--metric NAME", METRIC_HELP),
+    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
+    junit_file: Path | None = flag("--junit FILE", "Write a JUnit XML report as well."),
+    markdown_file: Path | None = flag("--markdown FILE", "Write a comment for a pull request as well."),
+    as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
-    """Say whether a candidate is worse than its baseline by more than a margin.
+    """Check whether a candidate is worse than its baseline by more than a margin.
 
-    Exit 0: it is not; 1: it is, or too little of it was scored; 3: these examples cannot tell; 2: wrong usage.
+    Exit code 0: it is not; 1: it is, or too little of it was scored; 3: too few examples to decide; 2: wrong usage.
 
-    To pass, the whole 95 % interval of the paired difference must lie above minus the margin: no candidate passes
-    because it was measured too coarsely. Of a suite, every environment must pass.
+    To pass, the whole 95 % interval of the paired difference must lie above minus the margin, so that no candidate
+    passes because of a coarse measurement. Of a suite, every environment must pass.
     """
     from harness.report.compare.verdicts import (
         EXIT_CODES,
         GateRule,
+        apply_rules,
         gate_json,
         junit,
-        lines,
         markdown,
         overall,
-        rulings_on,
+        verdict_lines,
     )
+    from harness.report.layout import print_lines
     from harness.report.text import make_console
 
     _check(margin, min_coverage)
     hint = _suite_hint(baseline, candidate, output_dir)
     found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
-    if found.lonely:
-        raise UsageError(f"candidate and baseline must hold the same runs: {' '.join([*found.lonely, *hint])}")
+    if found.unmatched:
+        raise UsageError(f"candidate and baseline must hold the same runs: {' '.join([*found.unmatched, *hint])}")
     rule = GateRule(margin, min_coverage)
-    rulings = rulings_on(found.matches, rule)
+    rulings = apply_rules(found.matches, rule)
     for file, text in ((junit_file, junit), (markdown_file, markdown)):
         if file is not None:
             _write(file, text(rulings, rule), found)
@@ -77,7 +70,7 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
         typer.echo(json.dumps(gate_json(rulings, rule), indent=2))
     else:
         console = make_console()
-        show_lines(lines(rulings, rule, width_of(console)), console)
+        print_lines(verdict_lines(rulings, rule, width_of(console)), console)
     for line in hint:
         typer.echo(f"note: {line}", err=True)
     raise typer.Exit(EXIT_CODES[overall(rulings)])
@@ -92,8 +85,8 @@ def _check(margin: float, min_coverage: float) -> None:
 
 def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:
     """Name the suites of candidate and baseline if single runs of suites were given."""
+    from harness.store.find_runs import choose
     from harness.store.invocations import suite_of
-    from harness.store.suites import choose
 
     words: list[str] = []
     for role, name in (("the candidate", candidate), ("the baseline", baseline)):

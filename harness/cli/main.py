@@ -1,5 +1,5 @@
 """Entry point of the console script `bench`: the table of commands, extended by plugins, and the conversion of errors
-into one message and an exit code. Commands are imported when called, see `cli.lazy`."""
+into one message and an exit code. Commands are imported when called, see `cli.lazy_commands`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from harness.cli import dotenv
-from harness.cli.last_resort import harmless_logs
-from harness.cli.lazy import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group
+from harness.cli.log_handlers import harmless_logs
 from harness.cli.stdout import open_streams, print_notices, unsay_secrets
 from harness.core import plugins
 from harness.core.errors import HarnessError, UsageError
@@ -22,24 +22,24 @@ from harness.core.redact import redactor
 INTERRUPTED = 130
 
 COMMANDS = {
-    "run": CommandEntry("harness.cli.run", "run", "Evaluate environments with a model; keep the results as a dataset."),
+    "run": CommandEntry("harness.cli.run", "app", "Evaluate environments with a model; keep the results as a dataset."),
     "eval": CommandEntry(
         "harness.cli.eval", "app", "Evaluate an agent over the rows of a dataset, and score every run."
     ),
     "multi": CommandEntry("harness.cli.multi", "app", "Evaluate several models on one list of tasks, side by side."),
     "test": CommandEntry("harness.cli.test", "app", "Run an agent over rows without scoring it, or step through it."),
-    "runs": CommandEntry("harness.cli.runs", "app", "List the runs that were made, show one, or remove some."),
-    "resume": CommandEntry("harness.cli.resume", "resume", "Go on with a run that did not come to its end."),
-    "replay": CommandEntry("harness.cli.replay", "replay", "Make a run again from its recorded replies or by a model."),
-    "rescore": CommandEntry("harness.cli.rescore", "rescore", "Score a run's recorded rollouts with today's rubric."),
+    "runs": CommandEntry("harness.cli.runs", "app", "List, show or remove recorded runs."),
+    "resume": CommandEntry("harness.cli.resume", "app", "Resume an incomplete run."),
+    "replay": CommandEntry("harness.cli.replay", "app", "Repeat a run with its recorded replies or another model."),
+    "rescore": CommandEntry("harness.cli.rescore", "app", "Score recorded rollouts with the current rubric."),
     "export": CommandEntry("harness.cli.export", "export", "Write a run in the format of another tool."),
-    "compare": CommandEntry("harness.cli.compare", "compare", "Say whether runs differ, where, and how sure that is."),
-    "gate": CommandEntry("harness.cli.gate", "gate", "Say whether a run is no worse than another; for CI."),
-    "power": CommandEntry("harness.cli.power", "power", "Say how many examples it takes to find a difference."),
-    "report": CommandEntry("harness.cli.report", "report", "Make a page of runs to publish: HTML, Markdown or JSON."),
+    "compare": CommandEntry("harness.cli.compare", "compare", "Compare runs: differences, examples and certainty."),
+    "gate": CommandEntry("harness.cli.gate", "gate", "Check that a run is not worse than another; for CI."),
+    "power": CommandEntry("harness.cli.power", "power", "Compute the examples needed to find a difference."),
+    "report": CommandEntry("harness.cli.report", "report", "Write a page of runs to publish: HTML, Markdown or JSON."),
     "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub."),
-    "env": CommandEntry("harness.cli.env", "app", "Start, install, list, describe and check environments."),
-    "doctor": CommandEntry("harness.cli.doctor.command", "app", "Say what here would keep a run from working."),
+    "env": CommandEntry("harness.cli.env", "app", "Create, install, list, describe and check environments."),
+    "doctor": CommandEntry("harness.cli.doctor.command", "app", "Find problems on this machine that would stop a run."),
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _main(argv)
         if argv is None:  # code of environments may have run here
-            from harness.cli.ending import end_in_time
+            from harness.cli.process_end import end_in_time
 
             end_in_time(code)
         return code
@@ -111,6 +111,9 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except HarnessError as exc:
+        from harness.cli.labels import labels_of  # slow to import, and only errors need it
+
+        exc.labels = labels_of(arguments) if exc.labels is None else exc.labels
         return _report(exc, verbose=bool(state["verbose"]))
     return 0
 

@@ -4,20 +4,20 @@ The steps are in `cli.multi_job`, `cli.multi_view` and `cli.execute`."""
 from __future__ import annotations
 
 import os
-import re
-import sys
+from collections import ChainMap
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from harness.cli.grouped import command_of
-from harness.cli.lazy import CommandEntry, lazy_group
-from harness.cli.multi_options import GROUPS, EvaluationOptions, MultiOptions
+from harness.cli.lazy_commands import CommandEntry, lazy_group
+from harness.cli.multi_options import GROUPS, SETTINGS, EvaluationOptions, MultiOptions
 from harness.cli.stdout import print_notices
 from harness.core.errors import HarnessError
+from harness.core.messages import Labels
 
 if TYPE_CHECKING:
     from harness.cli.multi_job import MultiJob
@@ -30,53 +30,44 @@ COMMANDS = {
     "replay": CommandEntry("harness.cli.multi_records", "replay_app", "Evaluate a record's tasks and models again."),
 }
 
-_ARGUMENT = re.compile(r"env\.env_args\.(match_mode|length_target|score_output|schema_mode|timeout_ms)\b")
-"""Names of the scoring options in messages of the engine."""
-
-_MORE = re.compile(r"use -r \d+ for more rollouts")
-_OF_NAMED = "name another variable with -k, ask another endpoint with -b"
-"""Advice in two messages of the engine: on more answers per task (`_MORE`), and on a missing key or address."""
-
 _EPILOG = (
     "`bench multi runs`, `bench multi show RUN` and `bench multi replay RUN` are about records. A file of tasks of "
     "such a name is reached as ./runs."
 )
 
 
-def evaluate(ctx: typer.Context, options: MultiOptions) -> int:
-    """Evaluate several models on one list of tasks, and set them side by side.
+def evaluate(state: dict[str, Any], options: MultiOptions) -> int:
+    """Evaluate several models on one list of tasks, and show them side by side.
 
-    Every model is asked every task; what each scored, how sure that is, what it cost and how it differs from the first
-    stands in one report. Answers are on disk as soon as they are scored: --resume goes on with what was interrupted.
+    Every model gets every task. One report shows the score of each model with its interval, its cost and its difference
+    from the first model. Answers are saved when they are scored: --resume continues an interrupted evaluation.
     """
     from harness.cli.multi_job import make_job
 
-    state = cast("dict[str, object]", ctx.find_root().obj)
-    state["verbose"] = options.verbose
-    options.check()
     return carry_out(make_job(options), options, state)
 
 
-def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, object], replayed: str | None = None) -> int:
+def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, Any], replayed: str | None = None) -> int:
     """Execute a job and print its results, or only print the settings of a dry run.
 
     Args:
         job: Models, tasks and settings of the invocation.
         options: Typed options.
-        state: Object of the typer context.
+        state: State of the invocation.
         replayed: Name of the record that is replayed; None for a new job.
 
     Returns:
         The exit code.
     """
-    from harness.cli.options import RunOptions
-    from harness.cli.run import command_text
+    from harness.cli.dry_run import dry_run
+    from harness.cli.options import RunOptions, command_text
 
     resolution = job.runs.resolution
     print_notices((*job.notices, *resolution.notices))
     if options.dry_run:
-        return _dry_run(job, options)
-    argv = cast("list[str]", state["argv"])
+        environ = ChainMap(dict(job.runs.keys), dict(os.environ))
+        return dry_run(resolution, environ, as_json=options.as_json, labels=_labels(options))
+    argv: list[str] = state["argv"]
     chosen = RunOptions(
         resume=options.is_resuming,
         retry_failed=options.retry_failed,
@@ -88,15 +79,14 @@ def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, object
     try:
         return _execute(job, options, chosen, argv, replayed)
     except HarnessError as error:
-        error.args = (_in_own_words(str(error), options), *error.args[1:])
+        error.labels = _labels(options)
         raise
 
 
-def _in_own_words(words: str, options: EvaluationOptions) -> str:
-    """Translate a message of the engine to the options of this command. Models from a file have no options."""
-    words = _ARGUMENT.sub(lambda match: f"--{match[1].replace('_', '-')}", words)
-    words = _MORE.sub("list the task again to ask more", words)
-    return words if options.model else words.replace(_OF_NAMED, "give the model another variable or another address")
+def _labels(options: EvaluationOptions) -> Labels:
+    from harness.cli import labels  # slow to import, and only errors need it
+
+    return labels.MULTI if options.model else labels.MULTI_FILE
 
 
 def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
@@ -104,7 +94,7 @@ def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Seque
     from harness.cli.multi_view import MultiInvocation, MultiView
     from harness.cli.stdout import kept_stdout
     from harness.engine.evaluation import Evaluation
-    from harness.multi.endpoints import SharedEndpoints
+    from harness.engine.prepare import StartOptions
     from harness.report.text import make_console
 
     extra: JsonDict = {} if replayed is None else {"replayOf": replayed}
@@ -114,13 +104,8 @@ def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Seque
         console = make_console(stderr=True) if options.as_json else make_console(file=stdout)
         sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
         at_once = job.options.model_concurrency
-        evaluation = Evaluation(
-            job.runs.runs,
-            job.loader,
-            SharedEndpoints.of(job.runs.runs, job.runs.keys, at_once),
-            job.runs.keys,
-            at_once=at_once,
-        )
+        start = StartOptions(fail_fast=job.options.abort_on_error)
+        evaluation = Evaluation(job.runs.runs, job.loader, keys=job.runs.keys, start=start, at_once=at_once)
         return execute(job.runs.resolution, chosen, MultiView(job, asked, console, sinks), evaluation)
 
 
@@ -142,25 +127,7 @@ def _event_file(path: str, job: MultiJob) -> EventFile:
         raise UsageError(f"--events {path}: {error}") from error
 
 
-def _dry_run(job: MultiJob, options: EvaluationOptions) -> int:
-    from collections import ChainMap
-
-    from harness.cli.dry_run import as_json, show
-    from harness.core.errors import ConfigError
-    from harness.settings.resolver import missing_keys
-
-    try:
-        missing_keys(job.runs.resolution, ChainMap(dict(job.runs.keys), dict(os.environ)))
-    except ConfigError as error:
-        typer.echo(f"note: a run would stop: {_in_own_words(str(error), options)}", err=True)
-    if options.as_json:
-        typer.echo(as_json(job.runs.resolution))
-    else:
-        show(job.runs.resolution, sys.stdout)
-    return 0
-
-
-_evaluate = command_of(MultiOptions, evaluate, GROUPS, epilog=_EPILOG)
+_evaluate = command_of(MultiOptions, evaluate, GROUPS, settings=SETTINGS, epilog=_EPILOG)
 
 
 class _Multi(lazy_group(COMMANDS)):
@@ -178,4 +145,4 @@ app = typer.Typer(cls=_Multi, add_completion=False, rich_markup_mode=None, prett
 
 @app.callback()
 def multi() -> None:
-    """Evaluate several models on one list of tasks, and set them side by side."""
+    """Evaluate several models on one list of tasks, and show them side by side."""

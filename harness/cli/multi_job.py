@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.cli import labels
 from harness.cli.multi_options import EvaluationOptions, MultiOptions, ReplayOptions
 from harness.cli.stdout import own_stdout
 from harness.core.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
 from harness.core.types import JsonDict
-from harness.engine.loading import Loader
+from harness.engine.load_environments import Loader
 from harness.multi.evaluation import lost_hook, replayed
 from harness.multi.models import FILES, Model, load_models, read_model, read_models
 from harness.multi.options import Options, Persist, read_options
@@ -20,7 +21,7 @@ from harness.multi.results import RunRecord
 from harness.multi.settings import Common, ModelRuns, resolve_models
 from harness.settings.built_in import MULTI_EVAL
 from harness.settings.endpoints import Registry, load_registry
-from harness.settings.runs import ResolvedRun
+from harness.settings.resolved_run import ResolvedRun
 from harness.settings.wording import suggestion
 
 _SCORING = ("match_mode", "length_target", "score_output", "schema_mode", "timeout_ms")
@@ -29,18 +30,10 @@ _SCORING = ("match_mode", "length_target", "score_output", "schema_mode", "timeo
 NAMED = "-m"
 """Origin of models that were given on the command line."""
 
-_OF_NAMED = (
-    ("give the model an apiKey", "name the variable that holds the key with -k"),
-    ("as baseUrl", "with -b"),
-    ("as modelId", "with -m"),
-    ("apiKeyVar", "-k"),
-    ("baseUrl", "-b"),
-)
-
 _ORIGINS = {f"{NAMED}.baseUrl": "-b", f"{NAMED}.apiKeyVar": "-k"}
 """Options that set the fields of models given on the command line."""
 
-_TOLD = {
+_LABELS = {
     "env.env_id": "the command",
     "env.env_args": "TASKS and the options of scoring",
     "env.env_args.tasks": "TASKS",
@@ -105,11 +98,11 @@ def job_of(
     Raises:
         HarnessError: an option, file or setting is invalid; nothing was sent.
     """
-    common = Common(flags_of(options, tasks, chosen), options.set or (), registry, _TOLD)
+    common = Common(flags_of(options, tasks, chosen), options.set or (), registry, _LABELS)
     try:
         runs = resolve_models(models, common)
     except ConfigError as error:
-        error.args = (_in_own_words(str(error)),)
+        error.labels = labels.MULTI if error.place.startswith(f"{NAMED} (") else labels.MULTI_FILE
         raise
     if any(run.settings.env.rollouts_per_example != 1 for run in runs.runs):
         raise UsageError(
@@ -120,7 +113,7 @@ def job_of(
             "--set env.isolate, env.workers: this command scores in its own process; `bench run` can do it in others: "
             f'an [[eval]] table with env_id = "{MULTI_EVAL}"'
         )
-    runs = replace(runs, resolution=replace(runs.resolution, runs=tuple(map(_told, runs.runs))))
+    runs = replace(runs, resolution=replace(runs.resolution, runs=tuple(map(_with_labels, runs.runs))))
     loader = Loader()
     with own_stdout():  # keep output of the scoring function's module off our stdout
         for run in runs.runs:
@@ -133,18 +126,10 @@ def job_of(
     return MultiJob(runs, chosen, loader, tasks, (Path(tasks),))
 
 
-def _told(run: ResolvedRun) -> ResolvedRun:
+def _with_labels(run: ResolvedRun) -> ResolvedRun:
     """Rename the origins of a run's settings to option names."""
     origins = {path: replace(at, source=_ORIGINS.get(at.source, at.source)) for path, at in run.origins.items()}
     return replace(run, origins=origins)
-
-
-def _in_own_words(words: str) -> str:
-    """Translate a message about a model given with `-m`, which has options in place of fields."""
-    if words.startswith(f"{NAMED} ("):
-        for field, option in _OF_NAMED:
-            words = words.replace(field, option)
-    return words
 
 
 def documented(options: EvaluationOptions) -> Options:
@@ -177,23 +162,12 @@ def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[st
     args: JsonDict = {name: getattr(chosen, name) for name in _SCORING if name in chosen.given}
     if chosen.chat_options:
         args["chat_options"] = dict(chosen.chat_options)
-    sampling = {"temperature": options.temperature, "max_tokens": options.max_tokens}
     return {
+        **options.settings,
         "env_args": {"tasks": tasks, **args},
-        "sampling_args": options.sampling_args,
-        **sampling,
-        "message_limit": options.message_limit,
-        "token_limit": options.token_limit,
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
         "max_concurrent": chosen.task_concurrency,
-        "max_cost": options.max_cost,
-        "max_tokens_total": options.max_tokens_total,
-        "max_time": options.max_time,
-        "save_results": None if options.save_results else False,
-        "save_to_hf_hub": options.save_to_hf_hub or None,
-        "hf_hub_dataset_name": options.hf_hub_dataset_name,
-        "hf_public": options.hf_public or None,
-        "output_dir": None if options.output_dir == "outputs" else options.output_dir,
-        "private": options.private or None,
     }
 
 

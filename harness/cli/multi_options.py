@@ -4,12 +4,11 @@ Imports no engine, and sends nothing."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
-from harness.cli.grouped import argument, option
-from harness.cli.options import TRUST_HELP
+from harness.cli.grouped import argument, option, switch
+from harness.cli.options import SAVING, SHARED, TRUST_HELP
 from harness.core.errors import UsageError
 from harness.multi.options import RECORDS
 
@@ -20,6 +19,9 @@ OUTPUT = "Output"
 RECORD = "Record, in the documented form"
 RESULTS = "Run folders and resuming"
 GROUPS = (MODELS, SCORING, EXECUTION, OUTPUT, RECORD, RESULTS)
+
+SETTINGS = {EXECUTION: ("sampling_args", *SHARED), RESULTS: SAVING}
+"""Settings of the table that are options of an evaluation, by group."""
 
 MATCH_MODES = ("contains", "exact")
 SCHEMA_MODES = ("subset", "jsonschema")
@@ -32,139 +34,61 @@ LIMIT = 25
 class EvaluationOptions:
     """Options of an evaluation except tasks and models; None selects the default or the record's value."""
 
-    model: Annotated[
-        list[str] | None,
-        option(MODELS, "-m", "--model", metavar="MODEL", doc="PROVIDER/NAME, an alias, or reference/…; repeatable."),
-    ] = None
-    api_base_url: Annotated[
-        list[str] | None,
-        option(
-            MODELS, "-b", "--api-base-url", metavar="URL",
-            doc="Endpoint of every -m, or of each in turn if repeated; gets the name as it stands.",
-        ),
-    ] = None  # fmt: skip
-    api_key_var: Annotated[
-        list[str] | None,
-        option(
-            MODELS, "-k", "--api-key-var", metavar="NAME",
-            doc="Variable that holds the key of every -m, or of each in turn if repeated.",
-        ),
-    ] = None  # fmt: skip
-    endpoints_path: Annotated[
-        str | None,
-        option(
-            MODELS, "-e", "--endpoints-path", metavar="FILE", doc="Registry of aliases. [configs/endpoints.toml]"
-        ),
-    ] = None  # fmt: skip
-    match_mode: Annotated[
-        str | None,
-        option(SCORING, "--match-mode", metavar="MODE", doc="Of `expected`: contains, exact. [contains]"),
-    ] = None
-    length_target: Annotated[
-        float | None,
-        option(SCORING, "--length-target", metavar="N", doc="Characters that earn the full length bonus. [400]"),
-    ] = None
-    score_output: Annotated[
-        str | None,
-        option(SCORING, "--score-output", metavar="MODULE:FN", doc="Your function in place of the formula."),
-    ] = None
-    schema_mode: Annotated[
-        str | None,
-        option(
-            SCORING, "--schema-mode", metavar="MODE", doc="subset (as documented), jsonschema (all of it). [subset]"
-        ),
-    ] = None
-    model_concurrency: Annotated[
-        int | None, option(EXECUTION, "--model-concurrency", metavar="N", doc="Models under way at once. [2]")
-    ] = None
-    task_concurrency: Annotated[
-        int | None,
-        option(EXECUTION, "--task-concurrency", metavar="N", doc="Tasks of a model at once; 1: in order. [1]"),
-    ] = None
-    timeout_ms: Annotated[
-        float | None,
-        option(EXECUTION, "--timeout-ms", metavar="MS", doc="For a task; 0 is no limit. [0]"),
-    ] = None
-    abort_on_error: Annotated[
-        bool, option(EXECUTION, "--abort-on-error", doc="A model stops at its first failed task; others go on.")
-    ] = False
-    sampling_args: Annotated[
-        list[str] | None,
-        option(EXECUTION, "-S", "--sampling-args", metavar="JSON|KEY=VALUE", doc="Request fields; repeatable."),
-    ] = None
-    temperature: Annotated[
-        float | None, option(EXECUTION, "-T", "--temperature", metavar="T", doc="Sampling temperature.")
-    ] = None
-    max_tokens: Annotated[int | None, option(EXECUTION, "-t", "--max-tokens", metavar="N", doc="Tokens an answer.")] = (
-        None
+    settings: Mapping[str, object]
+    """Given options that are settings of the table, by key."""
+    model: list[str] | None = option(MODELS, "-m --model MODEL", "PROVIDER/NAME, an alias, or reference/…; repeatable.")
+    api_base_url: list[str] | None = option(
+        MODELS,
+        "-b --api-base-url URL",
+        "Endpoint of every -m, or of each in turn if repeated; receives the name unchanged.",
     )
-    message_limit: Annotated[
-        str | None,
-        option(EXECUTION, "--message-limit", metavar="N", doc="Model calls that a task may take. [no limit]"),
-    ] = None
-    token_limit: Annotated[
-        str | None,
-        option(EXECUTION, "--token-limit", metavar="N", doc="Tokens that a task may use, in and out. [no limit]"),
-    ] = None
-    max_cost: Annotated[
-        str | None,
-        option(EXECUTION, "--max-cost", metavar="USD", doc="Dollars to spend at most, judges included. [no bound]"),
-    ] = None
-    max_tokens_total: Annotated[
-        str | None,
-        option(EXECUTION, "--max-tokens-total", metavar="N", doc="Tokens to use at most, in and out. [no bound]"),
-    ] = None
-    max_time: Annotated[
-        str | None,
-        option(EXECUTION, "--max-time", metavar="DURATION", doc="Time to take, such as 90s or 1h30m. [no bound]"),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        option(
-            EXECUTION, "--set", metavar="PATH=VALUE",
-            doc="Any other setting, such as model.rpm=60; MODEL:PATH=VALUE for one model; repeatable.",
-        ),
-    ] = None  # fmt: skip
-    as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print the documented result as JSON on stdout.")] = False
-    events: Annotated[
-        str | None, option(OUTPUT, "--events", metavar="FILE", doc="Write start, progress and complete as JSON Lines.")
-    ] = None
-    dry_run: Annotated[bool, option(OUTPUT, "--dry-run", doc="Check everything and show it; call no model.")] = False
-    quiet: Annotated[bool, option(OUTPUT, "-q", "--quiet", doc="No progress: only the result.")] = False
-    verbose: Annotated[bool, option(OUTPUT, "-v", "--verbose", doc="Log in detail, and show tracebacks.")] = False
-    persist: Annotated[
-        bool, option(RECORD, "--persist", doc="Keep a record that `bench multi runs`, `show` and `replay` find.")
-    ] = False
-    persist_dir: Annotated[
-        str | None, option(RECORD, "--persist-dir", metavar="DIR", doc=f"Where; implies --persist. [{RECORDS}]")
-    ] = None
-    no_include_inputs: Annotated[
-        bool, option(RECORD, "--no-include-inputs", doc="Without tasks and models: it cannot be replayed.")
-    ] = False
-    no_include_outputs: Annotated[
-        bool, option(RECORD, "--no-include-outputs", doc="Without the answers and their scores.")
-    ] = False
-    no_include_options: Annotated[bool, option(RECORD, "--no-include-options", doc="Without the options.")] = False
-    resume: Annotated[
-        bool, option(RESULTS, "--resume", doc="Go on with the newest runs of the same tasks, models and settings.")
-    ] = False
-    retry_failed: Annotated[
-        bool, option(RESULTS, "--retry-failed", doc="--resume, and make failed tasks again.")
-    ] = False  # fmt: skip
-    save_results: Annotated[
-        bool, option(RESULTS, "--save-results/--no-save", "-s", doc="Keep a run folder of each model. [on]")
-    ] = True
-    save_to_hf_hub: Annotated[bool, option(RESULTS, "-H", "--save-to-hf-hub", doc="Push them to the Hub.")] = False
-    hf_hub_dataset_name: Annotated[
-        str | None, option(RESULTS, "-D", "--hf-hub-dataset-name", metavar="NAME", doc="Repository to push to.")
-    ] = None
-    hf_public: Annotated[bool, option(RESULTS, "--hf-public", doc="Create the repository as a public one.")] = False
-    output_dir: Annotated[
-        str, option(RESULTS, "-o", "--output-dir", metavar="DIR", doc="Where run folders go. [outputs]")
-    ] = "outputs"
-    private: Annotated[
-        bool, option(RESULTS, "--private", doc="Let nobody else here read what is written: folders 0700, files 0600.")
-    ] = False
+    api_key_var: list[str] | None = option(
+        MODELS, "-k --api-key-var NAME", "Variable that holds the key of every -m, or of each in turn if repeated."
+    )
+    endpoints_path: str | None = option(
+        MODELS, "-e --endpoints-path FILE", "Registry of aliases. [configs/endpoints.toml]"
+    )
+    match_mode: str | None = option(
+        SCORING, "--match-mode MODE", "Comparison with `expected`: contains or exact. [contains]"
+    )
+    length_target: float | None = option(SCORING, "--length-target N", "Characters for the full length bonus. [400]")
+    score_output: str | None = option(
+        SCORING, "--score-output MODULE:FN", "Your scoring function, instead of the formula."
+    )
+    schema_mode: str | None = option(
+        SCORING, "--schema-mode MODE", "Schema check: subset (as documented) or jsonschema (full). [subset]"
+    )
+    model_concurrency: int | None = option(EXECUTION, "--model-concurrency N", "Models evaluated concurrently. [2]")
+    task_concurrency: int | None = option(
+        EXECUTION, "--task-concurrency N", "Concurrent tasks per model; 1 runs them in order. [1]"
+    )
+    timeout_ms: float | None = option(EXECUTION, "--timeout-ms MS", "Timeout of a task; 0 is no limit. [0]")
+    abort_on_error: bool = switch(
+        EXECUTION, "--abort-on-error", "Stop a model at its first failed task; others continue."
+    )
+    temperature: float | None = option(EXECUTION, "-T --temperature T", "Sampling temperature.")
+    max_tokens: int | None = option(EXECUTION, "-t --max-tokens N", "Maximum tokens per answer.")
+    set: list[str] | None = option(
+        EXECUTION,
+        "--set PATH=VALUE",
+        "Any other setting, such as model.rpm=60; MODEL:PATH=VALUE for one model; repeatable.",
+    )
+    as_json: bool = switch(OUTPUT, "--json", "Print the documented result as JSON on stdout.")
+    events: str | None = option(OUTPUT, "--events FILE", "Write start, progress and complete as JSON Lines.")
+    dry_run: bool = switch(OUTPUT, "--dry-run", "Check everything and show it; call no model.")
+    quiet: bool = switch(OUTPUT, "-q --quiet", "No progress: only the result.")
+    verbose: bool = switch(OUTPUT, "-v --verbose", "Log in detail, and show tracebacks.")
+    persist: bool = switch(RECORD, "--persist", "Store a record for `bench multi runs`, `show` and `replay`.")
+    persist_dir: str | None = option(
+        RECORD, "--persist-dir DIR", f"Folder of the records; implies --persist. [{RECORDS}]"
+    )
+    no_include_inputs: bool = switch(
+        RECORD, "--no-include-inputs", "Leave out tasks and models; then it cannot be replayed."
+    )
+    no_include_outputs: bool = switch(RECORD, "--no-include-outputs", "Leave out the answers and their scores.")
+    no_include_options: bool = switch(RECORD, "--no-include-options", "Leave out the options.")
+    resume: bool = switch(RESULTS, "--resume", "Resume the newest runs of the same tasks, models and settings.")
+    retry_failed: bool = switch(RESULTS, "--retry-failed", "Resume, and retry failed tasks.")
 
     @property
     def is_resuming(self) -> bool:
@@ -201,7 +125,7 @@ class EvaluationOptions:
         if not self.is_persisting and (idle := next((name for name, given in self._includes() if given), None)):
             raise UsageError(f"{idle} says what a record leaves out: add --persist, or leave it out")
         self._check_named()
-        if self.is_resuming and not self.save_results:
+        if self.is_resuming and self.settings.get("save_results") is False:
             raise UsageError("--no-save keeps nothing that --resume could go on with: leave one of them out")
         if self.dry_run and self.is_resuming:
             raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
@@ -239,7 +163,6 @@ class EvaluationOptions:
         yield "--score-output", self.score_output
         yield "--events", self.events
         yield "--persist-dir", self.persist_dir
-        yield "--output-dir", self.output_dir
 
     def _includes(self) -> Iterator[tuple[str, bool]]:
         yield "--no-include-inputs", self.no_include_inputs
@@ -251,10 +174,10 @@ class EvaluationOptions:
 class MultiOptions(EvaluationOptions):
     """Options of `bench multi`."""
 
-    tasks: Annotated[str, argument("TASKS", "File of tasks: .json, .jsonl or .toml.")]
-    models: Annotated[
-        str | None, argument("MODELS", "File of models: .toml, .json or .jsonl, or an endpoint registry.")
-    ] = None
+    tasks: str = argument("TASKS", "File of tasks: .json, .jsonl or .toml.")
+    models: str | None = argument(
+        "MODELS", "File of models: .toml, .json or .jsonl, or an endpoint registry.", default=None
+    )
 
     def check(self) -> None:
         """Validate the common options, then those of `bench multi`."""
@@ -267,32 +190,26 @@ class MultiOptions(EvaluationOptions):
 class ReplayOptions(EvaluationOptions):
     """Options of `bench multi replay`."""
 
-    run: Annotated[str, argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")]
-    trust: Annotated[bool, option(OUTPUT, "--trust", doc=TRUST_HELP)] = False
+    run: str = argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")
+    trust: bool = switch(OUTPUT, "--trust", TRUST_HELP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
     """Options of `bench multi show`."""
 
-    run: Annotated[str, argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")]
-    as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print the record as it is stored.")] = False
-    persist_dir: Annotated[
-        str, option(OUTPUT, "--persist-dir", metavar="DIR", doc=f"Where records are. [{RECORDS}]")
-    ] = RECORDS
+    run: str = argument("RUN", "Id of the record, the beginning of exactly one id, or `latest`.")
+    as_json: bool = switch(OUTPUT, "--json", "Print the record as it is stored.")
+    persist_dir: str = option(OUTPUT, "--persist-dir DIR", f"Folder of the records. [{RECORDS}]", RECORDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions:
     """Options of `bench multi runs`."""
 
-    limit: Annotated[
-        int, option(OUTPUT, "-n", "--limit", metavar="N", doc=f"The newest N; 0 is all. [{LIMIT}]")
-    ] = LIMIT  # fmt: skip
-    as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print them as JSON.")] = False
-    persist_dir: Annotated[
-        str, option(OUTPUT, "--persist-dir", metavar="DIR", doc=f"Where records are. [{RECORDS}]")
-    ] = RECORDS
+    limit: int = option(OUTPUT, "-n --limit N", f"The newest N; 0 is all. [{LIMIT}]", LIMIT)
+    as_json: bool = switch(OUTPUT, "--json", "Print them as JSON.")
+    persist_dir: str = option(OUTPUT, "--persist-dir DIR", f"Folder of the records. [{RECORDS}]", RECORDS)
 
     def check(self) -> None:
         """Validate the number of records.

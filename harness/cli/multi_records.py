@@ -7,12 +7,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from harness.cli.grouped import command_of
-from harness.cli.multi_options import GROUPS, ListOptions, ReplayOptions, ShowOptions
+from harness.cli.multi_options import GROUPS, SETTINGS, ListOptions, ReplayOptions, ShowOptions
 from harness.multi.options import RECORDS
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` keeps one"
 
 
-def list_records(ctx: typer.Context, options: ListOptions) -> int:
-    """List the records that --persist has kept, the newest last."""
+def list_records(_state: dict[str, Any], options: ListOptions) -> int:
+    """List the records that --persist has stored, the newest last."""
     from harness.multi.persist import list_records
     from harness.report.text import make_console
 
-    options.check()
     entries = list_records(options.limit, options.persist_dir)
     if options.as_json:
         typer.echo(json.dumps(entries, indent=2))
@@ -38,8 +37,8 @@ def list_records(ctx: typer.Context, options: ListOptions) -> int:
     return 0
 
 
-def show_record(ctx: typer.Context, options: ShowOptions) -> int:
-    """Show a record as its evaluation ended."""
+def show_record(_state: dict[str, Any], options: ShowOptions) -> int:
+    """Show the result of a stored evaluation."""
     from harness.report.text import make_console
 
     record = _record(options.run, options.persist_dir)
@@ -50,21 +49,18 @@ def show_record(ctx: typer.Context, options: ShowOptions) -> int:
     return 0
 
 
-def replay_record(ctx: typer.Context, options: ReplayOptions) -> int:
+def replay_record(state: dict[str, Any], options: ReplayOptions) -> int:
     """Evaluate the tasks and models of a record again.
 
-    Models are asked anew, with the record's options under those that are typed. Keys are not in a record: they come
-    from their variables. A scoring function is not in it either: --score-output names it again. -m asks other models.
-    Nothing is stored but run folders, unless --persist says so.
+    All requests are sent again, with the options of the record; typed options override them. A record has neither API
+    keys, which are read from their variables, nor a scoring function: give --score-output again. -m selects other
+    models. Only run folders are stored, unless --persist is given.
     """
     from harness.cli.multi import carry_out
     from harness.cli.multi_job import replay_job
     from harness.cli.trust import require_trust
     from harness.multi.persist import leaks_of
 
-    state = cast("dict[str, object]", ctx.find_root().obj)
-    state["verbose"] = options.verbose
-    options.check()
     folder = options.persist_dir or RECORDS
     record = _record(options.run, folder)
     if not options.model and not options.trust and (leaks := leaks_of(record)):
@@ -107,7 +103,7 @@ def _file_of(record: RunRecord, folder: str) -> Path:
 
 def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
     from harness.report import numerals
-    from harness.report.grid import Column, Group, grid, plain
+    from harness.report.layout import Column, Group, grid, print_lines
     from harness.report.text import clean
 
     groups: list[Group] = [
@@ -118,8 +114,7 @@ def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
         ],
         [Column("best", [_best(each) for each in entries])],
     ]
-    for line in grid([clean(each["runId"], 200) for each in entries], "record", groups, console.width):
-        console.print(plain(line) if console.options.ascii_only else line, soft_wrap=True)
+    print_lines(grid([clean(each["runId"], 200) for each in entries], "record", groups, console.width), console)
 
 
 def _best(entry: RunEntry) -> str:
@@ -142,7 +137,7 @@ def _moment(milliseconds: float) -> str:
 
 def _print_record(record: RunRecord, console: PlainConsole) -> None:
     from harness.cli.multi_view import counted, show_models
-    from harness.multi.standing import standings_of
+    from harness.multi.to_standings import standings_of
     from harness.report import numerals
     from harness.report.text import clean
 
@@ -168,7 +163,7 @@ def _print_record(record: RunRecord, console: PlainConsole) -> None:
 def _print_averages(summaries: Sequence[ModelSummary], console: PlainConsole) -> None:
     """Print the documented averages, for a record without outputs."""
     from harness.report import numerals
-    from harness.report.grid import Column, grid, plain
+    from harness.report.layout import Column, grid, print_lines
     from harness.report.text import clean
 
     group = [
@@ -179,10 +174,9 @@ def _print_averages(summaries: Sequence[ModelSummary], console: PlainConsole) ->
         Column("tasks", [numerals.count(each["total"]) for each in summaries]),
     ]
     names = [clean(each["modelId"], 200) for each in summaries]
-    for line in grid(names, "model", [group], console.width):
-        console.print(plain(line) if console.options.ascii_only else line, soft_wrap=True)
+    print_lines(grid(names, "model", [group], console.width), console)
 
 
 runs_app = command_of(ListOptions, list_records, GROUPS)
 show_app = command_of(ShowOptions, show_record, GROUPS)
-replay_app = command_of(ReplayOptions, replay_record, GROUPS)
+replay_app = command_of(ReplayOptions, replay_record, GROUPS, settings=SETTINGS)

@@ -8,34 +8,34 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias, cast
 
 from harness.cli.execute import View
 from harness.cli.multi_job import MultiJob
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
+from harness.core.records import Failed, Generated, Scored
 from harness.core.redact import hidden_words, redactor
 from harness.core.types import JsonDict
-from harness.engine.prepare import FailedRun, Located, Prepared
+from harness.engine.prepare import FailedRun, LiveRun
 from harness.multi.document import Started, meta_of, new_run_id, result_document
 from harness.multi.environment import TaskEnv
 from harness.multi.events import Events, Sink
 from harness.multi.options import Persist
 from harness.multi.persist import Inputs, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
-from harness.multi.standing import standings_of
-from harness.multi.watch import EvaluationWatch
+from harness.multi.run_observer import EvaluationWatch
+from harness.multi.to_standings import standings_of
 from harness.report import numerals
-from harness.report.advice import GO_ON, PUBLISH, Step
+from harness.report.next_steps import GO_ON, PUBLISH, Step
 from harness.report.side_by_side import Ending, side_by_side
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.stats.standings import Standings
+from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
-from harness.store.recorded import Recorded
 
-_WAYS = {"--resume", "--retry-failed"}
+_RESUME_OPTIONS = {"--resume", "--retry-failed"}
 
 Listener: TypeAlias = Callable[[Recorded], None]
 
@@ -60,6 +60,8 @@ class MultiView(View):
         sinks: Receivers of events.
     """
 
+    needs_all_runs = True
+
     def __init__(
         self, job: MultiJob, asked: MultiInvocation, console: PlainConsole, sinks: Sequence[Sink] = ()
     ) -> None:
@@ -76,30 +78,34 @@ class MultiView(View):
 
     # Before
 
-    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
-        """Make the last local checks."""
-        for run in runs:
-            if isinstance(run, FailedRun):
-                raise run.error  # an error of tasks or scoring, which all models share
-
-    def begin(self, runs: Sequence[Prepared]) -> None:
-        """Print the start of the evaluation, and attach callbacks to the runs."""
-        self._started = Started(self._started.run_id, runs[0].plan.total, len(runs))
+    def begin(self, runs: Sequence[LiveRun]) -> None:
+        """Print the start of the evaluation."""
+        self._started = Started(self._started.run_id, runs[0].plan.rollouts.total, len(runs))
         self._events = Events(self._started, self._sinks)
         self._watch = EvaluationWatch(self._job.models, self._events)
-        self._watch.attach(runs, fail_fast=self._job.options.abort_on_error)
-        for run, reasons in zip(runs, self._reasons, strict=True):
-            run.on_recorded = _both(run.on_recorded, partial(_find_reasons, run, reasons))
+        self._watch.attach(runs)
+        for run in runs:
             if run.recorded is not None:
-                there = f"{len(run.recorded)} of {run.plan.total} tasks are there"
+                there = f"{len(run.recorded)} of {run.plan.rollouts.total} tasks are there"
                 self.display.say(f"{run.progress.name}: going on with {run.folder.path}: {there}")
         self._events.start()
 
+    def finished(self, run: LiveRun, record: Generated | Failed, scored: Scored | None) -> None:
+        """Report the progress of the tasks as an event."""
+        self._watch.finished(run, record, scored)
+
+    def recorded(self, run: LiveRun, journal: Recorded) -> None:
+        """Keep the results of an ended run, and the reasons why tasks have no score."""
+        index = self._watch.recorded(run, journal)
+        if run.progress.unscored.total():  # else a possibly long journal is read for nothing
+            found = {str(each.example.example_id): each.reason for each in outcomes(journal) if not each.is_scored}
+            self._reasons[index].update(found)
+
     # After
 
-    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the models side by side, write the record, and print the paths."""
-        ready = cast("Sequence[Prepared]", runs)  # `admit` has let no other type pass
+        ready = cast("Sequence[LiveRun]", runs)  # `admit` has let no other type pass
         models = self._watch.results(ready)
         result = result_document(self._started, models, self._meta(ready, models, options))
         self._events.complete(result["durationMs"], result["summary"])
@@ -109,9 +115,9 @@ class MultiView(View):
             sys.stdout.flush()
         self._report(result, ready, reports)
         is_kept = result["persist"].get("stored", True)
-        return is_kept and all(_is_good(run) for run in ready)
+        return is_kept and all(run.progress.state == "done" and run.progress.scored for run in ready)
 
-    def _meta(self, runs: Sequence[Prepared], models: Sequence[ModelResult], options: RunOptions) -> JsonDict:
+    def _meta(self, runs: Sequence[LiveRun], models: Sequence[ModelResult], options: RunOptions) -> JsonDict:
         extra: JsonDict = {
             "versions": runs[0].manifest.versions,
             "command": options.command,
@@ -122,17 +128,17 @@ class MultiView(View):
         }
         return meta_of(self._job.models, self._job.runs.runs, models, extra)
 
-    def _store(self, result: EvaluationResult, runs: Sequence[Prepared]) -> PersistStatus:
+    def _store(self, result: EvaluationResult, runs: Sequence[LiveRun]) -> PersistStatus:
         chosen = self._job.options
         if not chosen.persist:
             return result["persist"]
         persist = chosen.persist if isinstance(chosen.persist, Persist) else Persist()
-        environment = runs[0].environment
+        environment = runs[0].plan.environment
         assert isinstance(environment, TaskEnv), environment
         record = make_record(result, Inputs(environment.tasks, self._job.models, chosen), persist)
         return save_record(record, persist, chosen.persist_dir, private=any_private(runs))
 
-    def _report(self, result: EvaluationResult, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> None:
+    def _report(self, result: EvaluationResult, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> None:
         self._say(_headline(result, runs), "bold")
         self._console.print()
         found = standings_of(result["models"], self._reasons)
@@ -151,7 +157,7 @@ class MultiView(View):
         for step in steps:
             self._say(f"  {clean(redactor.text(str(step)), 5000)}")  # a typed header may contain a key
 
-    def _places(self, runs: Sequence[Prepared]) -> None:
+    def _places(self, runs: Sequence[LiveRun]) -> None:
         kept = [run for run in runs if run.is_saved]
         if kept:
             self._console.print()
@@ -174,7 +180,7 @@ class MultiView(View):
         if "persist_dir" in self._job.options.given:
             yield from ("--persist-dir", self._job.options.persist_dir)
 
-    def _go_on(self, runs: Sequence[Prepared]) -> Iterator[Step]:
+    def _go_on(self, runs: Sequence[LiveRun]) -> Iterator[Step]:
         """Suggest commands to resume an incomplete evaluation and to retry failures."""
         if not any(run.is_saved for run in runs):
             return
@@ -186,9 +192,9 @@ class MultiView(View):
             again = shlex.join(["bench", *words, "--retry-failed"])
             yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
-    def _publish(self, runs: Sequence[Prepared], reports: Sequence[RunReport]) -> Iterator[Step]:
+    def _publish(self, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> Iterator[Step]:
         """Suggest a command that pushes all runs; if a push was requested, one for each run whose push failed."""
-        saves = [run.resolved.settings.save for run in runs]
+        saves = [run.plan.resolved.settings.save for run in runs]
         if any(save.save_to_hf_hub for save in saves):
             yield from (step for report in reports for step in report.next_steps if step.purpose == PUBLISH)
         elif all(run.is_saved and run.progress.state == "done" for run in runs) and not any_private(runs):
@@ -196,29 +202,13 @@ class MultiView(View):
 
     def _words(self) -> list[str]:
         """The typed arguments without resume options and secrets."""
-        return hidden_words([word for word in self._asked.argv if word not in _WAYS])
+        return hidden_words([word for word in self._asked.argv if word not in _RESUME_OPTIONS])
 
     def _say(self, words: str, style: str = "") -> None:
         self._console.print(words, style=style or None, soft_wrap=True)
 
 
-def _both(first: Listener | None, second: Listener) -> Listener:
-    def tell(recorded: Recorded) -> None:
-        if first is not None:
-            first(recorded)
-        second(recorded)
-
-    return tell
-
-
-def _find_reasons(run: Prepared, reasons: dict[str, str], recorded: Recorded) -> None:
-    """Record why tasks have no score, in the same words as the tables."""
-    if run.progress.unscored.total():  # else a possibly long journal is read for nothing
-        found = {str(each.example.example_id): each.reason for each in outcomes(recorded) if not each.is_scored}
-        reasons.update(found)
-
-
-def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[Step]:
+def _look_at(found: Standings, runs: Sequence[LiveRun]) -> Iterator[Step]:
     """Suggest how to read the most divergent answer, and how to load all answers in Python."""
     kept = {index: str(run.folder.path) for index, run in enumerate(runs) if run.is_saved and run.progress.done}
     if not kept:
@@ -233,11 +223,7 @@ def _look_at(found: Standings, runs: Sequence[Prepared]) -> Iterator[Step]:
     yield Step("load", f"harness.report.frames.rollouts_df({list(kept.values())!r})")
 
 
-def _is_good(run: Prepared) -> bool:
-    return run.progress.state == "done" and run.progress.scored > 0
-
-
-def _headline(result: EvaluationResult, runs: Sequence[Prepared]) -> str:
+def _headline(result: EvaluationResult, runs: Sequence[LiveRun]) -> str:
     models, tasks = len(result["models"]), result["totals"]["tasks"]
     made = sum(summary["total"] for summary in result["summary"])
     of = "" if made == result["totals"]["totalRuns"] else f" of {numerals.count(result['totals']['totalRuns'])}"

@@ -1,28 +1,24 @@
-"""Options of `bench run`, generated from the table of settings, and the options of a run that are no settings."""
+"""Options that the table of settings defines, as parameters for typer, and options of a run that are no settings."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
+from harness.core.redact import hidden_words
 from harness.settings.checks import NONE_WORD
-from harness.settings.schema import SETTINGS, SHORTCUTS, Kind, Setting, Shortcut
+from harness.settings.schema import BY_FLAT_NAME, SETTINGS, SHARED, SHORTCUT_BY_KEY, SHORTCUTS, Kind, Setting
+from harness.settings.wording import MASK, is_secret_header
 
-_TYPES: Mapping[Kind, Any] = {
-    "string": str,
-    "integer": str,
-    "number": str,
-    "boolean": bool,
-    "list": str,
-    "table": list[str],
-    "headers": list[str],
-    "duration": str,
-}
-"""Types for typer: text, which `config.flags` parses, so that errors are worded alike on all entry points."""
+__all__ = ["SAVING", "SHARED", "TRUST_HELP", "RunOptions", "command_text", "setting_keys", "setting_parameter"]
+
+_TYPES: Mapping[Kind, Any] = {"boolean": bool, "table": list[str], "headers": list[str]}
+"""Types for typer. All others are text, which `settings.flags` parses, so that all commands report the same errors."""
 
 _METAVARS: Mapping[Kind, str] = {
     "string": "TEXT",
@@ -35,17 +31,22 @@ _METAVARS: Mapping[Kind, str] = {
     "duration": "DURATION",
 }
 
+SAVING = ("save_results", "save_to_hf_hub", "hf_hub_dataset_name", "hf_public", "output_dir", "private")
+"""Settings about where results go, of the commands that evaluate."""
+
+TRUST_HELP = "Trust a run from another machine: run its code and send keys to its hosts without asking."
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options of a run that are no settings."""
 
     resume: bool = False
-    """Go on with the newest run of the same settings."""
+    """Resume the newest run of the same settings."""
     resume_from: str | None = None
-    """Go on with the run in this folder."""
+    """Resume the run in this folder."""
     retry_failed: bool = False
-    """When resuming, try failed rollouts again."""
+    """When resuming, retry failed rollouts."""
     json: bool = False
     """Print results as JSON on stdout."""
     quiet: bool = False
@@ -58,81 +59,62 @@ class RunOptions:
     """Whether the settings count as made on this machine."""
 
 
-TRUST_HELP = "Run code and send keys as a run from another machine says, without a question."
-
-_INVOCATION: tuple[tuple[str, Any, tuple[str, ...], str], ...] = (
-    ("set", list[str], ("--set",), "PATH=VALUE, or ENV_ID:PATH=VALUE for one environment: beats all else."),
-    ("dry_run", bool, ("--dry-run",), "Show every setting of every run and where it came from; call nothing."),
-    ("json", bool, ("--json",), "Print the result (or the dry run) as JSON on stdout, and nothing else there."),
-    ("resume", bool, ("--resume",), "Go on with the newest run of the same settings; -n and -r may differ."),
-    ("resume_from", str, ("--resume-from",), "Go on with the run in this folder."),
-    ("retry_failed", bool, ("--retry-failed",), "With --resume or --resume-from: try failed rollouts again."),
-    ("trust", bool, ("--trust",), TRUST_HELP),
-    ("quiet", bool, ("--quiet", "-q"), "No live display."),
-    ("verbose", bool, ("--verbose", "-v"), "Log in detail, and show tracebacks."),
-)  # fmt: skip
-_INVOCATION_METAVARS = {"set": "PATH=VALUE", "resume_from": "PATH"}
-
-
 def setting_keys() -> tuple[str, ...]:
-    """Names of the parameters that are settings or shortcuts, as `resolve` takes them."""
+    """Keys of the settings and shortcuts that have an option, as `settings.resolver.resolve` takes them."""
     return tuple(setting.key for setting in SETTINGS if setting.door.flags) + tuple(each.key for each in SHORTCUTS)
 
 
-def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command(ctx, target, **options)` the signature that the table of settings defines."""
-    target = typer.Argument(help="Environments separated by commas, or a suite file (.toml).", metavar="TARGET")
-    first = [
-        _parameter("ctx", typer.Context),
-        _parameter("target", Annotated[str, target]),
-    ]
-    options = [_setting_parameter(setting) for setting in SETTINGS if setting.door.flags]
-    options += [_shortcut_parameter(shortcut) for shortcut in SHORTCUTS]
-    options += [_invocation_parameter(*each) for each in _INVOCATION]
-    command.__signature__ = inspect.Signature([*first, *options])  # type: ignore[attr-defined] what typer reads
-    command.__annotations__ = {each.name: each.annotation for each in (*first, *options)}
-    return command
+def setting_parameter(key: str, group: str, taken: Collection[str] = ()) -> Parameter:
+    """Build the parameter of a setting or shortcut, which is None unless the option is given.
+
+    Args:
+        key: Key of the setting or shortcut.
+        group: Heading of the option in the help.
+        taken: Flags that the command uses for other options.
+    """
+    shortcut = SHORTCUT_BY_KEY.get(key)
+    if shortcut is not None:
+        kind, flags, doc = shortcut.kind, list(shortcut.flags), shortcut.doc
+    else:
+        setting = BY_FLAT_NAME[key]
+        kind, doc = setting.door.kind, f"{setting.doc} [{_default(setting)}]"
+        flags = [flag for flag in setting.door.flags if flag not in taken]
+        if off := setting.door.off:  # typer pairs the long names with a slash; a short off name has its own slash
+            flags = [f"{flags[0]}/{off[0]}", *flags[1:], *(f" /{name}" for name in off[1:])]
+    option = typer.Option(*flags, help=doc, metavar=_METAVARS[kind], show_default=False, rich_help_panel=group)
+    annotation = Annotated[_TYPES.get(kind, str) | None, option]
+    return Parameter(key, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _parameter(name: str, annotation: Any, default: object = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _setting_parameter(setting: Setting) -> inspect.Parameter:
-    door = setting.door
-    names = list(door.flags)
-    if door.off:  # typer pairs the long names with a slash; a short name for "off" follows a slash of its own
-        names[0] = f"{door.flags[0]}/{door.off[0]}"
-        names += [f" /{name}" for name in door.off[1:]]
-    option = typer.Option(
-        *names,
-        help=f"{setting.doc} [{_built_in(setting)}]",
-        metavar=_METAVARS[door.kind],
-        show_default=False,
-    )
-    return _parameter(setting.key, Annotated[_TYPES[door.kind] | None, option], None)
-
-
-def _built_in(setting: Setting) -> str:
+def _default(setting: Setting) -> str:
     """Default value as the help shows it. It is never the option's own default, which would override settings files."""
     if setting.door.derived:
-        return f"built-in: from {setting.door.derived}"
+        return f"default: from {setting.door.derived}"
     value = setting.default
     if isinstance(value, bool):
-        return f"built-in: {str(value).lower()}"
-    return f"built-in: {NONE_WORD if value is None or value in ((), {}) else value}"
+        return f"default: {str(value).lower()}"
+    return f"default: {NONE_WORD if value is None or value in ((), {}) else value}"
 
 
-def _shortcut_parameter(shortcut: Shortcut) -> inspect.Parameter:
-    option = typer.Option(
-        *shortcut.flags,
-        help=shortcut.doc,
-        metavar=_METAVARS[shortcut.kind],
-        show_default=False,
-    )
-    return _parameter(shortcut.key, Annotated[_TYPES[shortcut.kind] | None, option], None)
+def command_text(argv: Sequence[str]) -> str:
+    """Format the command line for the record, with masked values of headers and settings that may be credentials.
+
+    Args:
+        argv: Arguments after `bench`.
+    """
+    words = ["bench"]
+    for index, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if index and argv[index - 1] == "--header":
+            word = _masked(word)
+        elif name == "--header" and equals:
+            word = f"{name}={_masked(value)}"
+        elif "extra_headers." in name and is_secret_header(name.rpartition("extra_headers.")[2]):
+            word = f"{name}={MASK}"
+        words.append(word)
+    return shlex.join(hidden_words(words))
 
 
-def _invocation_parameter(name: str, kind: Any, flags: tuple[str, ...], doc: str) -> inspect.Parameter:
-    option = typer.Option(*flags, help=doc, metavar=_INVOCATION_METAVARS.get(name), show_default=False)
-    return _parameter(name, Annotated[kind if kind is bool else kind | None, option], False if kind is bool else None)
+def _masked(header: str) -> str:
+    name, colon, _ = header.partition(":")
+    return f"{name}: {MASK}" if not colon or is_secret_header(name) else header

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from harness.cli.compare import METRIC_HELP, show_lines
+from harness.cli.compare import METRIC_HELP
 from harness.cli.env_words import width_of
+from harness.cli.grouped import flag
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
@@ -20,30 +20,27 @@ CORRELATION_HELP = "Without --against: of two models' true scores over examples.
 
 
 def power(  # noqa: PLR0913 - a command's options are its parameters
-    source: Annotated[str, typer.Option("--from", metavar="RUN", help=FROM_HELP, show_default=False)],
-    mde: Annotated[
-        float | None, typer.Option("--mde", metavar="X", help="The smallest difference that is to be found.")
-    ] = None,
-    against: Annotated[str | None, typer.Option("--against", metavar="RUN", help=AGAINST_HELP)] = None,
-    correlation: Annotated[float | None, typer.Option("--correlation", metavar="R", help=CORRELATION_HELP)] = None,
-    chance: Annotated[float, typer.Option("--power", metavar="P", help="The chance to find it.")] = 0.8,
-    alpha: Annotated[float, typer.Option("--alpha", metavar="P", help="Level of the two-sided test.")] = 0.05,
-    examples: Annotated[
-        int | None, typer.Option("--examples", metavar="N", min=2, help="Examples that there are. [any number]")
-    ] = None,
-    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help=METRIC_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it all as JSON on stdout.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+    source: str = flag("--from RUN", FROM_HELP, ...),
+    mde: float | None = flag("--mde X", "The smallest difference that is to be found."),
+    against: str | None = flag("--against RUN", AGAINST_HELP),
+    correlation: float | None = flag("--correlation R", CORRELATION_HELP),
+    chance: float = flag("--power P", "The chance to find it.", 0.8),
+    alpha: float = flag("--alpha P", "Level of the two-sided test.", 0.05),
+    examples: int | None = flag("--examples N", "Examples that there are. [any number]", min=2),
+    metric: str | None = flag("--metric NAME", METRIC_HELP),
+    as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
-    """Say which difference of two models a plan would find, and which plan finds a given one most cheaply.
+    """Compute the difference between two models that a plan can find, or the cheapest plan that finds a given one.
 
     A plan is a number of examples and of rollouts of each. More examples narrow every interval; more rollouts of the
     same ones only take the noise of answering twice away.
     """
-    from harness.report.compare.planning import Question, lines, plan, plan_json
+    from harness.report.compare.planning import Question, plan, plan_json, plan_lines
     from harness.report.compare.sides import REWARD, read_side
+    from harness.report.layout import print_lines
     from harness.report.text import make_console
-    from harness.store.finding import find_run
+    from harness.store.find_runs import find_run
     from harness.store.rundir import RunDir
 
     if mde is not None and not 0 < mde < float("inf"):
@@ -52,9 +49,9 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
         raise UsageError(f"--correlation {correlation:g}: it lies from -1 to 1")
     if correlation is not None and against is not None:
         raise UsageError("--correlation and --against say the same, and the run of --against knows it: leave one out")
-    for flag, part in (("--power", chance), ("--alpha", alpha)):
+    for name, part in (("--power", chance), ("--alpha", alpha)):
         if not 0 < part < 1:
-            raise UsageError(f"{flag} {part:g}: it lies between 0 and 1")
+            raise UsageError(f"{name} {part:g}: it lies between 0 and 1")
     names = [source] if against is None else [source, against]
     sides = [read_side(RunDir(find_run(output_dir, name)), measure=metric or REWARD) for name in names]
     question = Question(mde, alpha, chance, correlation or 0.0, examples)
@@ -63,4 +60,4 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
         typer.echo(json.dumps(plan_json(planned), indent=2))
         return
     console = make_console()
-    show_lines(lines(planned, width_of(console)), console)
+    print_lines(plan_lines(planned, width_of(console)), console)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.engine.prepare import Prepared
+from harness.engine.prepare import LiveRun
 from harness.engine.privacy import check_own_folder, own_folder
 from harness.settings.resolver import ResolvedRun
 
 _DEBUG_DIR = "--debug-dir"
 
 
-def any_private(runs: Sequence[Prepared]) -> bool:
+def any_private(runs: Sequence[LiveRun]) -> bool:
     """Whether any of these runs is private, so that files written for them together must be private too."""
-    return any(run.resolved.settings.save.private for run in runs)
+    return any(run.plan.resolved.settings.save.private for run in runs)
 
 
 def check_traces(runs: Sequence[ResolvedRun]) -> None:
@@ -28,13 +28,13 @@ def check_traces(runs: Sequence[ResolvedRun]) -> None:
         check_own_folder(folder, _DEBUG_DIR)
 
 
-def begin_traces(runs: Sequence[Prepared]) -> None:
+def begin_traces(runs: Sequence[LiveRun]) -> None:
     """Create the folder of debug traces of private runs, readable only by the owner.
 
     Raises:
         StoreError: the folder cannot be created.
     """
-    for folder in _traces([run.resolved for run in runs]):
+    for folder in _traces([run.plan.resolved for run in runs]):
         own_folder(folder, _DEBUG_DIR)
 
 

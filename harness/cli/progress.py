@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.agents.document import without_credentials
+from harness.agents.result_document import without_credentials
 from harness.agents.schemas import RolloutRequest
 from harness.agents.validation import validate_tools
 from harness.cli.agent_runs import AgentInvocation, RequestedModel
@@ -12,7 +12,7 @@ from harness.cli.eval_options import AgentFlags, EvalOptions
 from harness.engine.provenance import bench_version
 from harness.report.live import Display
 from harness.report.text import PlainConsole, clean
-from harness.settings.runs import ResolvedRun
+from harness.settings.resolved_run import ResolvedRun
 
 
 class Progress:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import typer
 
+from harness.cli.grouped import flag, positional
 from harness.core.errors import UsageError
 from harness.settings.wording import suggestion
 
@@ -33,33 +34,22 @@ TRANSCRIPTS = 60
 
 
 def report(  # noqa: PLR0913 - a command's options are its parameters
-    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN|SUITE", help=RUNS_HELP, show_default=False)] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="PATH", help="The file to write. `-` is stdout. [report.html]"),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", "-f", metavar="FORMAT", help="html, md or json. [by the ending of -o, else html]"),
-    ] = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="The heading. [made of what was run]")] = "",
-    transcripts: Annotated[
-        int,
-        typer.Option("--transcripts", metavar="N", min=0, help="Examples of each run that are shown whole."),
-    ] = TRANSCRIPTS,
-    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw figures; needs matplotlib.")] = True,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", metavar="DIR", help="Where the runs are.")] = Path(
-        "outputs"
-    ),
+    runs: list[str] | None = positional("RUN|SUITE", RUNS_HELP),
+    target: Path | None = flag("-o --output PATH", "The file to write. `-` is stdout. [report.html]"),
+    form: str | None = flag("--format -f FORMAT", "html, md or json. [by the ending of -o, else html]"),
+    title: str = flag("--title TEXT", "The heading. [from environments and models]", ""),
+    transcripts: int = flag("--transcripts N", "Examples of each run that are shown whole.", TRANSCRIPTS, min=0),
+    plots: bool = flag("--plots/--no-plots", "Draw figures; needs matplotlib.", True),
+    force: bool = flag("--force", "Replace a file that is there.", False),
+    output_dir: Path = flag("--output-dir DIR", "Where the runs are.", Path("outputs")),
 ) -> None:
-    """Make a page of runs: leaderboard, differences, distributions, failures, examples with transcripts, settings.
+    """Write a page of runs: leaderboard, differences, distributions, failures, examples with transcripts, settings.
 
-    The HTML page is one file that needs nothing else: it can be mailed, published or opened from a disk. Runs are only
-    read; one that still goes on is shown as far as it has come.
+    The HTML page is one self-contained file that can be mailed, published or opened from a disk. Runs are only read;
+    an unfinished run is shown with the rollouts that it has.
     """
     from harness.report.page.gather import page_of
-    from harness.store.suites import choose
+    from harness.store.find_runs import choose
 
     chosen_form = _form(form, target)
     path = target or Path(f"report.{chosen_form}")

@@ -3,70 +3,60 @@ to recompute."""
 
 from __future__ import annotations
 
-from typing import Annotated, cast
-
-import typer
+from dataclasses import dataclass
+from typing import Any
 
 from harness.cli.derived_settings import (
-    AsJson,
-    Concurrent,
-    DerivedRequest,
-    OutputDir,
-    Quiet,
-    Registry,
-    RunName,
-    Sets,
-    Verbose,
+    GROUPS,
+    RUN,
+    SETTINGS,
+    DerivedOptions,
     check_derived,
     found_run,
     of_new_run,
     settings_of,
 )
-from harness.cli.trust import Trust, check_trust
+from harness.cli.grouped import command_of, option
+from harness.cli.trust import check_trust
+from harness.core.errors import UsageError
 
 
-def rescore(  # noqa: PLR0913 - a command's options are its parameters
-    ctx: typer.Context,
-    run: RunName,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            "--only",
-            metavar="unscored|FUNCTION",
-            help="`unscored`: leave alone what has a score. A reward function's name: run that one alone.",
-        ),
-    ] = None,
-    registry: Registry = None,
-    max_concurrent: Concurrent = None,
-    sets: Sets = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    trust: Trust = False,
-    output_dir: OutputDir = "outputs",
-) -> None:
-    """Score a run's recorded rollouts with today's rubric, and compare the two.
+@dataclass(frozen=True, kw_only=True)
+class RescoreOptions(DerivedOptions):
+    """Options of `bench rescore`."""
 
-    No model is asked but judges. The rollouts are taken over as they are, into a new run beside the old one. With
-    --only FUNCTION the other functions' recorded values are added to that one's.
+    only: str | None = option(
+        RUN,
+        "--only unscored|FUNCTION",
+        "`unscored`: keep existing scores. Name of a reward function: run that one alone.",
+    )
+
+    def check(self) -> None:
+        """Reject an empty name.
+
+        Raises:
+            UsageError: the name is empty.
+        """
+        if self.only is not None and not self.only.strip():
+            raise UsageError("--only is empty: give `unscored`, or the name of a reward function")
+
+
+def rescore(state: dict[str, Any], options: RescoreOptions) -> int:
+    """Score the recorded rollouts of a run with the current rubric, and compare the two.
+
+    Only judges are called. The rollouts are copied unchanged to a new run beside the old one. With --only FUNCTION, the
+    recorded values of the other functions are kept.
     """
     from harness.cli.derived_view import execute_derived
-    from harness.cli.options import RunOptions
-    from harness.cli.run import command_text
-    from harness.core.errors import UsageError
     from harness.engine.derived import Derivation
     from harness.store.outcomes import read_journal
 
-    state = cast("dict[str, object]", ctx.find_root().obj)
-    state["verbose"] = verbose
-    if only is not None and not only.strip():
-        raise UsageError("--only is empty: give `unscored`, or the name of a reward function")
-    check_derived(sets or (), asks_model=False)
-    parent, _ = found_run(output_dir, run)
-    asked = DerivedRequest(registry=registry, max_concurrent=max_concurrent, sets=tuple(sets or ()))
-    resolution = settings_of(parent, asked, of_new_run(parent, output_dir))
-    is_ours = check_trust(parent, resolution, trusted=trust, asks_model=False)
-    derivation = Derivation("rescore", parent, read_journal(parent), only=only)
-    command = command_text(cast("list[str]", state["argv"]))
-    options = RunOptions(json=as_json, quiet=quiet, verbose=verbose, command=command, is_ours=is_ours)
-    raise typer.Exit(execute_derived(resolution, options, derivation))
+    check_derived(options, asks_model=False)
+    parent, _ = found_run(options.output_dir, options.run)
+    resolution = settings_of(parent, options, of_new_run(parent, options.output_dir))
+    is_ours = check_trust(parent, resolution, trusted=options.trust, asks_model=False)
+    derivation = Derivation("rescore", parent, read_journal(parent), only=options.only)
+    return execute_derived(resolution, options.run_options(state, is_ours=is_ours), derivation)
+
+
+app = command_of(RescoreOptions, rescore, GROUPS, settings=SETTINGS)

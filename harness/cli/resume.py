@@ -5,33 +5,25 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from harness.cli.derived_settings import (
-    AsJson,
-    Concurrent,
-    DerivedRequest,
-    KeyVar,
-    MaxCost,
-    MaxTime,
-    MaxTokensTotal,
-    OutputDir,
-    Quiet,
-    Registry,
-    RunName,
-    Sets,
-    Verbose,
+    GROUPS,
+    RUN,
+    SETTINGS,
+    DerivedOptions,
     check_derived,
     found_run,
     home_of,
     in_place,
     settings_of,
 )
+from harness.cli.grouped import command_of, switch
 from harness.cli.stdout import print_notices
-from harness.cli.trust import Trust, check_trust
+from harness.cli.trust import check_trust
 from harness.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -40,74 +32,45 @@ if TYPE_CHECKING:
     from harness.store.rundir import RunDir
 
 
-def resume(  # noqa: PLR0913 - a command's options are its parameters
-    ctx: typer.Context,
-    run: RunName,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Make failed rollouts again, and score unscored ones again.")
-    ] = False,
-    key_var: KeyVar = None,
-    registry: Registry = None,
-    max_concurrent: Concurrent = None,
-    max_cost: MaxCost = None,
-    max_tokens_total: MaxTokensTotal = None,
-    max_time: MaxTime = None,
-    sets: Sets = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    trust: Trust = False,
-    output_dir: OutputDir = "outputs",
-) -> None:
-    """Go on with a run: of an environment, an agent or a list of tasks, a replay or a rescore.
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(DerivedOptions):
+    """Options of `bench resume`."""
 
-    It is as `bench run RUN/config.toml --resume-from RUN`. A replay or rescore goes on as what it is.
+    retry_failed: bool = switch(RUN, "--retry-failed", "Retry failed rollouts, and score unscored ones again.")
+
+
+def resume(state: dict[str, Any], options: ResumeOptions) -> int:
+    """Resume a run: of an environment, an agent or a list of tasks, a replay or a rescore.
+
+    Same as `bench run RUN/config.toml --resume-from RUN`; a replay stays a replay, and a rescore a rescore.
     """
     from harness.cli.execute import execute
-    from harness.cli.options import RunOptions
-    from harness.cli.run import command_text
     from harness.store.completeness import is_complete, tidy
 
-    state = cast("dict[str, object]", ctx.find_root().obj)
-    state["verbose"] = verbose
-    folder, manifest = found_run(output_dir, run)
-    _check_derived(folder, manifest, sets or (), key_var)
+    folder, manifest = found_run(options.output_dir, options.run)
+    asks_model = not manifest.derived or manifest.derived.get("model") is not None
+    if manifest.derived:
+        check_derived(options, asks_model=asks_model)
+        if not asks_model and "api_key_var" in options.settings:
+            raise UsageError(f"-k {options.settings['api_key_var']}: {folder.path} asks no model, so it needs no key")
     unscored = _unscored(folder)
-    if manifest.status == "done" and is_complete(folder) and not sets and not (retry_failed and unscored):
+    is_whole = manifest.status == "done" and is_complete(folder)
+    if is_whole and not options.sets and not (options.retry_failed and unscored):
         with contextlib.suppress(StoreError):  # a read-only folder stays as it is
             tidy(folder)
-        _say_done(folder, manifest, unscored, as_json=as_json)
-        return
-    budget = {"max_cost": max_cost, "max_tokens_total": max_tokens_total, "max_time": max_time}
-    asked = DerivedRequest(None, None, key_var, registry, max_concurrent, tuple(sets or ()), budget)
-    resolution = settings_of(folder, asked, in_place(folder, output_dir))
+        _say_done(folder, manifest, unscored, as_json=options.as_json)
+        return 0
+    resolution = settings_of(folder, options, in_place(folder, options.output_dir))
     print_notices(resolution.notices)
-    asks_model = not manifest.derived or manifest.derived.get("model") is not None
-    is_ours = check_trust(folder, resolution, trusted=trust, asks_model=asks_model)
-    command = command_text(cast("list[str]", state["argv"]))
-    options = RunOptions(
-        False, str(folder.path), retry_failed, json=as_json, quiet=quiet, verbose=verbose, command=command,
-        is_ours=is_ours,
-    )  # fmt: skip
+    is_ours = check_trust(folder, resolution, trusted=options.trust, asks_model=asks_model)
+    chosen = options.run_options(
+        state, is_ours=is_ours, resume_from=str(folder.path), retry_failed=options.retry_failed
+    )
     if not manifest.derived:
-        raise typer.Exit(execute(resolution, options))
+        return execute(resolution, chosen)
     from harness.cli.derived_view import execute_derived
 
-    raise typer.Exit(execute_derived(resolution, options, _derivation(folder, manifest, output_dir)))
-
-
-def _check_derived(folder: RunDir, manifest: Manifest, sets: Sequence[str], key_var: str | None) -> None:
-    """Reject settings without effect on a replay or rescore.
-
-    Raises:
-        UsageError: a setting has no effect.
-    """
-    if not manifest.derived:
-        return
-    asks_model = manifest.derived.get("model") is not None
-    check_derived(sets, asks_model=asks_model)
-    if key_var is not None and not asks_model:
-        raise UsageError(f"-k {key_var}: {folder.path} asks no model, so it needs no key")
+    return execute_derived(resolution, chosen, _derivation(folder, manifest, options.output_dir))
 
 
 def _unscored(folder: RunDir) -> int:
@@ -151,7 +114,7 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
         UsageError: the parent run no longer exists.
     """
     from harness.engine.derived import Derivation
-    from harness.store.finding import find_sibling
+    from harness.store.find_runs import find_sibling
     from harness.store.outcomes import read_journal
     from harness.store.rundir import RunDir
 
@@ -170,3 +133,6 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
         derived["how"], parent, read_journal(parent), derived.get("only"), derived.get("model"),
         read_journal(folder) if has_begun else None,
     )  # fmt: skip
+
+
+app = command_of(ResumeOptions, resume, GROUPS, settings={RUN: ("api_key_var", *SETTINGS[RUN])})

@@ -4,109 +4,98 @@ executed by `cli.execute`."""
 from __future__ import annotations
 
 import os
-import shlex
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any
 
-import typer
-
-from harness.cli.options import RunOptions, setting_keys, with_run_options
+from harness.cli.dry_run import dry_run
+from harness.cli.grouped import argument, command_of, option, switch
+from harness.cli.options import TRUST_HELP, RunOptions, command_text, setting_keys
 from harness.cli.stdout import print_notices
 from harness.cli.trust import check_trust, recorded_in
-from harness.core.errors import ConfigError, UsageError
-from harness.core.redact import hidden_words
-from harness.settings.resolver import Resolution, missing_keys, resolve
-from harness.settings.wording import MASK, is_secret_header
+from harness.core.errors import UsageError
+from harness.settings.resolver import resolve
+from harness.settings.schema import BY_FLAT_NAME, SHORTCUT_BY_KEY
+
+ENVIRONMENT, MODEL, RESULTS, INVOCATION = "Environment", "Model", "Results", "Invocation"
+_GROUPS = (ENVIRONMENT, MODEL, RESULTS, INVOCATION)
+_HEADINGS = {"env": ENVIRONMENT, "model": MODEL, "save": RESULTS}
 
 
-@with_run_options
-def run(ctx: typer.Context, *, target: str, **options: object) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """Options of `bench run`."""
+
+    target: str = argument("TARGET", "Environments separated by commas, or a suite file (.toml).")
+    settings: Mapping[str, object]
+    set: list[str] | None = option(
+        INVOCATION,
+        "--set PATH=VALUE",
+        "PATH=VALUE, or ENV_ID:PATH=VALUE for one environment: overrides flags and files.",
+    )
+    dry_run: bool = switch(INVOCATION, "--dry-run", "Show every setting of every run and its origin; call nothing.")
+    json: bool = switch(INVOCATION, "--json", "Print the result (or the dry run) as JSON on stdout, and nothing else.")
+    resume: bool = switch(INVOCATION, "--resume", "Resume the newest run of the same settings; -n and -r may differ.")
+    resume_from: str | None = option(INVOCATION, "--resume-from PATH", "Resume the run in this folder.")
+    retry_failed: bool = switch(INVOCATION, "--retry-failed", "With --resume or --resume-from: retry failed rollouts.")
+    trust: bool = switch(INVOCATION, "--trust", TRUST_HELP)
+    quiet: bool = switch(INVOCATION, "--quiet -q", "No live display.")
+    verbose: bool = switch(INVOCATION, "--verbose -v", "Log in detail, and show tracebacks.")
+
+    def check(self) -> None:
+        """Reject options that conflict.
+
+        Raises:
+            UsageError: an option requires or excludes another.
+        """
+        resuming = self.resume or self.resume_from is not None
+        if self.resume and self.resume_from is not None:
+            raise UsageError("--resume finds the run, --resume-from names it: give one of them")
+        if self.retry_failed and not resuming:
+            raise UsageError("--retry-failed goes with --resume or --resume-from")
+        if self.dry_run and resuming:
+            raise UsageError(
+                "--dry-run shows settings and looks at no recorded run: leave --resume and --resume-from out"
+            )
+
+
+def run(state: dict[str, Any], options: CommandOptions) -> int:
     """Evaluate environments with a model, many at once, and keep the results as a dataset.
 
     A suite file beats the flags that it also sets; --set beats both. --dry-run shows what would happen.
     """
-    state = cast("dict[str, object]", ctx.find_root().obj)
-    state["verbose"] = bool(options["verbose"])
-    chosen = _run_options(options, cast("list[str]", state["argv"]))
-    flags = {key: options[key] for key in setting_keys()}
-    recorded = recorded_in(target)
-    resolution = resolve(target, flags, _texts(options["set"]))
+    recorded = recorded_in(options.target)
+    resolution = resolve(options.target, options.settings, options.set or ())
     print_notices(resolution.notices)
-    if options["dry_run"]:
-        raise typer.Exit(_dry_run(resolution, chosen))
-    if recorded is not None:
-        is_ours = check_trust(recorded, resolution, trusted=bool(options["trust"]), asks_model=True, file=Path(target))
-        chosen = replace(chosen, is_ours=is_ours)
-    raise typer.Exit(_execute(resolution, chosen))
-
-
-def _run_options(options: dict[str, object], argv: Sequence[str]) -> RunOptions:
-    resume_from = options["resume_from"]
-    chosen = RunOptions(
-        resume=bool(options["resume"]),
-        resume_from=str(resume_from) if resume_from is not None else None,
-        retry_failed=bool(options["retry_failed"]),
-        json=bool(options["json"]),
-        quiet=bool(options["quiet"]),
-        verbose=bool(options["verbose"]),
-        command=command_text(argv),
+    if options.dry_run:
+        return dry_run(resolution, os.environ, as_json=options.json)
+    is_ours = recorded is None or check_trust(
+        recorded, resolution, trusted=options.trust, asks_model=True, file=Path(options.target)
     )
-    resuming = chosen.resume or chosen.resume_from is not None
-    if chosen.resume and chosen.resume_from is not None:
-        raise UsageError("--resume finds the run, --resume-from names it: give one of them")
-    if chosen.retry_failed and not resuming:
-        raise UsageError("--retry-failed goes with --resume or --resume-from")
-    if options["dry_run"] and resuming:
-        raise UsageError("--dry-run shows settings and looks at no recorded run: leave --resume and --resume-from out")
-    return chosen
-
-
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in cast("list[object]", value or [])]
-
-
-def _dry_run(resolution: Resolution, options: RunOptions) -> int:
-    from harness.cli.dry_run import as_json, show
-
-    try:
-        missing_keys(resolution, os.environ)
-    except ConfigError as exc:
-        typer.echo(f"note: a run would stop: {exc}", err=True)
-    if options.json:
-        typer.echo(as_json(resolution))
-    else:
-        show(resolution, sys.stdout)
-    return 0
-
-
-def _execute(resolution: Resolution, options: RunOptions) -> int:
     from harness.cli.execute import execute
 
-    return execute(resolution, options)
+    chosen = RunOptions(
+        options.resume,
+        options.resume_from,
+        options.retry_failed,
+        options.json,
+        options.quiet,
+        options.verbose,
+        command_text(state["argv"]),
+        is_ours,
+    )
+    return execute(resolution, chosen)
 
 
-def command_text(argv: Sequence[str]) -> str:
-    """Format the command line for the record, with masked values of headers and settings that may be credentials.
-
-    Args:
-        argv: Arguments after `bench`.
-    """
-    words = ["bench"]
-    for index, word in enumerate(argv):
-        name, equals, value = word.partition("=")
-        if index and argv[index - 1] == "--header":
-            word = _masked(word)
-        elif name == "--header" and equals:
-            word = f"{name}={_masked(value)}"
-        elif "extra_headers." in name and is_secret_header(name.rpartition("extra_headers.")[2]):
-            word = f"{name}={MASK}"
-        words.append(word)
-    return shlex.join(hidden_words(words))
+def _settings() -> dict[str, list[str]]:
+    """Keys of all settings by heading; shortcuts stand with the setting that they write."""
+    found: dict[str, list[str]] = {heading: [] for heading in _GROUPS}
+    for key in setting_keys():
+        shortcut = SHORTCUT_BY_KEY.get(key)
+        group = BY_FLAT_NAME[key].group if shortcut is None else shortcut.path[0] if shortcut.path else ""
+        found[_HEADINGS.get(group, INVOCATION)].append(key)
+    return found
 
 
-def _masked(header: str) -> str:
-    name, colon, _ = header.partition(":")
-    return f"{name}: {MASK}" if not colon or is_secret_header(name) else header
+app = command_of(CommandOptions, run, _GROUPS, settings=_settings())

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from harness.cli.lazy import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group
 from harness.core.errors import UsageError
 
 COMMANDS = {
@@ -46,7 +46,7 @@ app = typer.Typer(
 
 @app.callback()
 def runs() -> None:
-    """List the runs that were made, show one, or remove some.
+    """List, show or remove recorded runs.
 
     A run is named by its id, its path, the beginning of exactly one id, or `latest`. Without a command the runs are
     listed: `bench runs --help` is this page, `bench runs list --help` has the filters.

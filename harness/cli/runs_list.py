@@ -8,11 +8,11 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from harness.cli.env_words import width_of, write
+from harness.cli.grouped import flag
 from harness.report.runs import runs_lines
 from harness.report.text import clean, make_console
 from harness.settings.wording import listed, nearest
@@ -26,28 +26,16 @@ OUTPUTS = Path("outputs")
 
 
 def list_runs(  # noqa: PLR0913 - a command's options are its parameters
-    env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="TEXT", help="Part of the environment's or run's name.")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", metavar="TEXT", help="Part of the model's name.")
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="running, done, stopped, interrupted, failed, died or damaged."),
-    ] = None,
-    kind: Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="run, eval or multi.")] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="Begun then or later: 2026-11-21 (UTC), 12h, 7d.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Begun before, or on that day.")] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", help="The N newest; -1 is all. [20; all with --json, -q]"),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Ids only, one a line.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON on stdout.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+    env: list[str] | None = flag("--env TEXT", "Part of the environment's or run's name."),
+    model: list[str] | None = flag("--model TEXT", "Part of the model's name."),
+    state: list[str] | None = flag("--state STATE", "running, done, stopped, interrupted, failed, died or damaged."),
+    kind: list[str] | None = flag("--kind KIND", "run, eval or multi."),
+    since: str | None = flag("--since WHEN", "Begun then or later: 2026-11-21 (UTC), 12h, 7d."),
+    until: str | None = flag("--until WHEN", "Begun before, or on that day."),
+    limit: int | None = flag("--limit -n N", "The N newest; -1 is all. [20; all with --json, -q]"),
+    quiet: bool = flag("--quiet -q", "Ids only, one a line.", False),
+    as_json: bool = flag("--json", "Print the runs as JSON on stdout.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
     """List the runs in the output folder, newest first.
 
@@ -106,15 +94,15 @@ def _notes(catalogue: Catalogue, wanted: Filter, found: int, shown: int) -> Sequ
 def _meant(catalogue: Catalogue, wanted: Filter) -> str:
     """Suggest a correction of a filter that matched no run."""
     entries = list(catalogue)
-    for flag, patterns, names in (
+    for option, patterns, names in (
         ("--env", wanted.envs, [entry.env_id for entry in entries]),
         ("--model", wanted.models, [entry.model for entry in entries if entry.model]),
     ):
         for pattern in patterns:
-            if any(Filter(envs=[pattern] if flag == "--env" else (), models=[pattern] if flag == "--model" else ())
+            if any(Filter(envs=[pattern] if option == "--env" else (), models=[pattern] if option == "--model" else ())
                    .keeps(entry) for entry in entries):  # fmt: skip
                 continue
             near = nearest(pattern, names)
             said = f"did you mean {shlex.quote(near)}?" if near else f"there are {listed(names)}"
-            return f": {flag} {clean(pattern, 100)} is no part of a name; {clean(said, 500)}"
+            return f": {option} {clean(pattern, 100)} is not part of any name; {clean(said, 500)}"
     return ""

@@ -6,28 +6,28 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from harness.cli.env_words import write
+from harness.cli.grouped import flag, positional
 from harness.cli.push import RUN_HELP
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.core.errors import RunLocked, UsageError
 from harness.report.text import clean, make_console
 from harness.store.catalogue import Catalogue, ListedRun, read_entry
-from harness.store.finding import find_runs
+from harness.store.find_runs import find_runs
 from harness.store.rundir import RunDir
 
 
 def remove(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help=RUN_HELP, show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+    runs: list[str] = positional("RUN", RUN_HELP, ...),
+    yes: bool = flag("--yes -y", "Do not ask.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
-    """Remove runs from the disk, for good. What was pushed to the Hub stays there.
+    """Remove runs from the disk for good. Pushed datasets stay on the Hub.
 
-    Says first what would go, and asks. A run that a process writes is refused, and then nothing is removed at all.
+    Lists the runs and asks for confirmation. If a process is writing one of them, nothing is removed.
     """
     from harness.store.removal import refuse_linked, remove_runs
 
@@ -71,7 +71,7 @@ def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) 
 
 def _what_goes(entries: Sequence[ListedRun], width: int) -> Iterator[str]:
     from harness.report import numerals
-    from harness.report.lines import token_words
+    from harness.report.live_lines import token_words
     from harness.report.run_facts import home_of, size_words, sizes_of, spent_on
 
     homes = {home: Catalogue(home) for home in {home_of(entry.run) for entry in entries} if home is not None}

@@ -5,37 +5,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from harness.cli.env_words import width_of, write
+from harness.cli.grouped import flag, positional
 from harness.cli.push import RUN_HELP
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.core.errors import UsageError
 from harness.report.text import make_console
 from harness.store.catalogue import read_entry
-from harness.store.finding import find_run
+from harness.store.find_runs import find_run
 from harness.store.rundir import RunDir
 
 
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help=f"{RUN_HELP} [latest]", show_default=False)] = "latest",
-    example: Annotated[
-        str | None, typer.Option("--example", metavar="ID", help="Print this example's transcripts in full.")
-    ] = None,
-    rollout: Annotated[
-        int | None, typer.Option("--rollout", metavar="K", help="Of that example only rollout K, from 0.")
-    ] = None,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Print every setting and where it came from, and nothing else.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON on stdout.")] = False,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", metavar="DIR", help=OUTPUT_DIR_HELP)] = OUTPUTS,
+    run: str = positional("RUN", f"{RUN_HELP} [latest]", "latest"),
+    example: str | None = flag("--example ID", "Print this example's transcripts in full."),
+    rollout: int | None = flag("--rollout K", "Only rollout K of that example, from 0."),
+    settings: bool = flag("--settings", "Print only the settings, with their origins.", False),
+    as_json: bool = flag("--json", "Print the same as JSON on stdout.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
-    """Show a run: how it scored, what failed and why, its worst and best examples, the settings, what to do next.
+    """Show a run: scores, failures with their reasons, worst and best examples, settings, next steps.
 
-    All figures are made from the journal, also while the run goes on.
+    All figures are computed from the journal, also while the run is in progress.
     """
     if rollout is not None and example is None:
         raise UsageError("--rollout K says which rollout of an example: name that with --example ID")
@@ -51,6 +45,7 @@ def show(
 
 
 def _page(folder: Path, output_dir: Path, *, as_json: bool) -> None:
+    from harness.report.layout import print_lines
     from harness.report.run_facts import facts_json, facts_of
     from harness.report.run_page import page_lines
 
@@ -59,7 +54,7 @@ def _page(folder: Path, output_dir: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps(facts_json(facts), indent=2))
     else:
         console = make_console()
-        page_lines(facts, console, width_of(console))
+        print_lines(page_lines(facts, width_of(console)), console)
 
 
 def _settings(run: RunDir, *, as_json: bool) -> None:

@@ -1,5 +1,5 @@
 """Implement `bench serve`: run the reference server until a signal, as a load target or as an endpoint for any client.
-Texts about faults are in `serve_faults`, the server is in `harness.reference`."""
+Options for faults come from plugins of the group `bench.fault_sources`."""
 
 from __future__ import annotations
 
@@ -9,96 +9,53 @@ import json
 import shlex
 import signal
 import sys
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import typer
-
-from harness.cli.serve_faults import (
-    FailRate,
-    FailStatus,
-    FaultFile,
-    FaultSpecs,
-    HangRate,
-    Latency,
-    ListFaults,
-    MalformedRate,
-    ResetRate,
-    RetryAfter,
-    Seed,
-    Sigma,
-    catalogue,
-    report,
-    statuses,
-)
+from harness.cli.grouped import flag
+from harness.cli.lazy_commands import add_plugin_options
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback
-from harness.reference.faults import Faults, FaultScript
-from harness.reference.player import EnvironmentPlayer, Player
+from harness.reference.fault_sources import FAULT_SOURCES, FaultSource
+from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import PREFIX, parse_model
-from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
 
 if TYPE_CHECKING:
     from harness.core.types import JsonDict
 
 
-def serve(  # noqa: PLR0913 - a command's options are its parameters
-    env: Annotated[
-        str | None, typer.Option("--env", help="Environments whose reference policies answer (comma-separated).")
-    ] = None,
-    env_args: Annotated[
-        str | None, typer.Option("--env-args", "-a", help="JSON object for load_environment() of each.")
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="How model names outside reference/ are answered: oracle, noisy?accuracy=P&seed=N, null, echo. "
-            "By default a fixed text of about 200 tokens."
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; loopback unless you say otherwise.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8000,
-    faults: FaultFile = None,
-    fault: FaultSpecs = None,
-    list_faults: ListFaults = False,
-    latency: Latency = None,
-    sigma: Sigma = None,
-    fail_rate: FailRate = 0.0,
-    fail_status: FailStatus = "500",
-    retry_after: RetryAfter = None,
-    reset_rate: ResetRate = 0.0,
-    hang_rate: HangRate = 0.0,
-    malformed_rate: MalformedRate = 0.0,
-    seed: Seed = None,
+def serve(
+    env: str | None = flag("--env ID,ID…", "Environments whose reference policies answer (comma-separated)."),
+    env_args: str | None = flag("--env-args -a JSON", "JSON object for load_environment() of each."),
+    policy: str | None = flag(
+        "--policy POLICY",
+        "How model names outside reference/ are answered: oracle, noisy?accuracy=P&seed=N, null, echo. By default a "
+        "fixed text of about 200 tokens.",
+    ),
+    host: str = flag("--host HOST", "Address to listen on; loopback unless you say otherwise.", "127.0.0.1"),
+    port: int = flag("--port N", "0 picks a free port.", 8000, min=0, max=65535),
+    **fault_options: Any,
 ) -> None:
     """Serve the reference models, or a load target, over the OpenAI API on this machine.
 
-    The first line on stdout is the base URL; SIGINT or SIGTERM ends it and tells what was served. GET /stats counts
+    The first line on stdout is the base URL; SIGINT or SIGTERM ends it and prints the counts. GET /stats counts
     requests, GET /faults says which met which fault.
     """
-    if list_faults:
-        sys.stdout.write(catalogue())
-        return
-    rates = Faults(
-        (latency or 0.0) / 1000.0, sigma or 0.0, fail_rate, statuses(fail_status), retry_after, reset_rate, hang_rate,
-        malformed_rate,
-    )  # fmt: skip
-    script = fault_script(
-        *(fault or ()), file=faults, seed=seed, latency=None if latency is None else rates.latency, sigma=sigma,
-        more=rates.rules(),
-    )  # fmt: skip
-    _run(*_server(script, env, env_args, policy, host, port))
+    _run(*_server(_fault_source(fault_options), env, env_args, policy, host, port))
+
+
+_fault_source = add_plugin_options(serve, FAULT_SOURCES)
 
 
 def _server(
-    script: FaultScript, env: str | None, env_args: str | None, policy: str | None, host: str, port: int
+    faults: FaultSource | None, env: str | None, env_args: str | None, policy: str | None, host: str, port: int
 ) -> tuple[ReferenceServer, str]:
     """Build the server, and a command that uses it."""
     chosen = parse_model(policy if policy.startswith(PREFIX) else PREFIX + policy) if policy else None
     players = _load_players(env, env_args)
     if chosen is not None and chosen.needs_player and not players:
         raise ConfigError(f"--policy {policy} needs an environment to know the answers: add --env ENV_ID")
-    server = ReferenceServer(faults=script, host=host, port=port, policy=chosen)
+    server = ReferenceServer(faults=faults, host=host, port=port, policy=chosen)
     for lane, player in players.items():
         server.add(lane, player)
     if not is_loopback(host):
@@ -107,7 +64,7 @@ def _server(
     return server, f"{run} -m {PREFIX}oracle" if players else f"{run} -m any-name"
 
 
-def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
+def _load_players(env: str | None, env_args: str | None) -> dict[str, EnvironmentPlayer]:
     args = _json_object(env_args)
     names = [name.strip() for name in (env or "").split(",") if name.strip()]
     if env is not None and not names:
@@ -116,9 +73,9 @@ def _load_players(env: str | None, env_args: str | None) -> dict[str, Player]:
         raise ConfigError("-a/--env-args has no effect without --env")
     if not names:
         return {}
-    from harness.engine.loader import load_environment
+    from harness.engine.environment_loader import load_environment
 
-    players: dict[str, Player] = {}
+    players: dict[str, EnvironmentPlayer] = {}
     # Output of an environment must not precede the URL, which is the first line on stdout.
     with contextlib.redirect_stdout(sys.stderr):
         for name in names:
@@ -147,9 +104,27 @@ def _run(server: ReferenceServer, command: str) -> None:
             await stop.wait()
         finally:
             await server.stop()
-            _say(report(server))
+            _say(_report(server))
 
     uvloop.run(main())
+
+
+def _report(server: ReferenceServer) -> str:
+    """Report of served requests, one line per fault rule."""
+    found = server.fault_report()
+    count = server.stats.requests
+    requests = f"served {count} request{'' if count == 1 else 's'}"
+    rules = cast("list[dict[str, object]]", found["rules"])
+    if not rules:
+        return requests
+    width = max(len("fault"), *(len(str(rule["fault"])) for rule in rules))
+    lines = [
+        f"{requests}, {found['faults']} fault{'' if found['faults'] == 1 else 's'}",
+        f"{'fault':{width}}  asked  hit",
+    ]
+    return "\n".join(
+        [*lines, *(f"{rule['fault']!s:{width}}  {rule['requests']:5}  {rule['hits']:3}" for rule in rules)]
+    )
 
 
 def _examples(url: str, command: str) -> str:
@@ -158,7 +133,7 @@ def _examples(url: str, command: str) -> str:
         "try:\n"
         f"  curl -s {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
         f"  {command} -b {url}\n"
-        "Ctrl-C ends the server and tells what was served."
+        "Ctrl-C ends the server and prints the counts."
     )
 
 

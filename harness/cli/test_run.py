@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.agents.local_test_runner import LocalTestRunResult, to_test
 from harness.agents.screen import format_duration
-from harness.agents.test_runner import LocalTestRunResult, to_test
 from harness.cli.agent_runs import AgentInvocation
-from harness.cli.connection import check_connections
-from harness.cli.eval_options import RehearsalOptions
+from harness.cli.connection_check import check_connections
+from harness.cli.eval_options import AgentTestOptions
 from harness.cli.eval_view import save_results, tell_results
 from harness.cli.execute import View
 from harness.cli.options import RunOptions
@@ -18,7 +18,7 @@ from harness.core.records import Example, Generated, Scored
 from harness.core.records import Failed as FailedRecord
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.prepare import FailedRun, Located, Prepared
+from harness.engine.prepare import FailedRun, LiveRun
 from harness.report.table import RunReport
 from harness.report.text import clean
 
@@ -26,7 +26,7 @@ LONGEST_ERROR = 160
 """Maximum characters of an error in a line; the results file has the whole error."""
 
 
-class RehearsalView(View):
+class AgentTestView(View):
     """Printer of one invocation of `bench test` without -i.
 
     Args:
@@ -35,9 +35,10 @@ class RehearsalView(View):
         progress: Printer of progress lines.
     """
 
+    needs_all_runs = True
     plain_lines = False
 
-    def __init__(self, options: RehearsalOptions, job: AgentInvocation, progress: Progress) -> None:
+    def __init__(self, options: AgentTestOptions, job: AgentInvocation, progress: Progress) -> None:
         self._keys = job.keys
         self._options = options
         self._progress = progress
@@ -46,23 +47,23 @@ class RehearsalView(View):
         """Results by position in the plan."""
         self._said = 0
 
-    def admit(self, runs: Sequence[Located | FailedRun]) -> None:
+    def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
         """Check the connection."""
-        for run in runs:
-            if isinstance(run, FailedRun):
-                raise run.error
-        wanted = [(run.loaded.resolved, False) for run in runs if isinstance(run, Located)]
+        wanted = [(run.plan.resolved, False) for run in runs if isinstance(run, LiveRun)]
         self._progress.begin()
         check_connections(wanted, self._keys, lambda words: self._progress.say(words, self.display))
 
-    def begin(self, runs: Sequence[Prepared]) -> None:
-        """Print the start of the test, and attach callbacks to the runs."""
+    def begin(self, runs: Sequence[LiveRun]) -> None:
+        """Print the start of the test."""
         [run] = runs
-        self._examples = {example.key: example for example in run.plan.examples()}
-        run.progress.listener = self._tell
-        self._progress.say(f"Running tests ({run.plan.total} row{'s' if run.plan.total != 1 else ''})...", self.display)
+        self._examples = {example.key: example for example in run.plan.rollouts.examples()}
+        self._progress.say(
+            f"Running tests ({run.plan.rollouts.total} row{'s' if run.plan.rollouts.total != 1 else ''})...",
+            self.display,
+        )
 
-    def _tell(self, record: Generated | FailedRecord, _scored: Scored | None) -> None:
+    def finished(self, run: LiveRun, record: Generated | FailedRecord, scored: Scored | None) -> None:
+        """Print a line about each finished row, in the order of the rows."""
         example = self._examples[record.example_key]
         self._results[example.index] = to_test(example, record)
         # A failed row may be reported slightly before the end of the previous one, since it is not scored.
@@ -70,13 +71,13 @@ class RehearsalView(View):
             self._said += 1
             self._progress.line(f"[{self._said}/{len(self._examples)}] {result_line(result)}")
 
-    def show(self, runs: Sequence[Prepared | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
+    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the totals, and write the results file."""
         [progress], console = [run.progress for run in runs], self._progress.console
         reason = progress.note if progress.state in ("stopped", "failed") else None
         results = [self._results[place] for place in sorted(self._results)]
-        document = rehearsal_document(results, reason, interrupted=progress.state == "interrupted")
-        ready = [run for run in runs if isinstance(run, Prepared)]
+        document = agent_test_document(results, reason, interrupted=progress.state == "interrupted")
+        ready = [run for run in runs if isinstance(run, LiveRun)]
         lost = save_results(self._options.output, document, private=any_private(ready))
         for line in self._totals(document["summary"], results):
             console.print(line, soft_wrap=True)
@@ -115,7 +116,7 @@ def result_line(result: LocalTestRunResult) -> str:
     return head if result.finish_reason in (None, "stop") else f"{head} [{clean(result.finish_reason, 60)}]"
 
 
-def rehearsal_document(
+def agent_test_document(
     results: Sequence[LocalTestRunResult], stop_reason: str | None, *, interrupted: bool
 ) -> JsonDict:
     """Build the JSON of `-o`: the documented keys, and how the test ended.

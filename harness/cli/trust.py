@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias, cast
+from typing import cast
 
 import typer
 
-from harness.cli.options import TRUST_HELP
 from harness.core.errors import UsageError
 from harness.core.loopback import is_loopback_url
 from harness.report.text import clean
@@ -27,7 +26,7 @@ from harness.store.rundir import RunDir
 from harness.store.safe_files import read_file
 
 TRUST = "--trust"
-Trust: TypeAlias = Annotated[bool, typer.Option(TRUST, help=TRUST_HELP)]
+
 
 _CODE_ARGS = ("agent", "mcp", "eval_fns", "score_output")
 """Arguments of the built-in environments that refer to code."""
@@ -195,7 +194,11 @@ def _of_arguments(run: ResolvedRun, file: str) -> Iterator[str]:
 
 def _of_argument(name: str, value: object) -> Iterator[str]:
     for text in _texts(value):
-        if re.match(r"(?:https?|litellm)://", text) and not is_loopback_url(text) and not is_a_providers(text):
+        if (
+            re.match(r"(?:(?:[\w.-]+\+)?https?|litellm)://", text)
+            and not is_loopback_url(text)
+            and not is_a_providers(text)
+        ):
             yield f"have the environment ask {host_of(text)}, with a key perhaps"
         elif name.endswith("key_var") and text and not is_a_providers_key(text):
             yield f"send the key in {text} to the host of a judge"

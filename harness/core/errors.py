@@ -51,14 +51,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.core.messages import PLAIN, Labels, Message, Spelled, spelled
+
 if TYPE_CHECKING:
     from harness.core.types import Usage
 
 
-class HarnessError(Exception):
-    """Base class of all errors that are shown to the user without a traceback."""
+class HarnessError(Exception, Spelled):
+    """Base class of all errors that are shown to the user without a traceback.
+
+    Args:
+        problem: The problem, in one sentence; a `Message` if the text names settings.
+        setting: Name of the setting or option that is wrong; begins the text.
+        given: Its value, which follows the name.
+        remedy: What to do about it: the template of a `Message`.
+        **values: Values of the template.
+    """
 
     exit_code: int = 1
+    place: str = ""
+    """File and key, or option, that the error is about; begins the text if a caller adds it."""
+    setting: str = ""
+    given: str = ""
+    remedy: Message | None = None
+    labels: Labels | None = None
+    """Labels of the front door that shows the error; set there."""
+
+    def __init__(
+        self, problem: object = "", *, setting: str = "", given: str = "", remedy: str = "", **values: object
+    ) -> None:
+        super().__init__(problem)
+        self.setting, self.given = setting, given
+        if remedy:
+            self.remedy = Message(remedy, **values)
+
+    @property
+    def problem(self) -> object:
+        """The error without setting and remedy."""
+        return self.args[0] if self.args else ""
+
+    def text(self, labels: Labels) -> str:
+        """Render setting, problem and remedy with the labels of a front door."""
+        words = str(spelled(self.problem, labels))
+        if self.setting:
+            words = f"{labels[self.setting]}{self.given and ' '}{self.given}: {words}"
+        if self.place:
+            words = f"{self.place}: {words}"
+        if self.remedy is not None:
+            words += f"{' ' if words.endswith('.') else '; '}{self.remedy.text(labels)}"
+        return words
+
+    def __str__(self) -> str:
+        return self.text(PLAIN if self.labels is None else self.labels)
 
 
 class UsageError(HarnessError):
@@ -170,7 +214,7 @@ class ModelError(HarnessError):
     """
 
     def __init__(
-        self, message: str, *, status: int | None = None, retryable: bool = False, reason: str = "model_error"
+        self, message: str | Message, *, status: int | None = None, retryable: bool = False, reason: str = "model_error"
     ) -> None:
         super().__init__(message)
         self.status = status

@@ -9,6 +9,7 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -23,7 +24,7 @@ _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 def canonical(value: object) -> bytes:
-    """Serialize a JSON value to bytes. Equal values give equal bytes, whatever the order of their keys.
+    """Serialize a JSON value to bytes. Equal values give equal bytes, in any order of their keys.
 
     Raises:
         TypeError: the value cannot be represented in JSON.
@@ -62,8 +63,7 @@ class KeyIndex:
 
     def find(self, key: str) -> int:
         """Return the key's number, or -1 if the key was not added."""
-        high, low = _halves(key)
-        return self._table[self._place(high, low)]
+        return self._table[self._place(*_halves(key))]
 
     def add(self, key: str) -> int:
         """Return the key's number; a new key gets the next number."""
@@ -78,7 +78,9 @@ class KeyIndex:
         self._table[place] = number
         # At most half full, so that a lookup takes one or two steps.
         if 2 * len(self._high) > len(self._table):
-            self._grow()
+            self._table = array("i", [-1]) * (2 * len(self._table))
+            for each, halves in enumerate(zip(self._high, self._low, strict=True)):
+                self._table[self._place(*halves)] = each
         return number
 
     def _place(self, high: int, low: int) -> int:
@@ -89,18 +91,11 @@ class KeyIndex:
             place = (place + 1) & mask
         return place
 
-    def _grow(self) -> None:
-        self._table = array("i", [-1]) * (2 * len(self._table))
-        for number, (high, low) in enumerate(zip(self._high, self._low, strict=True)):
-            self._table[self._place(high, low)] = number
-
 
 def _halves(key: str) -> tuple[int, int]:
     if len(key) == HEX_LENGTH:
-        try:
+        with suppress(ValueError):
             return int(key[:16], 16), int(key[16:32], 16)
-        except ValueError:
-            pass
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 

@@ -26,6 +26,12 @@ def is_loopback_url(url: str) -> bool:
     return not url or (litellm_provider(url) is None and is_loopback(urlsplit(url).hostname or ""))
 
 
+def plugin_provider(url: str) -> str:
+    """The provider in front of the scheme, as in `acme+https://host`; "" for other URLs."""
+    name, plus, _ = url.partition("://")[0].rpartition("+")
+    return name if plus else ""
+
+
 def litellm_provider(url: str) -> str | None:
     """The provider of a `litellm://` URL; None for other URLs."""
     scheme, _, rest = url.partition("://")

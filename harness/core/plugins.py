@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 COMMANDS = "bench.commands"
 EXPORTERS = "bench.exporters"
 IMPORT_HOOKS = "bench.import_hooks"
+PROVIDERS = "bench.providers"
 
 T = TypeVar("T")
 

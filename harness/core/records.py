@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from harness.core.types import JsonDict, Prompt, Usage
+from harness.core.types import JsonDict, Message, Messages, Prompt, Usage
 
 FIXED_COLUMNS: tuple[str, ...] = (
     "example_id", "rollout_index", "prompt", "completion", "answer", "task", "info", "reward",
@@ -97,19 +97,20 @@ class Generated:
         """Whether the last assistant message has neither text nor a tool call."""
         if isinstance(self.completion, str):
             return not self.completion.strip()
-        last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
-        if last is None:
-            return True
+        last = self._last_reply
         content = last.get("content")
         return not (content.strip() if isinstance(content, str) else content) and not last.get("tool_calls")
 
     @property
     def is_refusal(self) -> bool:
         """Whether the last assistant message is a refusal by the model or its provider."""
-        if isinstance(self.completion, str):
-            return False
-        last = next((m for m in reversed(self.completion) if m.get("role") == "assistant"), None)
-        return last is not None and bool(last.get("refusal"))
+        return bool(self._last_reply.get("refusal"))
+
+    @property
+    def _last_reply(self) -> Message:
+        """The last assistant message; empty without one, or if the completion is a text."""
+        messages: Messages = [] if isinstance(self.completion, str) else self.completion
+        return next((m for m in reversed(messages) if m.get("role") == "assistant"), dict[str, Any]())
 
 
 MESSAGE_LIMIT = "message_limit"
@@ -162,19 +163,20 @@ class Scored:
     @property
     def reason(self) -> str:
         """Short stable reason for a missing score, for counting: the function and the kind of failure."""
-        if self.reward is not None or not self.reasons:
-            return ""
-        function, words = next(iter(self.reasons.items()))
+        function, words = self._first_reason
         kind = words.split(":", 1)[0]
         return kind if function == "*" else f"{function} {kind}"
 
     @property
     def words(self) -> str:
         """Full reason for a missing score: the function and its message."""
-        if self.reward is not None or not self.reasons:
-            return ""
-        function, words = next(iter(self.reasons.items()))
+        function, words = self._first_reason
         return words if function == "*" else f"{function}: {words}"
+
+    @property
+    def _first_reason(self) -> tuple[str, str]:
+        """The first function without a value and its message; `*` and "" if the rollout has a reward or no reason."""
+        return ("*", "") if self.reward is not None else next(iter(self.reasons.items()), ("*", ""))
 
 
 @dataclass(frozen=True, slots=True)

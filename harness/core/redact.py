@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 from urllib.parse import quote
@@ -48,7 +49,8 @@ _SECRET_HEADERS = frozenset(
 )  # fmt: skip
 """Words in header names whose values are secrets. Whole words only: `X-Monkey` has none of them."""
 
-_HEADER_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""Words of a name in any spelling: `apiKey`, `API_KEY`, `api-key`."""
 
 _SHORTEST_HEADER_SECRET = 12
 """Minimum length in characters of a secret header value. Without it, a value such as that of `X-Token-Limit: 100000`
@@ -115,7 +117,7 @@ class Redactor:
         """Redact the values of headers whose names say that they are secrets, with and without the scheme
         (`Bearer`)."""
         for name, value in headers.items():
-            words = {word.lower() for word in _HEADER_WORDS.findall(name)}
+            words = {word.lower() for word in _WORDS.findall(name)}
             if len(value) >= _SHORTEST_HEADER_SECRET and not _SECRET_HEADERS.isdisjoint(words):
                 self.add(value)
                 self.add(value.partition(" ")[2])
@@ -166,8 +168,6 @@ redactor = Redactor()
 
 # Hiding of settings by their names
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-
 _PASSWORDS = frozenset(
     {"authorization", "bearer", "cookie", "credential", "jwt", "passcode", "passphrase", "passwd", "password", "pat",
      "pw", "secret"}
@@ -185,7 +185,7 @@ _OWNERS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Words that make a following `key`, `token` or `pass` a secret, whatever the value."""
+"""Words that make a following `key`, `token` or `pass` a secret, for any value."""
 
 _ORDINARY = re.compile(
     r"""
@@ -229,13 +229,11 @@ def _likeness(name: str) -> _Likeness:
     *before, last = words
     glued = _GLUED.fullmatch(last)
     if glued is not None and glued[1]:
-        if glued[2] in ("key", "token"):
-            return "secret" if _OWNERS.fullmatch(glued[1]) else "no"
-        return "secret"
+        return "no" if glued[2] in ("key", "token") and not _OWNERS.fullmatch(glued[1]) else "secret"
     owner = before[-1] if before else ""
     is_owned = _OWNERS.fullmatch(owner) is not None
     if last in _PLURALS:
-        return "secret" if last not in ("keys", "tokens") or is_owned else "no"
+        return "no" if last in ("keys", "tokens") and not is_owned else "secret"
     if last in _PASSWORDS or words[-3:] == ["access", "key", "id"] or (last == "pwd" and before):
         return "secret"
     if last in ("key", "token", "pass", "auth"):
@@ -305,14 +303,11 @@ def _hide_userinfo(text: str) -> str:
 
 def _parsed(text: str) -> object:
     """Parse a text as JSON or as a TOML value; return the text itself if it is neither."""
-    try:
+    with suppress(ValueError, RecursionError):
         return cast(object, json.loads(text))
-    except (ValueError, RecursionError):
-        pass
-    try:
+    with suppress(ValueError, RecursionError):
         return cast(object, tomllib.loads(f"value = {text}")["value"])
-    except (ValueError, RecursionError):
-        return text
+    return text
 
 
 def hidden_words(words: Sequence[str]) -> list[str]:

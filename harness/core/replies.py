@@ -62,20 +62,20 @@ class ReplyRecorder:
         del self._in_flight[number]
         if isinstance(result, ModelResponse):
             # A copy, since the environment may change the message.
-            told: JsonDict = {
+            reply: JsonDict = {
                 "message": dict(result.message),
                 "finish_reason": result.finish_reason,
                 "usage": result.usage,
             }
         elif isinstance(result, ModelError):
             kind = next(name for name, each in _ERRORS.items() if isinstance(result, each))
-            told = {"error": redactor.text(str(result)), "kind": kind, "reason": result.reason}
-            told |= {"status": result.status, "retryable": result.retryable}
+            reply = {"error": redactor.text(str(result)), "kind": kind, "reason": result.reason}
+            reply |= {"status": result.status, "retryable": result.retryable}
         else:
             return
         if self._overlapped:
-            told["asked"] = self.taken[number]["asked"]
-        self.taken[number] = told
+            reply["asked"] = self.taken[number]["asked"]
+        self.taken[number] = reply
 
     def withdraw(self, number: int) -> None:
         """Forget request `number`, which was refused without being sent."""
@@ -119,18 +119,21 @@ def to_record(
     Returns:
         None if the transcript is sufficient; else `taken` without such trailing requests.
     """
-    taken = [told for told in taken if told is not _WITHDRAWN]
+    taken = [reply for reply in taken if reply is not _WITHDRAWN]
     while error is not None and taken and taken[-1].get("error") in (error, _GIVEN_UP["error"]):
         taken = taken[:-1]
     messages = _said(completion)
     if len(messages) != len(taken):
         return list(taken)
     last = len(messages) - 1
-    for number, (message, told) in enumerate(zip(messages, taken, strict=True)):
-        if "message" not in told or "asked" in told:
+    for number, (message, reply) in enumerate(zip(messages, taken, strict=True)):
+        if "message" not in reply or "asked" in reply:
             return list(taken)
-        end = told["finish_reason"] if told["finish_reason"] in _CUT else _end(told["message"], cut=False)
-        if end != _end(message, cut=is_truncated and number == last) or not _alike(message, told["message"]):
+        end = reply["finish_reason"] if reply["finish_reason"] in _CUT else _end(reply["message"], cut=False)
+        recorded = reply["message"]
+        # A key with the value None equals a missing key.
+        is_same = message == recorded or all(message.get(n) == recorded.get(n) for n in {*message, *recorded})
+        if end != _end(message, cut=is_truncated and number == last) or not is_same:
             return list(taken)
     return None
 
@@ -149,32 +152,29 @@ class ReplyPlayer:
         """Return the next reply or error for `prompt`; None if there are no more. Concurrent requests are matched by
         their prompts, others by order."""
         asked: str | None = None
-        for number, told in enumerate(self._left):
-            if "asked" in told:
+        for number, reply in enumerate(self._left):
+            if "asked" in reply:
                 asked = asked or digest(prompt)
-                if told["asked"] != asked:
+                if reply["asked"] != asked:
                     continue
             del self._left[number]
-            return _reply(told)
+            return _response_of(reply)
         return None
 
 
-def _reply(told: JsonDict) -> ModelResponse | ModelError:
-    if "message" in told:
-        return ModelResponse(dict(told["message"]), told.get("finish_reason"), _usage(told.get("usage")))
-    kind = _ERRORS.get(str(told.get("kind")), ModelError)
+def _response_of(reply: JsonDict) -> ModelResponse | ModelError:
+    if "message" in reply:
+        usage: Usage | JsonDict = reply.get("usage") or {}
+        if not isinstance(usage, Usage):
+            usage = Usage(**{name: value for name, value in usage.items() if name in _USAGE})
+        return ModelResponse(dict(reply["message"]), reply.get("finish_reason"), usage)
+    kind = _ERRORS.get(str(reply.get("kind")), ModelError)
     return kind(
-        str(told.get("error")),
-        status=told.get("status"),
-        retryable=bool(told.get("retryable")),
-        reason=str(told.get("reason")),
+        str(reply.get("error")),
+        status=reply.get("status"),
+        retryable=bool(reply.get("retryable")),
+        reason=str(reply.get("reason")),
     )
-
-
-def _usage(told: Usage | JsonDict | None) -> Usage:
-    if isinstance(told, Usage):
-        return told
-    return Usage(**{name: value for name, value in (told or {}).items() if name in _USAGE})
 
 
 def _said(completion: object) -> list[Message]:
@@ -184,14 +184,6 @@ def _said(completion: object) -> list[Message]:
     found = cast("Iterable[object]", completion) if isinstance(completion, list | tuple) else ()
     messages = [cast(Message, message) for message in found if isinstance(message, dict)]
     return [message for message in messages if message.get("role") == "assistant"]
-
-
-def _alike(one: Message, other: Message) -> bool:
-    """Whether two messages are equal; a key with the value None equals a missing key."""
-    if one is other or one == other:
-        return True
-    names = {*one, *other}
-    return all(one.get(name) == other.get(name) for name in names)
 
 
 def _end(message: Message, *, cut: bool) -> str:

@@ -43,7 +43,7 @@ def clean(text: object, limit: int = LIMIT) -> str:
         text: Any object; its `str` is used.
         limit: Maximum number of characters; longer text is cut and ends in `…`.
     """
-    # Cut first, leaving room for what is removed, so that a huge text takes no time.
+    # Cut first, with room for removed characters, so that a huge text takes no time.
     line = " ".join(clean_block(str(text)[: 4 * limit + 100]).split())
     return line if len(line) <= limit else line[: max(0, limit - 1)] + "…"
 

@@ -55,9 +55,18 @@ def read_whole(path: Path, cap: int = DOCUMENT) -> bytes:
         OSError: the file cannot be read or is larger than `cap`.
     """
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size > cap:
-            raise too_large("it", cap)
-        data = file.read(cap + 1)  # a pipe has no size
+        return read_open(file, cap)
+
+
+def read_open(file: BinaryIO, cap: int) -> bytes:
+    """Read an open file to its end.
+
+    Raises:
+        OSError: the file cannot be read or is larger than `cap` bytes.
+    """
+    if os.fstat(file.fileno()).st_size > cap:
+        raise too_large("it", cap)
+    data = file.read(cap + 1)  # a pipe has no size, and a file may grow
     if len(data) > cap:
         raise too_large("it", cap)
     return data
@@ -98,7 +107,7 @@ def unzipped(data: bytes, cap: int = ROWS) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         found = file.read(cap + 1)
     if len(found) > cap:
-        raise too_large("what it unfolds to", cap)
+        raise too_large("its decompressed content", cap)
     return found
 
 
@@ -116,5 +125,5 @@ def parquet_batches(file: Any, cap: int = ROWS) -> Iterator[Any]:
     for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
         size += batch.nbytes
         if size > cap:
-            raise too_large("what it unfolds to", cap)
+            raise too_large("its decompressed content", cap)
         yield batch

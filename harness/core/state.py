@@ -157,8 +157,8 @@ class State(dict[str, Any]):
         state = cls.begin(example, generated.rollout_index, model, sampling_args)
         author = {name: value for name, value in generated.state.items() if name not in generated.lost}
         changed: JsonDict = author.pop("input", {})
-        told: list[JsonDict] | JsonDict = author.pop(_STEPS, [])
-        notes, places = (told["notes"], told["places"]) if isinstance(told, dict) else (told, None)
+        steps: list[JsonDict] | JsonDict = author.pop(_STEPS, [])
+        notes, places = (steps["notes"], steps["places"]) if isinstance(steps, dict) else (steps, None)
         state["input"].update(changed)
         state.update(
             author,
@@ -176,7 +176,10 @@ class State(dict[str, Any]):
         for name in state.lost.intersection(INPUT_KEYS):
             state["input"].pop(name, None)  # the rollout had another value than the example
         _rebuild_trajectory(state, generated.completion, _usual(generated.completion) if places is None else places)
-        _annotate(state["trajectory"], notes, is_lost=_STEPS in generated.lost)
+        # If notes are missing for some steps, reading `extras` raises `StateLost`.
+        is_lost = _STEPS in generated.lost or (notes and len(notes) != len(state["trajectory"]))
+        for number, each in enumerate(state["trajectory"]):
+            each.update({"extras": LostExtras()} if is_lost else notes[number] if notes else {})
         return state
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
@@ -194,7 +197,10 @@ class State(dict[str, Any]):
             author[_STEPS] = {"notes": notes, "places": places}
         elif notes:
             author[_STEPS] = notes
-        changed = self._changed_input()
+        example = self.example
+        changed: JsonDict = {}
+        if example is not None:  # input fields that differ from those of the example
+            changed = {name: self.get(name) for name in INPUT_KEYS if _differ(self.get(name), getattr(example, name))}
         if not author and not changed:
             return {}, ()
         exported = {**author, "input": changed} if changed else author
@@ -213,13 +219,6 @@ class State(dict[str, Any]):
         if not trajectory or len(_usual(completion)) == len(trajectory):
             return None
         return [_place(each, self.start, len(completion)) for each in trajectory]
-
-    def _changed_input(self) -> JsonDict:
-        """Input fields that differ from the example's."""
-        example = self.example
-        if example is None:
-            return {}
-        return {name: self.get(name) for name in INPUT_KEYS if _differ(self.get(name), getattr(example, name))}
 
     def __missing__(self, name: str) -> Any:
         if name in INPUT_KEYS:
@@ -282,26 +281,14 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
     """The authors' entries in the steps: `extras`, `reward`, `advantage` and own keys. Empty if no step has any."""
     notes: list[JsonDict] = []
-    found = False
     for each in trajectory:
-        note = {name: value for name, value in each.items() if name not in _STEP_KEYS and _says_something(value)}
-        found = found or bool(note)
-        notes.append(note)
-    return notes if found else []
+        own_values = ((name, cast(object, value)) for name, value in each.items() if name not in _STEP_KEYS)
+        notes.append({name: value for name, value in own_values if value is not None and not _is_empty_dict(value)})
+    return notes if any(notes) else []
 
 
-def _says_something(value: object) -> bool:
-    return value is not None and not (isinstance(value, dict) and not value)
-
-
-def _annotate(trajectory: Sequence[JsonDict], notes: Sequence[JsonDict], *, is_lost: bool) -> None:
-    """Add notes to rebuilt steps. If notes are missing for some steps, reading `extras` raises `StateLost`."""
-    if is_lost or (notes and len(notes) != len(trajectory)):
-        for each in trajectory:
-            each["extras"] = LostExtras()
-        return
-    for each, note in zip(trajectory, notes, strict=False):
-        each.update(note)
+def _is_empty_dict(value: object) -> bool:
+    return isinstance(value, dict) and not value
 
 
 class LostExtras(dict[str, Any]):

@@ -222,11 +222,11 @@ class Budget:
 
     def _advice(self, bound: Bound) -> str:
         if bound == "max_time":
-            return "go on with --resume; the time counts anew"
+            return "resume the run to go on; the time counts anew"
         if self._why:
             told = f"price in the [[endpoint]] table of the model, or {EXTRA}" if bound == "max_cost" else "endpoint"
-            return f"go on with --resume, and a {told}; or without {FLAGS[bound]}"
-        return f"go on with --resume and a larger {FLAGS[bound]}: what is spent counts"
+            return f"resume the run with a {told}; or without {bound}"
+        return f"resume the run with a larger {bound}: what is spent counts"
 
     def _known_cost(self) -> float | None:
         return None if self.unpriced and self.unpriced >= self.requests else self.cost
@@ -281,12 +281,12 @@ def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
             why = ", whose replicas have different prices: give all of them the highest" if differ else ""
             unknown[f"{endpoints[0].model} ({name}{why})"] = None
     if unknown:
-        source = limits.sources.get("max_cost", FLAGS["max_cost"])
+        source = limits.sources.get("max_cost", "max_cost")
         raise ConfigError(
-            f"{source}: the price of {', '.join(unknown)} is unknown, so this budget could not be kept. Give the "
-            "[[endpoint]] in configs/endpoints.toml a price = { input = …, output = … } (US dollars a million tokens), "
-            f'or price = "reported" if its replies say what they cost; or {EXTRA}, which knows the prices of many '
-            f"providers; or bound the tokens: {FLAGS['max_tokens_total']}"
+            f"{source}: the price of {', '.join(unknown)} is unknown, so this budget could not be kept.",
+            remedy="Give the [[endpoint]] in configs/endpoints.toml a price = {{ input = …, output = … }} (US dollars "
+            'a million tokens), or price = "reported" if its replies say what they cost; or '
+            f"{EXTRA}, which knows the prices of many providers; or limit the tokens: {{max_tokens_total}}",
         )
 
 
@@ -297,7 +297,7 @@ def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
         return []
     return [
         f"{', '.join(names)}: all rollouts may be in flight at once, and requests in flight are finished, so the "
-        "budget may stop nothing; a smaller -c keeps it closer"
+        "budget may stop nothing; a smaller max_concurrent keeps it closer"
     ]
 
 

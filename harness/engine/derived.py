@@ -14,15 +14,15 @@ from harness.core.keys import RolloutKeys
 from harness.core.records import Example, Item, Scored
 from harness.core.state import State
 from harness.core.types import JsonDict
-from harness.engine.plan import Plan
+from harness.engine.plan import PlannedRollouts
 from harness.envs.environment import Environment
-from harness.rubrics.one import OneFunction
+from harness.rubrics.single_function import OneFunction
 from harness.store.atomic import durable_sync, new_file, replacement, translated
 from harness.store.journal import JournalReader
+from harness.store.journal_index import NOWHERE, Recorded
 from harness.store.outcomes import in_order
-from harness.store.recorded import NOWHERE, Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import OF_EXAMPLES, aim_of, summary_of
+from harness.store.score_table import OF_EXAMPLES, aim_of, summary_of
 
 How: TypeAlias = Literal["replay", "rescore"]
 
@@ -73,7 +73,7 @@ class Derivation:
         return {OF_EXAMPLES: aim.examples}
 
 
-class RecordedPlan(Plan):
+class RecordedRollouts(PlannedRollouts):
     """Plan of a derived run: the recorded examples and their attempts.
 
     Args:
@@ -150,7 +150,9 @@ class RecordedPlan(Plan):
         return Item(str(key), example, self._recorded.place(number)[1])
 
 
-def plan_from(derivation: Derivation, environment: Environment, identity: JsonDict) -> tuple[RecordedPlan, Environment]:
+def plan_from(
+    derivation: Derivation, environment: Environment, identity: JsonDict
+) -> tuple[RecordedRollouts, Environment]:
     """Make the plan of a derived run and the environment to run it with.
 
     Args:
@@ -169,8 +171,8 @@ def plan_from(derivation: Derivation, environment: Environment, identity: JsonDi
     if derivation.how == "rescore" and rubric.needs_live_state:
         raise ConfigError(
             f"the rubric of {environment.env_id or type(environment).__name__} reads what no journal can hold (a "
-            "sandbox, a game), so recorded rollouts cannot be scored again; bench replay plays the recorded replies "
-            "in a live environment and scores that"
+            "sandbox, a game), so recorded rollouts cannot be scored again",
+            remedy="{replay_command} plays the recorded replies in a live environment and scores that",
         )
     source = derivation.parent if derivation.taken is None else RunDir(derivation.taken.path.parent)
     planned = source.read_manifest().planned.get("rollouts_per_example", 1)
@@ -181,7 +183,7 @@ def plan_from(derivation: Derivation, environment: Environment, identity: JsonDi
 
         environment = copy.copy(environment)  # other runs may share the environment with its full rubric
         environment.rubric = OneFunction(rubric, derivation.function, recorded)
-    plan = RecordedPlan(derivation, environment, identity, planned)
+    plan = RecordedRollouts(derivation, environment, identity, planned)
     return plan, environment
 
 

@@ -8,34 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from harness.core.errors import StoreError
 from harness.engine.budget import Asking, Budget
-from harness.engine.loading import Loader
-from harness.engine.prepare import FailedRun, Located, Prepared, StartOptions, prepare, progress_of
+from harness.engine.listeners import EvaluationListener
+from harness.engine.load_environments import Loader
+from harness.engine.prepare import FailedRun, LiveRun, StartOptions, prepare, progress_of
 from harness.engine.progress import RunProgress
 from harness.engine.suite import Suite
-from harness.models.pool import Clients
+from harness.models.pool import ClientPool
 from harness.settings.resolver import ResolvedRun
-
-
-def _nothing(*_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationListener:
-    """Callbacks of an evaluation, in the order in which they are called."""
-
-    admit: Callable[[Sequence[Located | FailedRun], Sequence[Asking]], None] = _nothing
-    """Called before the first request and before any folder is made, with every run and the models that each loaded run
-    may call. Raises an error to refuse the runs."""
-    begin: Callable[[Sequence[Prepared]], None] = _nothing
-    """Called with the runs that are about to start, to attach callbacks to each (`on_recorded`,
-    `progress.listener`)."""
 
 
 @dataclass(slots=True)
@@ -46,7 +31,7 @@ class Evaluation:
     """Resolved settings of each run."""
     environments: Loader = field(default_factory=Loader)
     """Loader of the environments; `Loader.give` accepts an environment object."""
-    clients: Clients | None = None
+    clients: ClientPool | None = None
     """Source of the runs' clients, closed at the end; by default a new pool."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """API keys by the name of their variable; they override the process's environment variables. Never recorded."""
@@ -66,12 +51,7 @@ class Evaluation:
     def __post_init__(self) -> None:
         self.progress = [progress_of(run) for run in self.runs]
 
-    @property
-    def asks_model(self) -> bool:
-        """Whether a model is called, instead of playing a recording."""
-        return self.start.derive is None or self.start.derive.asks_model
-
-    def prepare(self) -> list[Prepared | FailedRun]:
+    def prepare(self) -> list[LiveRun | FailedRun]:
         """Load, plan and open every run. Blocking; sends nothing.
 
         Raises:
@@ -81,15 +61,10 @@ class Evaluation:
         budget = self.budget.to_json() if self.budget.limits else {}
         return prepare(self.runs, self.progress, replace(self.start, budget=budget), self.environments, self._admit)
 
-    async def play(self, runs: Sequence[Prepared]) -> None:
+    async def play(self, runs: Sequence[LiveRun]) -> None:
         """Execute every rollout of the prepared runs; each run ends with summary, dataset and manifest on disk."""
         self._suite = Suite(
-            runs,
-            in_flight=self.in_flight,
-            at_once=self.at_once,
-            pool=self.clients,
-            keys=self.keys,
-            budget=self.budget,
+            runs, self.clients, self.keys, self.budget, self.listener, in_flight=self.in_flight, at_once=self.at_once
         )
         await self._suite.run()
 
@@ -98,7 +73,7 @@ class Evaluation:
         if self._suite is not None:
             self._suite.interrupt()
 
-    async def run(self) -> list[Prepared]:
+    async def run(self) -> list[LiveRun]:
         """Prepare and play inside the caller's event loop.
 
         Returns:
@@ -114,13 +89,13 @@ class Evaluation:
         return runs
 
     @asynccontextmanager
-    async def hosted(self) -> AsyncGenerator[list[Prepared]]:
+    async def hosted(self) -> AsyncGenerator[list[LiveRun]]:
         """Context manager that prepares the runs for `play` and releases them at the end.
 
         Raises:
             HarnessError: one of the runs cannot begin, so none does.
         """
-        made: list[Prepared | FailedRun] = []
+        made: list[LiveRun | FailedRun] = []
         given_up = threading.Event()
 
         def make() -> None:
@@ -133,34 +108,34 @@ class Evaluation:
             for run in made:
                 if isinstance(run, FailedRun):
                     raise run.error
-            yield [run for run in made if isinstance(run, Prepared)]
+            yield [run for run in made if isinstance(run, LiveRun)]
         finally:
             given_up.set()
             _release(made)
 
-    def _admit(self, runs: Sequence[Located | FailedRun]) -> None:
-        asking = [self._asking(run) for run in runs if isinstance(run, Located)]
+    def _admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
+        asking = [self._asking(run) for run in runs if isinstance(run, LiveRun)]
         self.budget.begin(asking)
         self.listener.admit(runs, asking)
 
-    def _asking(self, run: Located) -> Asking:
-        loaded, derivation = run.loaded, self.start.derive
-        in_flight = loaded.resolved.settings.model.max_concurrent_generation
+    def _asking(self, run: LiveRun) -> Asking:
+        plan = run.plan
+        in_flight = plan.resolved.settings.model.max_concurrent_generation
         if self.in_flight is not None and not 0 <= in_flight < self.in_flight:
             in_flight = self.in_flight
         return Asking(
-            loaded.progress.name,
-            loaded.resolved.endpoints if self.asks_model else None,
-            [seat.endpoints for seat in loaded.judges],
+            run.progress.name,
+            plan.resolved.endpoints if plan.asks_model else None,
+            [judge.endpoints for judge in plan.judges],
             None if run.recorded is None else run.recorded.path,
-            {} if run.folder is None else run.folder.read_manifest().given_up,
-            derivation,
-            loaded.plan.total,
+            {} if plan.resumes is None else plan.resumes.read_manifest().given_up,
+            plan.start.derive,
+            plan.rollouts.total,
             in_flight,
         )
 
 
-def end_interrupted(run: Prepared) -> None:
+def end_interrupted(run: LiveRun) -> None:
     """Mark an aborted run as interrupted and release its lock; idempotent. Its journal stays readable."""
     if run.progress.finished is not None:
         return
@@ -168,10 +143,10 @@ def end_interrupted(run: Prepared) -> None:
     if run.is_saved:
         with contextlib.suppress(StoreError):  # the journal is complete; the manifest only records the status
             run.folder.write_manifest(run.manifest.ended("interrupted"))
-    run.lock.release()
+    run.release()
 
 
-def _release(runs: Sequence[Prepared | FailedRun]) -> None:
+def _release(runs: Sequence[LiveRun | FailedRun]) -> None:
     for run in runs:
         if isinstance(run, FailedRun) or run.progress.finished is not None:
             continue

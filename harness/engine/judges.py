@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.keys import digest
@@ -19,24 +19,26 @@ from harness.core.records import Example
 from harness.core.state import State
 from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict, ModelResponse, Prompt
 from harness.engine.budget import Budget
-from harness.engine.plan import Plan
 from harness.engine.prices import PricedChat, Pricing, pricing_of
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
-from harness.models.pool import BoundChat, CallSettings, Clients, PooledClient
+from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
 from harness.models.wire import check_sampling_args
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import JudgeSpec
+from harness.settings.endpoint_selection import KEY, MODEL, URL, Layers, is_reference, serve
 from harness.settings.endpoints import Endpoint, Registry
 from harness.settings.layers import KeyPath, Layer, LayerValue, Origin
 from harness.settings.providers import refuse_default_host
 from harness.settings.resolver import ResolvedRun
 from harness.settings.sections import builtins
-from harness.settings.serving import KEY, MODEL, URL, Layers, is_reference, serve
 from harness.usercode.deadline import waiting
+
+if TYPE_CHECKING:
+    from harness.engine.prepare import RunPlan
 
 REFERENCE_JUDGE = "reference/judge"
 
@@ -75,11 +77,6 @@ class JudgeBinding:
         """The judge's name at its endpoint."""
         return self.endpoints[0].model
 
-    @property
-    def literal_key(self) -> dict[str, str]:
-        """The key that code passed literally, by its endpoint's key variable; empty without one."""
-        return {str(self.endpoints[0].key_var): self.spec.key} if self.spec.key else {}
-
     def identity(self) -> JsonDict:
         """The properties of the judge that change scores, for the run's identity."""
         return {
@@ -90,7 +87,7 @@ class JudgeBinding:
         }
 
 
-def seats_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> tuple[JudgeBinding, ...]:
+def judges_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> tuple[JudgeBinding, ...]:
     """Resolve and validate the judges of a run. Sends nothing.
 
     Args:
@@ -134,8 +131,9 @@ def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
             return JudgeBinding(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
         raise ConfigError(
             f"{resolved.env_id} is scored by {spec.model}, which would cost money for answers of "
-            f"{resolved.settings.model.model}, and it has no reference judge to stand in (reference_verdict). "
-            f'To ask the real one all the same, name it: -a \'{{"judge_model": "{spec.model}"}}\''
+            f"{resolved.settings.model.model}, and it has no reference judge to stand in (reference_verdict).",
+            remedy="To ask the real one all the same, name it: {env_args} judge_model={model}",
+            model=spec.model,
         )
     # A judge with its own URL is a separate endpoint: the registry entry of that name does not apply.
     asked: dict[KeyPath, LayerValue] = {}
@@ -152,7 +150,8 @@ def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
     who = f"{spec.model}, the judge of {resolved.settings.env.name},"
     key = replace(served.merged[KEY], value=None) if default else served.merged[KEY]  # use the key of the default host
     refuse_default_host(who, served.merged[URL], key, resolved.named, _DEFAULT_REMEDY if default else _REMEDY)
-    endpoints = tuple(replace(each, headers={**each.headers, **spec.headers}) for each in served.endpoints)
+    own = {"key": spec.key or ""}
+    endpoints = tuple(replace(each, headers={**each.headers, **spec.headers}, **own) for each in served.endpoints)
     return JudgeBinding(name, spec, endpoints, served.alias)
 
 
@@ -189,18 +188,10 @@ def _check_keys(seat: JudgeBinding, resolved: ResolvedRun, environ: Mapping[str,
         if name and not seat.spec.key and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
             raise ConfigError(
                 f"{name} is not set, and {seat.spec.model}, the judge of {resolved.settings.env.name}, needs it at "
-                f"{endpoint.url}. Export it or put it in .env, name another judge (judge_model, judge_base_url, "
-                "judge_api_key_var), or try `-m reference/oracle`, which is judged without a key"
+                f"{endpoint.url}.",
+                remedy="Export it or put it in .env, name another judge (judge_model, judge_base_url, "
+                "judge_api_key_var), or try `{model} reference/oracle`, which is judged without a key",
             )
-
-
-class Judged(Protocol):
-    """The attributes of a run that its judges need (`prepare.Prepared`)."""
-
-    resolved: ResolvedRun
-    environment: Environment
-    plan: Plan
-    judges: tuple[JudgeBinding, ...]
 
 
 class RunPanel:
@@ -208,25 +199,30 @@ class RunPanel:
 
     Args:
         lane: The run's unique name in the process.
-        run: The run, with its judges and plan.
+        plan: The plan of the run.
         pool: Source of clients.
         server: The embedded server; needed for judges that it plays.
         till: Tracker of the run's spending.
     """
 
     def __init__(
-        self, lane: str, run: Judged, pool: Clients, server: ReferenceServer | None, till: SpendTracker | None = None
+        self,
+        lane: str,
+        plan: RunPlan,
+        pool: ClientPool,
+        server: ReferenceServer | None,
+        till: SpendTracker | None = None,
     ) -> None:
         self._till = till or SpendTracker(Budget().charge)
         self._lane = f"{lane}:judge"
-        self._plan = run.plan
+        self._rollouts = plan.rollouts
         self._player: _Player | None = None
-        if server is not None and any(seat.is_embedded for seat in run.judges):
-            self._player = _Player(run.environment)
+        if server is not None and any(seat.is_embedded for seat in plan.judges):
+            self._player = _Player(plan.environment)
             server.add(self._lane, self._player)
-        model = run.resolved.settings.model
+        model = plan.resolved.settings.model
         self._judges: dict[int, _Connected] = {}
-        for seat in run.judges:
+        for seat in plan.judges:
             url = server.url if server is not None else ""
             endpoints = tuple(replace(each, url=each.url or url) for each in seat.endpoints)
             bound = seat.spec.max_concurrent
@@ -256,9 +252,9 @@ class RunPanel:
             raise EnvironmentFault(f"{judge.seat.model} must know which rollout it judges: pass state to judge(…)")
         headers: dict[str, str] = {}
         if example is not None and judge.is_local:
-            key = self._plan.item(example, cast("State", state)["rollout_index"]).key
+            key = self._rollouts.item(example, cast("State", state)["rollout_index"]).key
             headers[ROLLOUT_HEADER] = write_rollout(self._lane, example.key, key)
-        chat: Chat = BoundChat(
+        bound = BoundChat(
             judge.client,
             judge.endpoints[0].model,
             judge.seat.spec.sampling_args,
@@ -267,7 +263,7 @@ class RunPanel:
             urgent=True,
             check=self._till.check_queued,
         )
-        chat = PricedChat(chat, judge.pricing, self._till.charge, self._till.check)
+        chat = PricedChat(bound, judge.pricing, self._till.charge, self._till.check)
         learner = self._player if judge.seat.is_embedded else None
         return _SeatedChat(chat, judge.gate, learner, example)
 

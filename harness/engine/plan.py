@@ -35,7 +35,7 @@ class PlannedExample:
     """Makes the attempts' items; reads the row."""
 
 
-class Plan:
+class PlannedRollouts:
     """The items of one run.
 
     Args:

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.core.errors import ConfigError, HarnessError, ResumeRefused, UsageError
+from harness.core.messages import Message
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.derived import Derivation, plan_from, take_over
-from harness.engine.judges import JudgeBinding, identity_with, seats_of
-from harness.engine.loading import Loader
-from harness.engine.plan import Plan, identity_of
+from harness.engine.judges import JudgeBinding, identity_with, judges_of
+from harness.engine.load_environments import Loader
+from harness.engine.plan import PlannedRollouts, identity_of
 from harness.engine.privacy import stay_private
 from harness.engine.progress import RunProgress
 from harness.engine.provenance import IN_PLACE, git_state, versions_of
-from harness.engine.worklist import check_growth
+from harness.engine.remaining_work import check_growth
 from harness.envs.environment import Environment
 from harness.models.wire import check_settings_of_sampling
 from harness.reference.policies import parse_model
@@ -28,14 +29,14 @@ from harness.settings.resolver import ResolvedRun
 from harness.stats.summary import Summary
 from harness.stats.target import StoppingRule, finite_limits
 from harness.store.dataset import DatasetWriter
-from harness.store.finding import find_run
+from harness.store.find_runs import find_run
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
-from harness.store.recorded import Recorded
 from harness.store.resume import differences, find_resumable, resume_obstacle
 from harness.store.rows import RowShape
 from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
+from harness.store.score_table import aim_of
 from harness.store.scratch import Scratch, remove_stale
-from harness.store.tally import aim_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,56 +54,72 @@ class StartOptions:
     """Retry failed rollouts, and score unscored ones again."""
     derive: Derivation | None = None
     """Derive the run from another run's journal; None for an ordinary run."""
+    fail_fast: bool = False
+    """Stop each run at its first rollout without a score; the other runs continue."""
     budget: JsonDict = field(default_factory=dict[str, object])
     """The invocation's budget, for the manifest; empty without bounds."""
     is_ours: bool = True
     """Whether the settings count as made on this machine; see `store.known_runs`."""
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model is called, instead of playing a recording."""
+        return self.derive is None or self.derive.asks_model
 
-@dataclass(slots=True)
-class Prepared:
-    """One run that is ready to start."""
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """Settings, environment, rollouts and judges of a run, fixed before its first request."""
 
     resolved: ResolvedRun
-    progress: RunProgress
     environment: Environment
-    plan: Plan
-    folder: RunDir
+    rollouts: PlannedRollouts
+    judges: tuple[JudgeBinding, ...]
+    """The judge models of the run's rubric."""
+    start: StartOptions
+    resumes: RunDir | None = None
+    """Folder of the earlier run that the run resumes; None for a new run."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model plays the run; a derived run may use recorded replies or only score."""
+        return self.start.asks_model
+
+
+@dataclass(eq=False, slots=True)
+class LiveRun:
+    """State of one run; only the engine writes it."""
+
+    plan: RunPlan
+    progress: RunProgress
     manifest: Manifest
-    lock: RunLock
-    recorded: Recorded | None
-    retry_failed: bool
-    scratch: Scratch | None
+    folder: RunDir = field(init=False)
+    """The run's folder, set once all runs of the invocation are admitted."""
+    lock: RunLock | None = None
+    recorded: Recorded | None = None
+    """Index of the journal of a resumed run; None for a new run."""
+    scratch: Scratch | None = None
     """Temporary folder of a run that is not saved; None for a saved run."""
     writer: DatasetWriter | None = None
     """Updates the dataset during the run; None if nothing is saved."""
     summary: Summary | None = None
     """Summary of the ended run; None before."""
-    judges: tuple[JudgeBinding, ...] = ()
-    """The judge models of the run's rubric."""
-    derive: Derivation | None = None
-    """Parent run and kind of derivation; None for an ordinary run."""
-    fail_fast: bool = False
-    """Stop the run at its first rollout without a score; other runs continue."""
-    on_recorded: Callable[[Recorded], None] | None = None
-    """Receives the whole journal of the ended run, before that of an unsaved run is deleted."""
-
-    @property
-    def asks_model(self) -> bool:
-        """Whether a model plays the run; a derived run may use recorded replies or only score."""
-        return self.derive is None or self.derive.asks_model
 
     @property
     def is_saved(self) -> bool:
         """Whether the run's files are kept on disk."""
         return self.scratch is None
 
+    def release(self) -> None:
+        """Release the lock of the run's folder; idempotent."""
+        if self.lock is not None:
+            self.lock.release()
+
 
 @dataclass(slots=True)
 class FailedRun:
     """A run that failed before its first request, with its error."""
 
-    resolved: ResolvedRun
     progress: RunProgress
     error: HarnessError
 
@@ -113,42 +130,19 @@ def progress_of(resolved: ResolvedRun) -> RunProgress:
     return RunProgress(settings.env.name, resolved.env_id, settings.model.model)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """One run with its loaded environment, plan and manifest."""
-
-    resolved: ResolvedRun
-    progress: RunProgress
-    environment: Environment
-    plan: Plan
-    manifest: Manifest
-    judges: tuple[JudgeBinding, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A loaded run with the earlier run that it resumes, if any."""
-
-    loaded: Loaded
-    folder: RunDir | None
-    """Folder of the earlier run; None for a new run."""
-    lock: RunLock | None
-    recorded: Recorded | None
-
-
 def prepare(
     runs: Sequence[ResolvedRun],
     progress: Sequence[RunProgress],
-    options: StartOptions,
+    start: StartOptions,
     loader: Loader | None = None,
-    admit: Callable[[Sequence[Located | FailedRun]], None] | None = None,
-) -> list[Prepared | FailedRun]:
+    admit: Callable[[Sequence[LiveRun | FailedRun]], None] | None = None,
+) -> list[LiveRun | FailedRun]:
     """Load, plan and open the runs of one invocation, in that order, so that a refusal leaves no empty folder behind.
 
     Args:
         runs: Resolved settings of each run.
         progress: Counters of each run, in the same order.
-        options: Start options of the invocation.
+        start: Start options of the invocation.
         loader: Source of the environments; by default each is imported.
         admit: Called when every run is validated, before a folder is made; may raise to refuse all runs.
 
@@ -162,34 +156,40 @@ def prepare(
     _learn_secrets(runs)
     remove_stale()
     loader = loader or Loader()
+    made: list[LiveRun | FailedRun] = []
     try:
-        return _prepared(runs, progress, options, loader, admit)
+        loader.expect(runs)
+        made += [_try(_load, each, counters, loader, start) for each, counters in zip(runs, progress, strict=True)]
+        if start.resume_from is not None and len(made) > 1:
+            words = Message(
+                "{resume_from} {run} names one run, but {count} are to be made", run=start.resume_from, count=len(made)
+            )
+            raise UsageError(words, remedy="{resume} finds the earlier run of each")
+        taken: set[Path] = set()
+        made = [each if isinstance(each, FailedRun) else _try(_locate, each, each.progress, taken) for each in made]
+        if admit is not None:
+            admit(made)
+        for each in made:
+            if isinstance(each, LiveRun):
+                _open(each)
     except BaseException:
         loader.give_up()
+        for each in made:
+            if isinstance(each, LiveRun):
+                each.release()
         raise
+    return made
 
 
-def _prepared(
-    runs: Sequence[ResolvedRun],
-    progress: Sequence[RunProgress],
-    options: StartOptions,
-    loader: Loader,
-    admit: Callable[[Sequence[Located | FailedRun]], None] | None,
-) -> list[Prepared | FailedRun]:
-    loader.expect(runs)
-    loaded = [_load(each, counters, loader, options) for each, counters in zip(runs, progress, strict=True)]
-    _check_resume_from(loaded, options)
-    taken: set[Path] = set()
-    located = [each if isinstance(each, FailedRun) else _located(each, options, taken) for each in loaded]
+def _try(step: Callable[..., LiveRun], subject: object, progress: RunProgress, *rest: object) -> LiveRun | FailedRun:
+    """Make one step of a run's preparation; an error becomes a failed run, unless it concerns the whole request."""
     try:
-        if admit is not None:
-            admit(located)
-    except BaseException:
-        for each in located:
-            if isinstance(each, Located) and each.lock is not None:
-                each.lock.release()
-        raise
-    return [each if isinstance(each, FailedRun) else _open(each, options) for each in located]
+        return step(subject, progress, *rest)
+    except HarnessError as error:
+        if error.exit_code == UsageError.exit_code:
+            raise  # stop the invocation before anything starts
+        progress.state, progress.note = "failed", redactor.text(str(error))
+        return FailedRun(progress, error)
 
 
 def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
@@ -204,38 +204,28 @@ def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
         redactor.add_headers(run.settings.model.extra_headers)
 
 
-def _failed(resolved: ResolvedRun, progress: RunProgress, error: HarnessError) -> FailedRun:
-    """Convert an error to a failed run; raises a usage error, which concerns the whole request."""
-    if error.exit_code == UsageError.exit_code:
-        raise error  # stop the invocation before anything starts
-    progress.state, progress.note = "failed", redactor.text(str(error))
-    return FailedRun(resolved, progress, error)
-
-
-def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, options: StartOptions) -> Loaded | FailedRun:
-    try:
-        resolved.require_secrets(asks_model=options.derive is None or options.derive.asks_model)
-        environment = loader.load(resolved)
-        _check_reference(resolved, environment)
-        check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
-        identity = identity_of(resolved, environment)
-        if options.derive is None:
-            plan = Plan(environment, resolved, identity)
-        else:
-            plan, environment = plan_from(options.derive, environment, identity)
-            identity["derived"] = options.derive.identity()
-        judges = seats_of(resolved, environment, os.environ)
-        identity = identity_with(identity, judges)
-        plan.check()
-    except HarnessError as error:
-        return _failed(resolved, progress, error)
-    manifest = replace(_manifest(resolved, environment, plan, options), identity=identity)
+def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: StartOptions) -> LiveRun:
+    """Load the environment of a run, and make its plan and manifest."""
+    resolved.require_secrets(asks_model=start.asks_model)
+    environment = loader.load(resolved)
+    _check_reference(resolved, environment)
+    check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
+    identity = identity_of(resolved, environment)
+    if start.derive is None:
+        rollouts = PlannedRollouts(environment, resolved, identity)
+    else:
+        rollouts, environment = plan_from(start.derive, environment, identity)
+        identity["derived"] = start.derive.identity()
+    judges = judges_of(resolved, environment, os.environ)
+    rollouts.check()
+    plan = RunPlan(resolved, environment, rollouts, judges, start)
+    manifest = _manifest(plan, identity_with(identity, judges))
     RowShape.of(manifest)  # refuse clashing column names before any request is paid
-    progress.total = plan.total
+    progress.total = rollouts.total
     progress.limits = finite_limits(manifest.reward_range)
     aim = aim_of(manifest)
     progress.target = None if aim is None else StoppingRule(aim)
-    return Loaded(resolved, progress, environment, plan, manifest, judges)
+    return LiveRun(plan, progress, manifest)
 
 
 def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
@@ -247,89 +237,72 @@ def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
         raise ConfigError(f"{model} judges and plays nothing; to be judged by it, name it as judge_model")
     if policy in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
-            f"{resolved.env_id} has no reference policy, so {model} cannot play it; "
-            "implement reference_reply, or use reference/null, reference/echo or a model at an endpoint (-b)"
+            f"{resolved.env_id} has no reference policy, so {model} cannot play it",
+            remedy="implement reference_reply, or use reference/null, reference/echo or a model at an endpoint "
+            "({api_base_url})",
         )
 
 
-def _check_resume_from(loaded: Sequence[Loaded | FailedRun], options: StartOptions) -> None:
-    if options.resume_from is not None and len(loaded) > 1:
-        raise UsageError(
-            f"--resume-from {options.resume_from} names one run, and this invocation has {len(loaded)}; "
-            "--resume finds the earlier run of each"
-        )
-
-
-def _located(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located | FailedRun:
-    try:
-        return _locate(loaded, options, taken)
-    except HarnessError as error:
-        return _failed(loaded.resolved, loaded.progress, error)
-
-
-def _locate(loaded: Loaded, options: StartOptions, taken: set[Path]) -> Located:
-    save = loaded.resolved.settings.save
-    folder = None
-    if save.save_results and options.resume_from is not None:
-        folder = _named(save.output_dir, options.resume_from, loaded.manifest)
-    elif save.save_results and options.resume:
-        folder = _newest(save.output_dir, loaded.manifest)
-    elif options.resume or options.resume_from is not None:
-        raise UsageError("--resume needs the journal of an earlier run, and --no-save keeps none")
+def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
+    """Find the earlier run that a run resumes, if one is requested, and lock its folder."""
+    start, save = run.plan.start, run.plan.resolved.settings.save
+    if not start.resume and start.resume_from is None:
+        return run
+    if not save.save_results:
+        raise UsageError(Message("{resume} needs the journal of an earlier run, and {no_save} keeps none"))
+    if start.resume_from is not None:
+        folder = _named(save.output_dir, start.resume_from, run.manifest)
+    else:
+        folder = _newest(save.output_dir, run.manifest)
     if folder is None:
-        return Located(loaded, None, None, None)
+        return run
     if folder.path in taken:
         raise ResumeRefused(
-            f"--resume: two runs called {loaded.manifest.name!r} would both go on with {folder.path}; give each a "
-            "`name`, or go on with one at a time: bench resume RUN"
+            f"two runs called {run.manifest.name!r} would both go on with {folder.path}",
+            setting="resume",
+            remedy="give each a `name`, or go on with one at a time: {resume_command} RUN",
         )
     taken.add(folder.path)
-    lock = folder.lock()
-    recorded = None
+    run.lock = folder.lock()
     try:
-        if not folder.journal_path.exists() and (folder.has_data() or folder.read_summary() is not None):
+        if folder.journal_path.exists():
+            run.recorded = Recorded.load(folder.journal_path)
+            check_growth(run.plan.rollouts, run.recorded, folder.read_manifest().planned)
+        elif folder.has_data() or folder.read_summary() is not None:
             raise ResumeRefused(
                 f"{folder.path} has results but no journal.jsonl, so nothing says what was done; restore the journal "
                 "from a copy, or start a new run"
             )
-        if folder.journal_path.exists():
-            recorded = Recorded.load(folder.journal_path)
-            check_growth(loaded.plan, recorded, folder.read_manifest().planned)
-        resolved, manifest = stay_private(loaded.resolved, loaded.manifest, folder)
-        loaded = replace(loaded, resolved=resolved, manifest=manifest)
+        resolved, run.manifest = stay_private(run.plan.resolved, run.manifest, folder)
     except BaseException:
-        lock.release()
+        run.release()
         raise
-    return Located(loaded, folder, lock, recorded)
+    run.plan = replace(run.plan, resolved=resolved, resumes=folder)
+    return run
 
 
-def _open(located: Located, options: StartOptions) -> Prepared:
-    loaded = located.loaded
-    settings, manifest = loaded.resolved.settings, loaded.manifest
-    scratch = None if settings.save.save_results else Scratch()
-    folder, lock = located.folder, located.lock
-    if folder is None or lock is None:
-        output_dir = settings.save.output_dir if scratch is None else scratch.name
+def _open(run: LiveRun) -> None:
+    """Create the folder of a new run, or continue that of a resumed one; write settings and manifest into it."""
+    plan, settings, folder = run.plan, run.plan.resolved.settings, run.plan.resumes
+    run.scratch = None if settings.save.save_results else Scratch()
+    if folder is None:
+        output_dir = settings.save.output_dir if run.scratch is None else run.scratch.name
         private = settings.save.private
-        folder = RunDir.create(output_dir, loaded.resolved.env_id, settings.model.model, private=private)
-        lock = folder.lock()
+        folder = RunDir.create(output_dir, plan.resolved.env_id, settings.model.model, private=private)
+        run.lock = folder.lock()
     else:
-        manifest = _continued(manifest, folder.read_manifest())
+        run.manifest = _continued(run.manifest, folder.read_manifest())
         if settings.save.private:
             folder.close_to_others()  # restore modes lost in a copy, or make an open run private
-    derive, recorded = options.derive, located.recorded
-    manifest = replace(manifest, id=folder.id)
-    named = {seat.alias: seat.endpoints for seat in loaded.judges if seat.alias is not None and not seat.spec.key}
+    run.folder, run.manifest = folder, replace(run.manifest, id=folder.id)
+    named = {judge.alias: judge.endpoints for judge in plan.judges if judge.alias is not None and not judge.spec.key}
     # A folder is a run once it has a manifest, so write the manifest after the settings that a resume reads.
-    folder.write_config(loaded.resolved.to_toml(named), is_ours=options.is_ours and scratch is None)
-    folder.write_manifest(manifest)
+    folder.write_config(plan.resolved.to_toml(named), is_ours=plan.start.is_ours and run.is_saved)
+    folder.write_manifest(run.manifest)
+    derive = plan.start.derive
     if derive is not None and derive.how == "rescore" and not folder.journal_path.exists():
         take_over(derive, folder.journal_path)
-        recorded = Recorded.load(folder.journal_path)
-    return Prepared(
-        loaded.resolved, loaded.progress, loaded.environment, loaded.plan, folder, manifest, lock, recorded,
-        options.retry_failed, scratch, judges=loaded.judges, derive=derive,
-    )  # fmt: skip
+        run.recorded = Recorded.load(folder.journal_path)
 
 
 def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
@@ -354,7 +327,8 @@ def _named(output_dir: str, name: str, manifest: Manifest) -> RunDir:
     changed = differences(folder.read_manifest().identity, manifest.identity)
     if changed:
         raise ResumeRefused(
-            f"{folder.path} cannot be resumed: {'; '.join(changed)}. Start a new run, or change it back"
+            Message("{path} cannot be resumed: {changed}.", path=folder.path, changed=changed),
+            remedy="Start a new run, or change it back",
         )
     return folder
 
@@ -366,14 +340,15 @@ def _newest(output_dir: str, manifest: Manifest) -> RunDir | None:
         return RunDir(found)
     obstacle = resume_obstacle(parent, manifest)
     if obstacle is not None:
-        raise ResumeRefused(f"{obstacle}. Start a new run without --resume, or change it back")
+        raise ResumeRefused(obstacle, remedy="Start a new run without {resume}, or change it back")
     return None
 
 
-def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, options: StartOptions) -> Manifest:
+def _manifest(plan: RunPlan, identity: JsonDict) -> Manifest:
+    resolved, start, rollouts = plan.resolved, plan.start, plan.rollouts
     settings = resolved.settings
     described = resolved.described()
-    rubric = environment.rubric
+    rubric = plan.environment.rubric
     return Manifest(
         id="",
         env_id=resolved.env_id,
@@ -381,18 +356,19 @@ def _manifest(resolved: ResolvedRun, environment: Environment, plan: Plan, optio
         name=settings.env.name,
         kind=resolved.kind,
         created=timestamp(),
-        command=options.command,
+        command=start.command,
         settings={path: line["value"] for path, line in described.items()},
         origins={path: {"origin": line["origin"], "source": line["source"]} for path, line in described.items()},
         versions=versions_of(resolved),
         git=git_state(),
+        identity=identity,
         seed=settings.env.shuffle_seed if settings.env.shuffle else None,
         metric_names=rubric.metric_names,
         state_columns=settings.env.state_columns,
         reward_range=rubric.reward_range,
-        planned={"num_examples": plan.num_examples, "rollouts_per_example": plan.rollouts_per_example},
-        parent=None if options.derive is None else options.derive.parent.id,
-        derived={} if options.derive is None else options.derive.to_json(),
-        suite=options.suite_id,
-        budget=options.budget,
+        planned={"num_examples": rollouts.num_examples, "rollouts_per_example": rollouts.rollouts_per_example},
+        parent=None if start.derive is None else start.derive.parent.id,
+        derived={} if start.derive is None else start.derive.to_json(),
+        suite=start.suite_id,
+        budget=start.budget,
     )

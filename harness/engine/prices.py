@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from harness.core.errors import ModelError
 from harness.core.loopback import is_loopback_url, litellm_provider
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.core.types import JsonDict, ModelResponse, Prompt, Usage
+from harness.models.pool import BoundChat
 from harness.settings.endpoints import Endpoint
 
 EXTRA = "pip install 'bench-harness[prices]'"
@@ -131,9 +132,9 @@ def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class PricedChat:
-    """A `Chat` that adds the cost to each reply."""
+    """A `Chat` that sends the calls of `bound`, and adds the cost to each reply."""
 
-    inner: Chat
+    bound: BoundChat
     pricing: Pricing
     spend: Callable[[Usage, Pricing, str], None]
     """Called with every reply as soon as it arrives: its usage, its pricing, and the model's name."""
@@ -143,7 +144,7 @@ class PricedChat:
     @property
     def model(self) -> str:
         """The model's name at its endpoint."""
-        return self.inner.model
+        return self.bound.model
 
     async def __call__(
         self,
@@ -159,7 +160,7 @@ class PricedChat:
         """
         self.check()
         try:
-            response = await self.inner(prompt, tools=tools, sampling_args=sampling_args)
+            response = await self.bound.client.request(self.bound.call(prompt, tools, sampling_args))
         except ModelError as error:
             if error.wasted is not None:
                 error.wasted = self._spent(error.wasted)

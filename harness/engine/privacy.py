@@ -30,8 +30,8 @@ def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> t
         return resolved, manifest
     if save.save_to_hf_hub:
         raise ResumeRefused(
-            f"{folder.path} is private, and {origins['save.save_to_hf_hub'].source} would publish it: leave that out; "
-            "when it has ended, bench push RUN --allow-private does it"
+            f"{folder.path} is private, and {origins['save.save_to_hf_hub'].source} would publish it",
+            remedy="leave that out; when it has ended, `{push_command} RUN {allow_private}` publishes it",
         )
     if origins[PRIVATE].layer != "builtin":
         raise ResumeRefused(

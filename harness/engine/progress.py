@@ -96,18 +96,11 @@ class RunProgress:
     """Early stopping rule; None without one."""
     backing_off: Callable[[], str] = lambda: ""
     """Returns the reason why the endpoint's limiter waits, or ""."""
-    listener: Callable[[Generated | Failed, Scored | None], None] | None = None
-    """Called with each rollout that finishes now, once its line is on disk. Must not raise."""
 
     @property
     def done(self) -> int:
         """Number of finished rollouts."""
         return self.scored + self.unscored.total()
-
-    def tell(self, record: Generated | Failed, scored: Scored | None = None) -> None:
-        """Notify the listener of a finished rollout."""
-        if self.listener is not None:
-            self.listener(record, scored)
 
     def count(self, index: int, record: Generated, scored: Scored) -> None:
         """Add the outcome of a generated rollout of the plan's example `index`."""

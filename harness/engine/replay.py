@@ -17,7 +17,7 @@ from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
 from harness.store.journal import JournalReader
-from harness.store.recorded import Recorded
+from harness.store.journal_index import Recorded
 
 
 class ReplayLane:
@@ -103,8 +103,8 @@ class ReplayChat:
         if reply is not None:
             raise reply
         raise ModelError(
-            f"the environment asks for what none of the {self._count} recorded replies answers: it does not go as it "
-            "went; replay it with --model",
+            f"the environment makes a request that none of the {self._count} recorded replies answers, so it does not "
+            "behave as recorded; replay the run with a model",
             reason="replay_ended",
         )
 

@@ -29,8 +29,8 @@ from harness.rubrics.functions import read
 from harness.rubrics.rubric import Rubric
 from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.usercode.deadline import Deadline
-from harness.usercode.exceptions import USER_EXCEPTIONS, describe, should_propagate
-from harness.usercode.own_task import GRACE_SECONDS, OwnTask
+from harness.usercode.exceptions import describe, should_propagate
+from harness.usercode.separate_task import GRACE_SECONDS, OwnTask
 
 
 @dataclass(slots=True)
@@ -157,21 +157,7 @@ class _Play:
         meter.dictation = ReplyRecorder()
 
     async def run(self, limits: RolloutLimits) -> Attempt:
-        """Play the attempt, and return its record."""
-        error = await self._played(limits)
-        gate = self._meter.gate
-        # A refused call decides the outcome, even if the environment's code catches the refusal.
-        refusal = error if gate is None or gate.refusal is None else gate.refusal
-        if isinstance(refusal, BudgetSpent):
-            return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
-        if isinstance(refusal, LimitReached):
-            self._end_at(refusal.reason)
-        elif error is not None:
-            return self._failed(*self._told(error))
-        return Attempt(self._state, self._generated())
-
-    async def _played(self, limits: RolloutLimits) -> BaseException | None:
-        """Run the environment; returns the exception that it raised, or None."""
+        """Run the environment, and return the attempt's record."""
         meter, state = self._meter, self._state
         work = self._environment.rollout(state, meter)
         if limits.may_refuse:
@@ -181,25 +167,36 @@ class _Play:
         try:
             async with self._deadline:
                 await work
-        except USER_EXCEPTIONS as error:
+        except BaseException as error:
             # Boundary around environment code: its bug, or its sys.exit(), fails only its own rollout.
-            if isinstance(error, BudgetSpent):
-                return error
-            if isinstance(error, SystemicError | ThreadsHung):
+            if not isinstance(error, BudgetSpent) and (
+                isinstance(error, SystemicError | ThreadsHung) or should_propagate(error)
+            ):
                 raise
-            if should_propagate(error):
-                raise
-            return error
-        return None
+            return self._ended(error)
+        return self._ended(None)
 
-    def _told(self, error: BaseException) -> tuple[str, str, bool]:
+    def _ended(self, error: BaseException | None) -> Attempt:
+        """The record of the attempt, whose environment raised `error`."""
+        gate = self._meter.gate
+        # A refused call decides the outcome, even if the environment's code catches the refusal.
+        refusal = error if gate is None or gate.refusal is None else gate.refusal
+        if isinstance(refusal, BudgetSpent):
+            return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
+        if isinstance(refusal, LimitReached):
+            self._end_at(refusal.reason)
+        elif error is not None:
+            return self._failed(*self._reason_of(error))
+        return Attempt(self._state, self._generated())
+
+    def _reason_of(self, error: BaseException) -> tuple[str, str, bool]:
         """Reason, message, and whether another attempt may succeed."""
         if isinstance(error, ModelError):
             return error.reason, str(error), error.retryable
         if isinstance(error, TimeoutError) and self._deadline.expired():
             return "timeout", f"the rollout took longer than {self._timeout:g} s", True
-        told = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
-        return told.reason, describe(error), told.retryable
+        fault = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
+        return fault.reason, describe(error), fault.retryable
 
     def _end_at(self, limit: str) -> None:
         """Mark the rollout as truncated by a limit: it is scored on the transcript so far."""
@@ -256,7 +253,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
         reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
     except (SystemicError, ThreadsHung):
         raise
-    except USER_EXCEPTIONS as error:  # the boundary around rubric code, as above
+    except BaseException as error:  # the boundary around rubric code, as above
         if should_propagate(error):
             raise
         reason = describe(error)

@@ -25,7 +25,7 @@ from harness.core.errors import EnvironmentFault, HarnessError, SystemicError
 from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Record, Scored
 from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
-from harness.engine.worklist import Aside, RolloutGroup, Todo, Todos
+from harness.engine.remaining_work import Aside, RolloutGroup, Todo, Todos
 
 
 class Ledger(Protocol):
@@ -90,7 +90,7 @@ class Schedule:
         ledger: Stores every result before it is counted.
         progress: The run's live counters, updated here.
         bounds: The run's limits.
-        on_outcome: Called after each finished rollout.
+        on_outcome: Called with each finished rollout and its score, once its line is on disk.
         score: False leaves generated rollouts to a later pass over the journal.
     """
 
@@ -102,7 +102,7 @@ class Schedule:
         progress: RunProgress,
         bounds: Bounds,
         *,
-        on_outcome: Callable[[], None],
+        on_outcome: Callable[[Generated | Failed, Scored | None], None],
         score: bool = True,
     ) -> None:
         self._on_outcome = on_outcome
@@ -170,7 +170,9 @@ class Schedule:
                 self._workers += [generation.create_task(self._generation_worker()) for _ in range(self._generators)]
         except* SystemicError as group:
             # The group has cancelled the other generations: they would fail with the same error.
-            systemic.append(_first_systemic(group))
+            error = _first(group)
+            assert isinstance(error, SystemicError)
+            systemic.append(error)
         return systemic[0] if systemic else None
 
     async def _generation_worker(self) -> None:
@@ -325,14 +327,12 @@ class Schedule:
     def _count_failed(self, index: int, record: Failed, acknowledged: Future[int]) -> None:
         if _on_disk(acknowledged):
             self._progress.count_failed(index, record)
-            self._progress.tell(record)
-            self._on_outcome()
+            self._on_outcome(record, None)
 
     def _count_scored(self, finished: Finished, scored: Scored, acknowledged: Future[int]) -> None:
         if _on_disk(acknowledged):
             self._progress.count(finished.example.index, finished.record, scored)
-            self._progress.tell(finished.record, scored)
-            self._on_outcome()
+            self._on_outcome(finished.record, scored)
 
 
 def _on_disk(acknowledged: Future[int]) -> bool:
@@ -345,10 +345,4 @@ def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, HarnessError)
-    return error
-
-
-def _first_systemic(group: BaseExceptionGroup[SystemicError]) -> SystemicError:
-    error = _first(group)
-    assert isinstance(error, SystemicError)
     return error

@@ -8,46 +8,47 @@ import logging
 import os
 import time
 from collections import ChainMap, deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Literal, cast
 
 from harness.core.errors import HarnessError, StoreError
-from harness.core.records import BUDGET_SPENT, Failed, Scored
+from harness.core.records import BUDGET_SPENT, Failed, Generated, Scored
 from harness.core.redact import redactor
 from harness.engine.budget import Budget
-from harness.engine.checkpoints import Checkpoints
-from harness.engine.conclusion import finalize
+from harness.engine.dataset_checkpoints import Checkpoints
 from harness.engine.executors import Executor
 from harness.engine.executors.isolated import IsolatedExecutor, IsolatedRunConfig
 from harness.engine.executors.local import LocalExecutor
+from harness.engine.finalize import finalize
 from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.judges import RunPanel
-from harness.engine.lanes import ModelSource, RunClient
-from harness.engine.prepare import Prepared
+from harness.engine.listeners import EvaluationListener
+from harness.engine.model_source import ModelSource, RunClient
+from harness.engine.prepare import LiveRun, RunPlan
 from harness.engine.prices import pricing_of
 from harness.engine.progress import RunProgress, RunState
+from harness.engine.remaining_work import Stage, Worklist, outcomes
 from harness.engine.replay import Replaying, ReplayLane
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.spending import SpendTracker, given_up, spent_in
 from harness.engine.watchdog import Watchdog
-from harness.engine.worklist import Stage, Worklist, outcomes
-from harness.models.pool import ClientPool, Clients
+from harness.models.pool import ClientPool
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import judged_by
-from harness.rubrics.one import OneFunction
+from harness.rubrics.single_function import OneFunction
 from harness.store.dataset import DatasetWriter
 from harness.store.journal import Journal
-from harness.store.recorded import Recorded
+from harness.store.journal_index import Recorded
 from harness.store.rows import RowShape
-from harness.usercode.threads import owner
+from harness.usercode.scope import enter_run
 
 logger = logging.getLogger(__name__)
 
@@ -57,62 +58,54 @@ waiting."""
 
 _LOST = (
     "{missing} rollouts ended without an outcome: code of the environment cancels the task that runs it; give it a "
-    "task or a timeout of its own. --resume makes them again"
+    "task or a timeout of its own. A resume makes them again"
 )
 
 
+@dataclass(slots=True)
 class Suite:
-    """Runs that were prepared together.
+    """Runs that were prepared together."""
 
-    Args:
-        runs: Prepared runs, each with its own folder and lock.
-        drain: Seconds that rollouts in flight get after `interrupt`.
-        in_flight: Maximum number of generating rollouts of all runs together; None applies only each run's own limit.
-        at_once: Maximum number of concurrent runs, started in order; None starts all.
-        pool: Source of the runs' clients, closed at the end; by default a new pool.
-        keys: API keys by the name of their variable; they override the process's environment variables.
-        budget: Shared budget; by default without bounds.
-    """
+    runs: Sequence[LiveRun]
+    """Prepared runs, each with its own folder and lock."""
+    pool: ClientPool | None = None
+    """Source of the runs' clients, closed at the end; by default a new pool."""
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """API keys by the name of their variable; they override the process's environment variables."""
+    budget: Budget = field(default_factory=Budget)
+    """Budget shared by all runs; by default without bounds."""
+    listener: EvaluationListener = field(default_factory=EvaluationListener)
+    in_flight: int | None = None
+    """Maximum number of generating rollouts of all runs together; None applies only each run's own limit."""
+    at_once: int | None = None
+    """Maximum number of concurrent runs, started in order; None starts all."""
+    drain: float = DRAIN_SECONDS
+    """Seconds that rollouts in flight get after `interrupt`."""
+    _schedules: list[Schedule] = field(init=False, default_factory=list[Schedule])
+    _interrupted: bool = field(init=False, default=False)
+    _lanes: Iterator[int] = field(init=False, default_factory=count)
+    _joint: AbstractAsyncContextManager[object] = field(init=False)
+    _turns: AbstractAsyncContextManager[object] = field(init=False)
 
-    def __init__(
-        self,
-        runs: Sequence[Prepared],
-        *,
-        drain: float = DRAIN_SECONDS,
-        in_flight: int | None = None,
-        at_once: int | None = None,
-        pool: Clients | None = None,
-        keys: Mapping[str, str] | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        self._runs = runs
-        self._budget = budget or Budget()
-        self._drain = drain
-        self._joint = nullcontext() if in_flight is None else asyncio.Semaphore(in_flight)
-        self._turns = nullcontext() if at_once is None else asyncio.Semaphore(at_once)
-        self._pool = pool
-        self._keys = dict(keys or {})
-        self._schedules: list[Schedule] = []
-        self._interrupted = False
-        self._lanes = count()
+    def __post_init__(self) -> None:
+        self._joint = nullcontext() if self.in_flight is None else asyncio.Semaphore(self.in_flight)
+        self._turns = nullcontext() if self.at_once is None else asyncio.Semaphore(self.at_once)
 
     async def run(self) -> None:
         """Execute every rollout; each run ends with summary, dataset and manifest on disk. A run that fails is marked
         in its counters (`state`, `note`); the others continue."""
-        judges = [seat for run in self._runs for seat in run.judges]
-        given = {name: key for seat in judges for name, key in seat.literal_key.items()}
-        pool = self._pool or ClientPool(environ=ChainMap(given, self._keys, os.environ))
-        embedded = any(run.resolved.is_reference and run.asks_model for run in self._runs) or any(
-            seat.is_embedded for seat in judges
-        )
+        judges = [judge for run in self.runs for judge in run.plan.judges]
+        sharing = min(self.at_once or 1, len(self.runs))
+        pool = self.pool or ClientPool(environ=ChainMap(dict(self.keys), os.environ), sharing=sharing)
+        embedded = any(_plays_embedded(run.plan) for run in self.runs) or any(judge.is_embedded for judge in judges)
         server = ReferenceServer() if embedded else None
         timer = self._until_time_is_up()
         try:
             if server is not None:
                 await server.start()
-            with Watchdog(_sources(self._runs)):
+            with Watchdog(_sources(self.runs)):
                 async with asyncio.TaskGroup() as tasks:
-                    for run in self._runs:
+                    for run in self.runs:
                         tasks.create_task(self._contain(run, pool, server))
         finally:
             for handle in timer:
@@ -120,7 +113,7 @@ class Suite:
             await pool.close()
             if server is not None:
                 await server.stop()
-            for environment in {id(run.environment): run.environment for run in self._runs}.values():
+            for environment in {id(run.plan.environment): run.plan.environment for run in self.runs}.values():
                 await environment.teardown()
 
     def interrupt(self) -> None:
@@ -130,26 +123,26 @@ class Suite:
         self._interrupted = True
         for schedule in self._schedules:
             schedule.stop()
-        asyncio.get_running_loop().call_later(self._drain, self._give_up)
+        asyncio.get_running_loop().call_later(self.drain, self._give_up)
 
     def _until_time_is_up(self) -> list[asyncio.TimerHandle]:
         """Schedule timers for the budget's time bound: first nothing new begins, then work in flight is cancelled after
         the same delay as at an interrupt."""
-        left = self._budget.seconds_left
+        left = self.budget.seconds_left
         if left is None:
             return []
         loop = asyncio.get_running_loop()
-        return [loop.call_later(left, self._budget.expire), loop.call_later(left + self._drain, self._give_up)]
+        return [loop.call_later(left, self.budget.expire), loop.call_later(left + self.drain, self._give_up)]
 
     def _give_up(self) -> None:
         for schedule in self._schedules:
             schedule.cancel()
 
-    async def _contain(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> None:
+    async def _contain(self, run: LiveRun, pool: ClientPool, server: ReferenceServer | None) -> None:
         """Execute and finalize one run; its errors are recorded in its counters and do not affect other runs."""
         progress = run.progress
         state: RunState
-        owner.set(run.folder.id)  # set for this task and all its subtasks
+        enter_run(run.folder.id)
         progress.state = "waiting"
         try:
             async with self._turns:
@@ -163,31 +156,33 @@ class Suite:
                 state, progress.note = "stopped", reason
             elif self._interrupted and missing > 0:
                 state = "interrupted"
-            elif missing + progress.unscored[BUDGET_SPENT] > 0 and self._budget.reached is not None:
-                state, progress.note = "stopped", self._budget.note()
+            elif missing + progress.unscored[BUDGET_SPENT] > 0 and self.budget.reached is not None:
+                state, progress.note = "stopped", self.budget.note()
             elif missing > 0:
                 state, progress.note = "failed", _LOST.format(missing=missing)
             else:
                 state = "done"
-        if isinstance(run.environment, IsolatedEnvironment):
-            progress.note = "; ".join(filter(None, (progress.note, run.environment.pool.note())))
+        if isinstance(run.plan.environment, IsolatedEnvironment):
+            progress.note = "; ".join(filter(None, (progress.note, run.plan.environment.pool.note())))
         progress.finished = time.monotonic()
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
         try:
             # Complete also if the user quits meanwhile: the status on disk must be the run's actual status.
-            await _to_its_end(partial(finalize, run, "stopped" if state == "failed" else state))
+            await _to_its_end(
+                partial(finalize, run, "stopped" if state == "failed" else state, partial(self.listener.recorded, run))
+            )
         except Exception as error:  # as above
             state = _note_failure(progress, error)
         finally:
             progress.state = state
 
-    async def _drive(self, run: Prepared, pool: Clients, server: ReferenceServer | None) -> str | None:
+    async def _drive(self, run: LiveRun, pool: ClientPool, server: ReferenceServer | None) -> str | None:
         """Execute the run's rollouts; returns the reason for an early stop, or None."""
         name = f"{next(self._lanes)}:{run.progress.name}"
-        till = SpendTracker(self._budget.charge, self._budget.check, self._budget.limits.may_refuse)
-        executor, waiting_note = _executor(name, run, pool, server, till)
+        till = SpendTracker(self.budget.charge, self.budget.check, self.budget.limits.may_refuse)
+        executor, waiting_note = _executor(name, run.plan, pool, server, till)
         run.progress.backing_off = waiting_note
-        panel = RunPanel(name, run, pool, server, till) if run.judges else None
+        panel = RunPanel(name, run.plan, pool, server, till) if run.plan.judges else None
         if panel is not None:
             run.progress.backing_off = lambda: ", ".join(filter(None, (waiting_note(), panel.waiting_note())))
         begin = run.recorded.end if run.recorded else 0
@@ -196,9 +191,9 @@ class Suite:
             if run.is_saved:
                 run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, RowShape.of(run.manifest))
             pool.open()
-            run.progress.held = outcomes(run.recorded, retry_failed=run.retry_failed)
+            run.progress.held = outcomes(run.recorded, retry_failed=run.plan.start.retry_failed)
             run.progress.started = time.monotonic()
-            async with Checkpoints(run.writer, run.resolved.settings.save.save_every) as checkpoints:
+            async with Checkpoints(run.writer, run.plan.resolved.settings.save.save_every) as checkpoints:
                 with judged_by(panel):
                     reason = await self._passes(run, executor, journal, checkpoints)
             await journal.flush()
@@ -206,29 +201,31 @@ class Suite:
         finally:  # also if the user quits now
             await asyncio.to_thread(self._settle, run, journal, till, begin)
 
-    def _settle(self, run: Prepared, journal: Journal, till: SpendTracker, begin: int) -> None:
+    def _count(self, run: LiveRun, checkpoints: Checkpoints, record: Generated | Failed, scored: Scored | None) -> None:
+        self.listener.finished(run, record, scored)
+        checkpoints.outcome()
+
+    def _settle(self, run: LiveRun, journal: Journal, till: SpendTracker, begin: int) -> None:
         """Close the journal, and record the spending in the manifest: a resume counts it, including that of abandoned
         rollouts."""
         try:
             journal.close()
         finally:
-            spent = self._budget.to_json() if self._budget.limits else {}
+            spent = self.budget.to_json() if self.budget.limits else {}
             run.manifest = replace(run.manifest, budget=spent)
             if run.progress.done < run.progress.total:
-                model = None if not run.asks_model else pricing_of(run.resolved.endpoints)
-                judge = pricing_of(run.judges[0].endpoints) if len(run.judges) == 1 else None
-                recorded = spent_in(journal.path, model, judge, derivation=run.derive, start=begin)
+                model = None if not run.plan.asks_model else pricing_of(run.plan.resolved.endpoints)
+                judge = pricing_of(judges[0].endpoints) if len(judges := run.plan.judges) == 1 else None
+                recorded = spent_in(journal.path, model, judge, derivation=run.plan.start.derive, start=begin)
                 with suppress(StoreError):  # the error that ended the run matters more
                     gone = given_up(till.usage, recorded, run.manifest.given_up)
                     run.manifest = replace(run.manifest, given_up=gone)
 
-    async def _passes(
-        self, run: Prepared, executor: Executor, journal: Journal, checkpoints: Checkpoints
-    ) -> str | None:
+    async def _passes(self, run: LiveRun, executor: Executor, journal: Journal, checkpoints: Checkpoints) -> str | None:
         """Generate and score together, or in two passes: then the second pass reads the journal back."""
-        settings = run.resolved.settings.env
+        settings = run.plan.resolved.settings.env
         run.progress.state = "running"
-        if settings.interleave_scoring or run.environment.rubric.needs_live_state:
+        if settings.interleave_scoring or run.plan.environment.rubric.needs_live_state:
             return await self._pass("both", run, executor, journal, checkpoints)
         reason = await self._pass("generate", run, executor, journal, checkpoints)
         await journal.flush()
@@ -238,16 +235,16 @@ class Suite:
         return reason or scoring
 
     async def _pass(
-        self, stage: Stage, run: Prepared, executor: Executor, journal: Journal, checkpoints: Checkpoints
+        self, stage: Stage, run: LiveRun, executor: Executor, journal: Journal, checkpoints: Checkpoints
     ) -> str | None:
         """Run one pass; returns the reason for an early stop: an unusable endpoint, or an error that exceeds the
         limit."""
-        settings = run.resolved.settings.model
-        group_size = run.plan.rollouts_per_example if run.plan.is_group else 1
+        plan, settings = run.plan, run.plan.resolved.settings
+        rollouts = plan.rollouts
         work = Worklist(
-            run.plan,
+            rollouts,
             run.recorded,
-            retry_failed=run.retry_failed,
+            retry_failed=run.plan.start.retry_failed,
             progress=None if stage == "score" else run.progress,
         )
         todos = work.todos(stage)
@@ -257,25 +254,25 @@ class Suite:
             journal,
             run.progress,
             Bounds(
-                settings.max_concurrent_generation,
-                settings.max_concurrent_scoring,
-                run.plan.total,
-                group_size,
+                settings.model.max_concurrent_generation,
+                settings.model.max_concurrent_scoring,
+                rollouts.total,
+                rollouts.rollouts_per_example if rollouts.is_group else 1,
                 self._joint,
-                run.fail_fast,
+                plan.start.fail_fast,
                 # Recorded failures are not new ones: a replay includes them.
-                run.resolved.settings.env.max_failures if run.asks_model else None,
+                settings.env.max_failures if plan.asks_model else None,
                 # Generated rollouts are paid for: scoring without judges is free, so it continues.
-                self._budget.may_score if stage == "score" and not run.judges else self._budget.may_start,
+                self.budget.may_score if stage == "score" and not plan.judges else self.budget.may_start,
             ),
-            on_outcome=checkpoints.outcome,
+            on_outcome=partial(self._count, run, checkpoints),
             score=stage != "generate",
         )
         self._schedules.append(schedule)
         if self._interrupted:
             schedule.stop()
         systemic = await schedule.run()
-        if stage != "score" and run.recorded is not None and self._budget.reached is not None:
+        if stage != "score" and run.recorded is not None and self.budget.reached is not None:
             deque(todos, maxlen=0)  # counts skipped rollouts: a complete run is done, even if the budget is spent
         if systemic is not None:
             return str(systemic)
@@ -283,23 +280,28 @@ class Suite:
         return _failure_note(run, error) if error is not None and run.progress.done < run.progress.total else None
 
 
+def _plays_embedded(plan: RunPlan) -> bool:
+    """Whether the embedded server plays the run's model."""
+    return plan.resolved.is_reference and plan.asks_model
+
+
 def _executor(
-    name: str, run: Prepared, pool: Clients, server: ReferenceServer | None, till: SpendTracker
+    name: str, plan: RunPlan, pool: ClientPool, server: ReferenceServer | None, till: SpendTracker
 ) -> tuple[Executor, Callable[[], str]]:
     """Executor of a run's rollouts, and a function that returns the reason for delays."""
-    if run.derive is not None and not run.asks_model:
-        recording = ReplayLane(run.derive.recorded, run.resolved, run.environment)
+    if plan.start.derive is not None and not plan.asks_model:
+        recording = ReplayLane(plan.start.derive.recorded, plan.resolved, plan.environment)
         # The recording determines where a limit ended a rollout, not today's token counts.
-        inner = _of_environment(run, recording, RolloutLimits(is_refusable=True), max_retries=0)
+        inner = _of_environment(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
         return Replaying(inner, recording), recording.waiting_note
-    lane = RunClient(name, run.resolved, run.environment, pool, server if run.resolved.is_reference else None, till)
-    env = run.resolved.settings.env
+    lane = RunClient(name, plan.resolved, plan.environment, pool, server if plan.resolved.is_reference else None, till)
+    env = plan.resolved.settings.env
     limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=till.is_limited)
-    return _of_environment(run, lane, limits, env.max_retries), lane.waiting_note
+    return _of_environment(plan, lane, limits, env.max_retries), lane.waiting_note
 
 
-def _of_environment(run: Prepared, lane: ModelSource, limits: RolloutLimits, max_retries: int) -> Executor:
-    settings, environment = run.resolved.settings.env, run.environment
+def _of_environment(plan: RunPlan, lane: ModelSource, limits: RolloutLimits, max_retries: int) -> Executor:
+    settings, environment = plan.resolved.settings.env, plan.environment
     if not isinstance(environment, IsolatedEnvironment):
         return LocalExecutor(
             environment, lane, timeout=settings.timeout, max_retries=max_retries,
@@ -307,12 +309,12 @@ def _of_environment(run: Prepared, lane: ModelSource, limits: RolloutLimits, max
         )  # fmt: skip
     rubric = environment.rubric
     is_part = isinstance(rubric, OneFunction)
-    plays = parse_model(lane.model).plays if run.resolved.is_reference and run.asks_model else ()
+    plays = parse_model(lane.model).plays if _plays_embedded(plan) else ()
     judges = {
-        place: SeatedJudge(seat.model, parse_model(seat.model).plays if seat.is_embedded else ())
-        for seat in run.judges
+        place: SeatedJudge(judge.model, parse_model(judge.model).plays if judge.is_embedded else ())
+        for judge in plan.judges
         for place, spec in enumerate(environment.judges)
-        if spec is seat.spec
+        if spec is judge.spec
     }
     terms = IsolatedRunConfig(
         settings.timeout, max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
@@ -321,12 +323,12 @@ def _of_environment(run: Prepared, lane: ModelSource, limits: RolloutLimits, max
     return IsolatedExecutor(environment, lane, terms, rubric.recorded if is_part else None)
 
 
-def _sources(runs: Sequence[Prepared]) -> dict[Path, str]:
+def _sources(runs: Sequence[LiveRun]) -> dict[Path, str]:
     """Source files of the environments, each with the name of a run that uses it."""
     names: dict[Path, str] = {}
     for run in runs:
-        found = run.resolved.found
-        files = run.environment.source_files if found is None else (*found.source_files, *run.environment.source_files)
+        found, environment = run.plan.resolved.found, run.plan.environment
+        files = environment.source_files if found is None else (*found.source_files, *environment.source_files)
         names.update(dict.fromkeys(files, run.progress.name))
     return names
 
@@ -359,11 +361,11 @@ def _end_early(progress: RunProgress) -> None:
         )
 
 
-def _failure_note(run: Prepared, record: Failed | Scored) -> str:
+def _failure_note(run: LiveRun, record: Failed | Scored) -> str:
     error = record.error if isinstance(record, Failed) else record.words
-    if run.fail_fast:
+    if run.plan.start.fail_fast:
         return f"as asked, at its first error: {error}"
-    limit = run.resolved.settings.env.max_failures
+    limit = run.plan.resolved.settings.env.max_failures
     return f"more than {limit} rollouts have no score, which is the limit of max_failures; the last: {error}"
 
 

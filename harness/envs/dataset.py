@@ -17,7 +17,7 @@ from harness.core.errors import EnvironmentFault, HarnessError
 from harness.core.records import Row
 from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt
 from harness.envs import hub
-from harness.usercode.exceptions import USER_EXCEPTIONS, describe, should_propagate
+from harness.usercode.exceptions import describe, should_propagate
 
 Dataset: TypeAlias = "Sequence[Mapping[str, Any]] | Callable[[], Any] | Any"
 """A list of dicts, any sequence of mappings, a `datasets.Dataset`, or a function without arguments that returns one."""
@@ -49,13 +49,11 @@ class Table:
     def __init__(self, source: Dataset, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._rows: Sequence[Any] | None = None
         self._is_checked = False
         self._build: Callable[[], Any] | None = None
         if callable(source) and not hasattr(source, "__getitem__"):
             self._build = source
-        else:
-            self._rows = self._checked(source)
+        self._rows: Sequence[Any] | None = None if self._build else self._checked(source)
 
     @property
     def is_open(self) -> bool:
@@ -89,10 +87,10 @@ class Table:
         """
         rows = self._opened()
         if not 0 <= index < len(rows):
-            raise IndexError(f"{self._name} has {len(rows)} rows, so no row {index}")
+            raise IndexError(f"{self._name} has {len(rows)} rows; row {index} does not exist")
         try:
             cells = rows[index]
-        except USER_EXCEPTIONS as error:  # reported as an error of the author's sequence, with the row
+        except BaseException as error:  # reported as an error of the author's sequence, with the row
             if should_propagate(error):
                 raise
             raise EnvironmentFault(f"{self._name} row {index} cannot be read: {describe(error)}") from error
@@ -103,29 +101,25 @@ class Table:
     def _opened(self) -> Sequence[Any]:
         if self._rows is not None:
             return self._rows
-        with self._lock:
+        with self._lock, hub.failing_fast():
             if self._rows is None:
                 assert self._build is not None
-                self._rows = self._checked(self._built(self._build))
+                try:
+                    self._rows = self._checked(self._build())
+                except BaseException as error:  # reported as an error of the environment
+                    if isinstance(error, HarnessError) or should_propagate(error):
+                        raise
+                    cause = f": {why}" if (why := hub.refusal()) else ""
+                    raise EnvironmentFault(f"{self._name} builder raised {describe(error)}{cause}") from error
         return self._rows
-
-    def _built(self, build: Callable[[], Any]) -> Any:
-        with hub.failing_fast():
-            try:
-                return build()
-            except USER_EXCEPTIONS as error:  # reported as an error of the environment
-                if isinstance(error, HarnessError) or should_propagate(error):
-                    raise
-                cause = f": {why}" if (why := hub.refusal()) else ""
-                raise EnvironmentFault(f"{self._name} builder raised {describe(error)}{cause}") from error
 
     def _checked(self, source: Any) -> Sequence[Any]:
         if isinstance(source, Mapping):
             names = ", ".join(str(name) for name in cast("Mapping[object, object]", source))
-            raise EnvironmentFault(f"{self._name} must be one list of rows, not a mapping; pick one of: {names}")
+            raise EnvironmentFault(f"{self._name} must be one list of rows, not a mapping; choose one of: {names}")
         if isinstance(source, str | bytes) or not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
             raise EnvironmentFault(
-                f"{self._name} must be a list of dicts, a sequence, a datasets.Dataset or a function that makes one, "
+                f"{self._name} must be a list of dicts, a sequence, a datasets.Dataset or a function that returns one, "
                 f"not {type(source).__name__}"
             )
         if len(source) == 0:
@@ -160,18 +154,15 @@ class _CellReader:
 
     def row(self, index: int, style: Style) -> Row:
         """The formatted row."""
-        return Row(self._example_id(index), self._prompt(style), self._text("answer"), self._text("task"), self._info())
+        example_id = self._cells.get("example_id")
+        if example_id is None:
+            example_id = index
+        if isinstance(example_id, bool) or not isinstance(example_id, int | str):
+            raise self._wrong("example_id", f"must be an integer or a string, not {type(example_id).__name__}")
+        return Row(example_id, self._prompt(style), self._text("answer"), self._text("task"), self._info())
 
     def _wrong(self, column: str, words: str) -> EnvironmentFault:
         return EnvironmentFault(f"{self._where}, column {column!r}: {words}")
-
-    def _example_id(self, index: int) -> int | str:
-        value = self._cells.get("example_id")
-        if value is None:
-            return index
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise self._wrong("example_id", f"must be an integer or a string, not {type(value).__name__}")
-        return value
 
     def _text(self, column: str) -> str:
         value = self._cells.get(column)
@@ -179,7 +170,7 @@ class _CellReader:
             return ""
         if not isinstance(value, str):
             raise self._wrong(
-                column, f"must be a string, not {type(value).__name__}; str() it, or put structured values into 'info'"
+                column, f"must be a string, not {type(value).__name__}; use str(), or put structured values into 'info'"
             )
         return value
 
@@ -200,22 +191,25 @@ class _CellReader:
         prompt, question = self._cells.get("prompt"), self._cells.get("question")
         if prompt is None and question is None:
             raise EnvironmentFault(
-                f"{self._where}: there is neither a 'prompt' nor a 'question'; its columns are "
+                f"{self._where}: it needs a column 'prompt' or 'question'; its columns are "
                 f"{', '.join(str(name) for name in self._cells)}"
             )
         if prompt is None:
             text = self._filled("question", question)
-            return text if style.message_type == "completion" else _ask(text, style)
+            if style.message_type == "completion":
+                return text
+            system: Messages = [{"role": "system", "content": style.system_prompt}] if style.system_prompt else []
+            return [*system, *style.few_shot, {"role": "user", "content": text}]
         if style.message_type == "completion":
             return self._filled("prompt", prompt)
         if isinstance(prompt, str):
             raise self._wrong(
                 "prompt",
-                "must be a list of messages for a chat model; call the column 'question', or build the environment "
-                "with message_type='completion'",
+                "must be a list of messages if message_type is 'chat'; rename the column to 'question', or build the "
+                "environment with message_type='completion'",
             )
         if style.few_shot:
-            raise self._wrong("prompt", "is complete as it is, so few_shot has no place; call the column 'question'")
+            raise self._wrong("prompt", "cannot be combined with few_shot; rename the column to 'question'")
         messages = self._messages(prompt)
         if style.system_prompt and messages[0].get("role") != "system":
             return [{"role": "system", "content": style.system_prompt}, *messages]
@@ -249,7 +243,7 @@ def message_fault(message: object) -> str:
     if not isinstance(role, str) or not role:
         return "has no role"
     if content is not None and not isinstance(content, str | list | tuple):
-        return f"has a content that is neither a text nor a list of parts, but {type(content).__name__}"
+        return f"has a content of type {type(content).__name__}; it must be a string or a list of parts"
     if content is None and not fields.get("tool_calls"):
         return "has no content"
     return ""
@@ -258,12 +252,3 @@ def message_fault(message: object) -> str:
 def without_gaps(message: Mapping[str, Any]) -> Message:
     """Copy a message without the fields that are None. Tables with a column per field add these to every message."""
     return {name: value for name, value in message.items() if value is not None or name == "content"}
-
-
-def _ask(question: str, style: Style) -> Messages:
-    messages: Messages = []
-    if style.system_prompt:
-        messages.append({"role": "system", "content": style.system_prompt})
-    messages.extend(style.few_shot)
-    messages.append({"role": "user", "content": question})
-    return messages

@@ -4,8 +4,7 @@ A row's `task` names its environment: `name`, or `name/task` if the row has its 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +17,7 @@ from harness.core.types import JsonDict, Message, Messages
 from harness.envs.environment import Environment
 from harness.envs.options import EnvOptions, unknown_name
 from harness.rubrics.functions import RewardFunc
-from harness.rubrics.judge_port import JudgeSpec
+from harness.rubrics.group import CombinedRubric
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 
@@ -51,7 +50,7 @@ class EnvGroup(Environment):
         self.env_map = dict(zip(self.env_names, self.envs, strict=True))
         for name in sorted(EnvOptions.__annotations__.keys() - {"sampling_args", "max_workers", "env_id", "env_args"}):
             if options.get(name) is not None:
-                raise EnvironmentFault(f"{type(self).__name__}({name}=…): give it to the environments in the group")
+                raise EnvironmentFault(f"{type(self).__name__}({name}=…): pass this option to the environments instead")
         options["message_type"] = self.envs[0].message_type
         # A function, since the datasets of the environments may be opened later, too.
         options["eval_dataset"] = lambda: _Rows(self.env_map)
@@ -78,10 +77,14 @@ class EnvGroup(Environment):
     async def play(self, state: State) -> None:
         """Run the rollout in the row's environment, including its cleanup."""
         assert state.chat is not None
-        with _as_member(self.env_map, state) as env:
+        task = state["task"]
+        _, env, state["task"] = _member(self.env_map, task)
+        try:
             # The run's arguments take precedence; a group has sampling arguments only if it was given some.
             state["sampling_args"] = {**env.sampling_args, **state["sampling_args"]}
             await env.rollout(state, state.chat)
+        finally:
+            state["task"] = task
 
     async def render_completion(self, state: State) -> None:
         """Do nothing: the row's environment has done it."""
@@ -143,7 +146,7 @@ class EnvGroup(Environment):
         return env, replace(example, task=task)
 
 
-class GroupedRubric(Rubric):
+class GroupedRubric(CombinedRubric):
     """The rubric of a group: each rollout is scored by the rubric of its environment.
 
     Args:
@@ -159,10 +162,8 @@ class GroupedRubric(Rubric):
         """All distinct rubrics, in the order of the environments."""
         return tuple({id(env.rubric): env.rubric for env in self._envs.values()}.values())
 
-    @property
-    def parser(self) -> Parser:
-        """The parser of the first rubric."""
-        return self.rubrics[0].parser
+    def _parts(self) -> Sequence[Rubric]:
+        return self.rubrics
 
     def adopt_parser(self, parser: Parser) -> None:
         """Do nothing: each rubric has its environment's parser."""
@@ -179,21 +180,6 @@ class GroupedRubric(Rubric):
         return {name: weight for rubric in reversed(self.rubrics) for name, weight in rubric.weights.items()}
 
     @property
-    def is_group(self) -> bool:
-        """Whether any rubric needs all rollouts of an example together."""
-        return any(rubric.is_group for rubric in self.rubrics)
-
-    @property
-    def needs_live_state(self) -> bool:
-        """Whether any rubric can score only in the process that generated the rollouts."""
-        return any(rubric.needs_live_state for rubric in self.rubrics)
-
-    @property
-    def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judges of all rubrics, in order."""
-        return tuple(spec for rubric in self.rubrics for spec in rubric.judges)
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Lowest and highest reward of all rubrics."""
         ranges = [rubric.reward_range for rubric in self.rubrics]
@@ -204,19 +190,14 @@ class GroupedRubric(Rubric):
         for rubric in self.rubrics:
             rubric.add_reward_func(func, weight)
 
-    def add_class_object(self, name: str, obj: object) -> None:
-        """Make `obj` available to functions of all rubrics as parameter `name`."""
-        for rubric in self.rubrics:
-            rubric.add_class_object(name, obj)
-
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts of one example with the rubric of its environment."""
         if not states:
             return []
         tasks = [state["task"] for state in states]
-        name, env, own = _member(self._envs, tasks[0])
+        _, env, own = _member(self._envs, tasks[0])
         if any(task != tasks[0] for task in tasks):
-            raise EnvironmentFault(f"rollouts of one example belong to {name!r} and to others: {sorted(set(tasks))}")
+            raise EnvironmentFault(f"rollouts scored together must have the same task, not {sorted(set(tasks))}")
         for state in states:
             state["task"] = own
         try:
@@ -260,19 +241,19 @@ def _names(envs: Sequence[Environment], given: Sequence[str] | None) -> list[str
         raise EnvironmentFault(f"an EnvGroup takes environments, not {wrong[0]!r}")
     kinds = {env.message_type for env in envs}
     if len(kinds) > 1:
-        raise EnvironmentFault("an EnvGroup asks either with messages or with texts: its environments must agree")
+        raise EnvironmentFault("the environments of an EnvGroup must all have the same message_type")
     names = (
         list(given)
         if given is not None
         else [(env.env_id or "").split(SEPARATOR)[-1] or f"env_{number}" for number, env in enumerate(envs)]
     )
     if len(names) != len(envs):
-        raise EnvironmentFault(f"an EnvGroup got {len(envs)} environments and {len(names)} names")
+        raise EnvironmentFault(f"an EnvGroup cannot have {len(names)} names for {len(envs)} environments")
     for name in names:
         if not isinstance(cast(object, name), str) or not name or SEPARATOR in name:
-            raise EnvironmentFault(f"EnvGroup(env_names=…): {name!r} must be a text without {SEPARATOR!r}")
+            raise EnvironmentFault(f"EnvGroup(env_names=…): {name!r} must be a string without {SEPARATOR!r}")
         if names.count(name) > 1:
-            raise EnvironmentFault(f"two environments of an EnvGroup are called {name!r}; give them env_names")
+            raise EnvironmentFault(f"two environments of an EnvGroup are called {name!r}; pass unique env_names")
     return names
 
 
@@ -281,16 +262,5 @@ def _member(envs: Mapping[str, Environment], task: str) -> tuple[str, Environmen
     name, _, own = task.partition(SEPARATOR)
     env = envs.get(name)
     if env is None:
-        raise EnvironmentFault(f"task {task!r} belongs to no environment of the group; it has {', '.join(envs)}")
+        raise EnvironmentFault(f"task {task!r} must begin with the name of an environment: {', '.join(envs)}")
     return name, env, own
-
-
-@contextmanager
-def _as_member(envs: Mapping[str, Environment], state: State) -> Generator[Environment]:
-    """The row's environment; inside the block, the state's task is that within the environment."""
-    task = state["task"]
-    _, env, state["task"] = _member(envs, task)
-    try:
-        yield env
-    finally:
-        state["task"] = task

@@ -22,7 +22,7 @@ from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
 from harness.rubrics.group import RubricGroup
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
-from harness.usercode.exceptions import USER_EXCEPTIONS, as_exception, describe, should_propagate
+from harness.usercode.exceptions import as_exception, describe, should_propagate
 from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _FINAL = ("rollout", "row", "row_count", "teardown")
 """Methods that the engine relies on. Subclasses use hooks instead of overriding them."""
 
-_MOST_TOLD = 20
+_MAX_LOGGED_FAULTS = 20
 """Maximum number of distinct cleanup errors that are logged; the records of the rollouts contain all."""
 
 _UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"})
@@ -57,7 +57,7 @@ class Environment(ABC):
         super().__init_subclass__(**kwargs)
         for name in _FINAL:
             if name in cls.__dict__ and not cls.__module__.startswith("harness."):
-                raise EnvironmentFault(f"{cls.__name__}.{name} would hide what runs the environment; rename it")
+                raise EnvironmentFault(f"{cls.__name__}.{name} overrides a method that the engine calls; rename it")
 
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
         given = checked(type(self), options)
@@ -77,7 +77,7 @@ class Environment(ABC):
         offload.reserve(given.get("max_workers") or 1)
         sources = {"dataset": given.get("dataset"), "eval_dataset": given.get("eval_dataset")}
         self._tables = {name: Table(source, name) for name, source in sources.items() if source is not None}
-        self._complaints: dict[str, int] = {}
+        self._fault_counts: dict[str, int] = {}
         self._cleanups = hooks_of(self, "cleanup")
         self._teardowns = hooks_of(self, "teardown")
         for table in self._tables.values():
@@ -185,7 +185,7 @@ class Environment(ABC):
             ModelError: the call failed after all retries.
         """
         if state.chat is None:
-            raise EnvironmentFault("the model can only be asked while the rollout runs")
+            raise EnvironmentFault("the model can only be called while the rollout runs")
         response = await state.chat(
             prompt,
             tools=(state["tools"] if tools is None else tools) or None,
@@ -204,12 +204,12 @@ class Environment(ABC):
         state["completion"] = said if last is None else said + last
 
     async def _finish(self, state: State, started: float) -> EnvironmentFault | None:
-        """Render and clean up; returns the first thing that failed."""
+        """Render the completion and run the `@cleanup` methods; return the first error."""
         state["timing"]["generation"] = time.monotonic() - started
         fault: EnvironmentFault | None = None
         try:
             await self.render_completion(state)
-        except Exception as error:  # an author's own rendering: its bug must not cost what was said
+        except Exception as error:  # an error of the author's own rendering must not lose the completion
             fault = self._fault("render_completion", error)
             state["completion"] = state.transcript[state.start :]
         finally:
@@ -218,7 +218,7 @@ class Environment(ABC):
         return self._check_completion(state) or fault
 
     def _check_completion(self, state: State) -> EnvironmentFault | None:
-        """What rendering or cleanup has made of the completion, put right: no journal holds anything else."""
+        """Replace a completion of the wrong type, left by rendering or cleanup, by the transcript; return the error."""
         said = cast("dict[str, object]", state).get("completion")
         wanted = str if self.message_type == "completion" else list
         if isinstance(said, wanted):
@@ -234,7 +234,7 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook(state)
-            except USER_EXCEPTIONS as error:
+            except BaseException as error:
                 # An error in one hook must not prevent the others from running.
                 if should_propagate(error):
                     raise
@@ -248,20 +248,20 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook()
-            except USER_EXCEPTIONS as error:  # as in `_clean_up`
+            except BaseException as error:  # as in `_clean_up`
                 if should_propagate(error):
                     raise
                 self._fault(f"@teardown {hook.name}", error)
-        for words, number in self._complaints.items():
+        for words, number in self._fault_counts.items():
             if number > 1:
                 logger.warning("%s: %d times in all", words, number)
-        self._complaints.clear()
+        self._fault_counts.clear()
 
     def _fault(self, where: str, error: BaseException) -> EnvironmentFault:
         fault = EnvironmentFault(f"{type(self).__name__} {where} raised {describe(error)}")
         fault.__cause__ = error
-        number = self._complaints[str(fault)] = self._complaints.get(str(fault), 0) + 1
-        if number == 1 and len(self._complaints) <= _MOST_TOLD:  # else logged once per rollout
+        number = self._fault_counts[str(fault)] = self._fault_counts.get(str(fault), 0) + 1
+        if number == 1 and len(self._fault_counts) <= _MAX_LOGGED_FAULTS:  # else logged once per rollout
             logger.warning("%s", fault)
         return fault
 

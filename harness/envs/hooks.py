@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from harness.core.errors import EnvironmentFault
@@ -38,49 +39,46 @@ class Hook:
         return await offload.run(self.function, *arguments)
 
 
-@overload
-def stop(function: F, /) -> F: ...
-@overload
-def stop(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
-def stop(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
-    """Mark a method `(self, state) -> bool` as a stop condition, which ends a rollout when it is true.
-
-    Its name becomes the rollout's `stop_condition`. Conditions are checked at the start and after every model reply,
-    before the environment responds.
+class HookDecorator:
+    """A decorator that marks methods as hooks: `@stop`, `@stop(10)` or `@stop(priority=10)`.
 
     Args:
-        function: The method; or the priority.
-        priority: Higher priorities are checked first, equal ones in the order of their names.
+        kind: The kind of hooks.
     """
-    return _marked("stop", function, priority)
+
+    def __init__(self, kind: Kind) -> None:
+        self.__name__ = kind
+        self._kind: Kind = kind
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(self, function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
+    def __call__(self, function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
+        """Mark a method.
+
+        Args:
+            function: The method; or the priority.
+            priority: Higher priorities are called first, equal ones in the order of their names.
+        """
+        if not callable(function):
+            return cast("Callable[[F], F]", partial(self.__call__, priority=priority if function is None else function))
+        marks: dict[Kind, int] = getattr(function, _MARK, {})
+        setattr(function, _MARK, {**marks, self._kind: priority})
+        return function
 
 
-@overload
-def cleanup(function: F, /) -> F: ...
-@overload
-def cleanup(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
-def cleanup(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
-    """Mark a method `(self, state)` to be called after every rollout, including failed and cancelled ones.
+stop = HookDecorator("stop")
+"""Mark a method `(self, state) -> bool` as a stop condition, which ends a rollout when it is true.
 
-    Args:
-        function: The method; or the priority.
-        priority: Higher priorities are called first, equal ones in the order of their names.
-    """
-    return _marked("cleanup", function, priority)
+Its name becomes the rollout's `stop_condition`. Conditions are checked at the start and after every model reply, before
+the environment responds."""
 
+cleanup = HookDecorator("cleanup")
+"""Mark a method `(self, state)` to be called after every rollout, including failed and cancelled ones."""
 
-@overload
-def teardown(function: F, /) -> F: ...
-@overload
-def teardown(function: int | None = None, /, *, priority: int = 0) -> Callable[[F], F]: ...
-def teardown(function: F | int | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
-    """Mark a method `(self)` to be called at the end of the run.
-
-    Args:
-        function: The method; or the priority.
-        priority: Higher priorities are called first, equal ones in the order of their names.
-    """
-    return _marked("teardown", function, priority)
+teardown = HookDecorator("teardown")
+"""Mark a method `(self)` to be called at the end of the run."""
 
 
 def hooks_of(owner: object, kind: Kind) -> tuple[Hook, ...]:
@@ -117,16 +115,3 @@ def check_signature(function: Callable[..., Any], arguments: tuple[str, ...], wh
     except TypeError as error:
         wanted = ", ".join(("self", *arguments))
         raise EnvironmentFault(f"{where} must take ({wanted}): {error}") from error
-
-
-def _marked(kind: Kind, function: F | int | None, priority: int) -> F | Callable[[F], F]:
-    if callable(function):
-        marks: dict[Kind, int] = getattr(function, _MARK, {})
-        setattr(function, _MARK, {**marks, kind: priority})
-        return function
-    chosen = priority if function is None else function
-
-    def mark(method: F) -> F:
-        return cast(F, _marked(kind, method, chosen))
-
-    return mark

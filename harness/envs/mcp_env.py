@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import weakref
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from harness.envs.hooks import cleanup, teardown
 from harness.envs.tool_env import ToolEnv, tool_message
 from harness.tools.mcp import ServerSettings, ServerTool, check_installed, read_servers, tool_name
 from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
+from harness.usercode.scope import scope, scoped
 from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
@@ -23,9 +23,6 @@ logger = logging.getLogger(__name__)
 CLOSE_SECONDS = 15.0
 """Seconds to wait for a server to close. A client terminates a server process after two seconds and kills it two
 seconds later."""
-
-_rollout: contextvars.ContextVar[str] = contextvars.ContextVar("mcp_rollout", default="")
-"""The `trajectory_id` of the rollout that the current task belongs to."""
 
 
 class MCPEnv(ToolEnv):
@@ -84,11 +81,8 @@ class MCPEnv(ToolEnv):
 
     async def rollout(self, state: State, chat: Chat) -> None:
         """Run one rollout, and provide its MCP session to the tasks that it starts."""
-        token = _rollout.set(state["trajectory_id"])
-        try:
+        with scoped(rollout=state["trajectory_id"]):
             await super().rollout(state, chat)
-        finally:
-            _rollout.reset(token)
 
     async def play(self, state: State) -> None:
         """Open the servers, offer their tools, and run the rollout."""
@@ -109,12 +103,12 @@ class MCPEnv(ToolEnv):
         """
         if tool_name in self.tool_map:
             return await super().call_tool(tool_name, tool_args, tool_call_id, **kwargs)
-        session = self._sessions.get(_rollout.get())
+        session = self._sessions.get(scope().rollout)
         if session is None:
             raise EnvironmentFault(f"{type(self).__name__}: tools of MCP servers can only be called in a rollout")
         tool = self._named(session).get(tool_name)
         if tool is None:
-            raise EnvironmentFault(f"{type(self).__name__}: a row offers a tool {tool_name!r}, but there is none")
+            raise EnvironmentFault(f"{type(self).__name__}: a row's info offers the unknown tool {tool_name!r}")
         content = await session.call(tool, tool_args)
         return tool_message(self.format_result(tool_name, content), tool_call_id)
 
@@ -129,14 +123,14 @@ class MCPEnv(ToolEnv):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await session.closed()
         except TimeoutError:  # the rollout is complete; a problem with its servers must not affect its score
-            logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
+            logger.warning("%s: an MCP server did not close within %g s", type(self).__name__, CLOSE_SECONDS)
 
     @teardown(priority=-100)
     async def close_mcp_servers(self) -> None:
         """Close all servers and end their thread."""
         self._shared = None
         if not await offload.run(self._host.close, CLOSE_SECONDS):
-            logger.warning("%s: an MCP server is not closed after %g s", type(self).__name__, CLOSE_SECONDS)
+            logger.warning("%s: an MCP server did not close within %g s", type(self).__name__, CLOSE_SECONDS)
 
     def _session(self) -> MCPSession:
         """A new session for the rollout, or the shared one. A failed shared session is replaced; the last rollout that

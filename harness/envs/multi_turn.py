@@ -55,7 +55,7 @@ class MultiTurnEnv(Environment):
             EnvironmentFault: neither −1 nor at least 1.
         """
         if isinstance(max_turns, bool) or not isinstance(max_turns, int) or (max_turns < 1 and max_turns != -1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise EnvironmentFault(f"max_turns must be at least 1, or -1 for no bound, not {max_turns!r}")
+            raise EnvironmentFault(f"max_turns must be at least 1, or -1 for no limit, not {max_turns!r}")
         self.max_turns = max_turns
 
     # Hooks
@@ -167,7 +167,7 @@ class MultiTurnEnv(Environment):
                 return await self._end(state, "has_final_env_response")
             if not prompt or not isinstance(prompt, str if self.message_type == "completion" else list):  # pyright: ignore[reportUnnecessaryIsInstance]
                 said = "nothing" if prompt == [] or prompt == "" else type(prompt).__name__
-                raise EnvironmentFault(f"{where}.get_prompt_messages must return what the model is asked, not {said}")
+                raise EnvironmentFault(f"{where}.get_prompt_messages must return the prompt for the model, not {said}")
             try:
                 response = await self.get_model_response(state, prompt)
             except ContextLengthError:
@@ -203,7 +203,7 @@ class MultiTurnEnv(Environment):
             del transcript[before:]  # remove messages that the hook appended in place
             if len(transcript) < before or transcript[-1] is not last[0]:
                 raise EnvironmentFault(
-                    f"{type(self).__name__}.env_response changed the list of messages it was given; "
+                    f"{type(self).__name__}.env_response changed the list of messages that it received; "
                     "work on a copy: list(messages)"
                 )
         return answer if state["final_env_response"] is not None else self._checked(answer)
@@ -213,9 +213,9 @@ class MultiTurnEnv(Environment):
         if self.message_type == "completion":
             if isinstance(answer, str):
                 return answer
-            raise EnvironmentFault(f"{where} must return a text, not {type(answer).__name__}")
+            raise EnvironmentFault(f"{where} must return a string, not {type(answer).__name__}")
         if isinstance(answer, tuple):
-            raise EnvironmentFault(f"{where} must return messages alone, not a tuple; change the state in place")
+            raise EnvironmentFault(f"{where} must return only the messages, not a tuple; change the state in place")
         if not isinstance(answer, list):
             raise EnvironmentFault(f"{where} must return a list of messages, not {type(answer).__name__}")
         for number, message in enumerate(cast("Sequence[object]", answer)):
@@ -246,7 +246,7 @@ def _is_true(value: object, where: str) -> bool:
         return bool(value)
     except Exception as error:  # for example of an array
         kind = type(value).__name__
-        raise EnvironmentFault(f"{where} returned {kind}, which is neither true nor false: {error}") from error
+        raise EnvironmentFault(f"{where} returned {kind}, which cannot be converted to bool: {error}") from error
 
 
 async def num_turns(state: State) -> float:

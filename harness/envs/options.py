@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, cast
 
 from harness.core.errors import EnvironmentFault
@@ -12,6 +11,7 @@ from harness.core.types import JsonDict, Messages, MessageType
 from harness.envs.dataset import Dataset, message_fault
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
+from harness.settings.wording import nearest
 
 
 class EnvOptions(TypedDict, total=False):
@@ -51,22 +51,19 @@ _TRAINING = {
 """Classic arguments for training, which have no effect here. They are rejected rather than silently ignored."""
 
 
-def _is_dict(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-_CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "system_prompt": (lambda value: isinstance(value, str), "a string"),
-    "few_shot": (lambda value: isinstance(value, list), "a list of messages"),
-    "parser": (lambda value: isinstance(value, Parser), "a Parser"),
-    "rubric": (lambda value: isinstance(value, Rubric), "a Rubric"),
-    "sampling_args": (_is_dict, "a dict"),
-    "message_type": (lambda value: value in ("chat", "completion"), "'chat' or 'completion'"),
-    "tool_defs": (lambda value: isinstance(value, list), "a list of tool definitions"),
-    "max_workers": (lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0, "above 0"),
-    "env_id": (lambda value: isinstance(value, str), "a string"),
-    "env_args": (_is_dict, "a dict"),
+_TYPES: dict[str, tuple[type, str]] = {
+    "system_prompt": (str, "a string"),
+    "few_shot": (list, "a list of messages"),
+    "parser": (Parser, "a Parser"),
+    "rubric": (Rubric, "a Rubric"),
+    "sampling_args": (dict, "a dict"),
+    "message_type": (str, "'chat' or 'completion'"),
+    "tool_defs": (list, "a list of tool definitions"),
+    "max_workers": (int, "above 0"),
+    "env_id": (str, "a string"),
+    "env_args": (dict, "a dict"),
 }
+"""Types of options, and their descriptions for messages."""
 
 
 def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
@@ -83,7 +80,7 @@ def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
     for name in options:
         if name in _TRAINING:
             raise EnvironmentFault(
-                f"{owner.__name__}({name}=…): there is no training here, so nothing to set; remove it"
+                f"{owner.__name__}({name}=…): this option is for training, which is not supported; remove it"
             )
         if name not in known:
             raise EnvironmentFault(unknown_name(f"{owner.__name__}({name}=…)", name, known | _named(owner)))
@@ -100,15 +97,19 @@ def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
 
 def option_fault(name: str, value: object) -> str:
     """Error of an option's value, as the rest of a sentence; "" if it is valid, or if the name is not an option."""
-    test, wanted = _CHECKS.get(name, (None, ""))
-    return "" if test is None or test(value) else f"must be {wanted}, not {value!r}"
+    kind, description = _TYPES.get(name, (object, ""))
+    is_valid = isinstance(value, kind)
+    if name == "message_type":
+        is_valid = value in ("chat", "completion")
+    elif name == "max_workers":
+        is_valid = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return "" if is_valid else f"must be {description}, not {value!r}"
 
 
 def unknown_name(where: str, name: str, known: Iterable[str]) -> str:
     """Message for an unknown name, with the most similar known one."""
-    near = difflib.get_close_matches(name, sorted(known), 1, 0.6)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{where}: unknown name; {hint}Known are {', '.join(sorted(known))}"
+    near = nearest(name, known := sorted(known))
+    return f"{where}: unknown name; {f'did you mean {near!r}? ' if near else ''}Known are {', '.join(known)}"
 
 
 def _check_together(owner: str, given: Mapping[str, Any]) -> None:
@@ -117,7 +118,7 @@ def _check_together(owner: str, given: Mapping[str, Any]) -> None:
     if given.get("message_type") == "completion":
         for name in ("system_prompt", "few_shot", "tool_defs"):
             if given.get(name):
-                raise EnvironmentFault(f"{owner}({name}=…) goes with messages, not with message_type='completion'")
+                raise EnvironmentFault(f"{owner}({name}=…) requires message_type='chat'")
     for number, message in enumerate(given.get("few_shot", ())):
         words = message_fault(message)
         if words:

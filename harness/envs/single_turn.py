@@ -33,7 +33,7 @@ class SingleTurnEnv(MultiTurnEnv):
             EnvironmentFault: `max_turns` is not 1.
         """
         if max_turns != 1:
-            raise EnvironmentFault(f"a single-turn environment has one turn, not {max_turns!r}")
+            raise EnvironmentFault(f"max_turns of a single-turn environment must be 1, not {max_turns!r}")
         super().set_max_turns(max_turns)
 
     def settable(self) -> set[str]:
@@ -42,7 +42,7 @@ class SingleTurnEnv(MultiTurnEnv):
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
         """Not used: the rollout ends with the model's first reply."""
-        raise EnvironmentFault("a single-turn environment has no answer to give")
+        raise EnvironmentFault("a single-turn environment does not respond to the model")
 
     def _add_monitor(self) -> None:
         """Add no metric: the number of turns is always one."""

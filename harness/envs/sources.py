@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.core.errors import ConfigError, EnvironmentLoadError
+from harness.core.safe_text import clean
 from harness.core.size_limits import ROWS, parquet_batches, read_whole, unzipped
 from harness.envs import hub
 
@@ -20,7 +21,6 @@ SAMPLE = "sample"
 """Name of the split for the rows that a package contains."""
 FILE_SUFFIXES = (".jsonl", ".parquet")
 """Default file suffixes that are accepted; `.jsonl.gz` is supported, too."""
-_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SourceRow:
             EnvironmentLoadError: the column does not exist.
         """
         if column not in self.cells:
-            raise self.fault(f"there is no column {column!r}; it has {', '.join(self.cells) or 'none'}")
+            raise self.wrong(column, "exist")
         return self.cells[column]
 
     def text(self, column: str, *, numbers: bool = False) -> str:
@@ -72,8 +72,7 @@ class SourceRow:
         """
         if column not in self.cells:
             return self.fault(f"there is no column {column!r}; it has {', '.join(self.cells) or 'none'}")
-        text = repr(self.cells[column] if value is None else value)
-        shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        shown = clean(repr(self.cells[column] if value is None else value), 60)
         return self.fault(f"column {column!r} must {must}, not {shown}")
 
     def fault(self, words: str) -> EnvironmentLoadError:

@@ -71,5 +71,5 @@ class StatefulToolEnv(ToolEnv):
             try:
                 tool.read(visible)
             except ToolCallError as error:  # not the model's fault: its own arguments are valid
-                raise EnvironmentFault(f"{where} returned what does not fit: {error}") from error
+                raise EnvironmentFault(f"{where} returned invalid arguments: {error}") from error
         return completed

@@ -53,10 +53,10 @@ class ToolEnv(MultiTurnEnv):
     ) -> None:
         name = type(self).__name__
         if options.get("message_type") == "completion":
-            raise EnvironmentFault(f"{name}: tools go with messages, not with message_type='completion'")
+            raise EnvironmentFault(f"{name}: tools require message_type='chat'")
         for option in ("tool_defs", "oai_tools"):
             if options.get(option):
-                raise EnvironmentFault(f"{name}({option}=…): definitions come from the functions; pass tools=[…]")
+                raise EnvironmentFault(f"{name}({option}=…): definitions are made from functions; pass tools=[…]")
         for error in stop_errors or ():
             if not (isinstance(error, type) and issubclass(error, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise EnvironmentFault(f"{name}(stop_errors=…) must be a list of exception classes, not {error!r}")
@@ -174,7 +174,7 @@ class ToolEnv(MultiTurnEnv):
         """
         tool = self._tool_map.get(tool_name)
         if tool is None:
-            raise EnvironmentFault(f"{type(self).__name__}: a row offers a tool {tool_name!r}, but there is none")
+            raise EnvironmentFault(f"{type(self).__name__}: a row's info offers the unknown tool {tool_name!r}")
         visible, hidden = split_arguments(tool, tool_args)
         result = await run_tool(tool, {**tool.read(visible), **hidden})
         return tool_message(self.format_result(tool_name, result), tool_call_id)
@@ -188,12 +188,12 @@ class ToolEnv(MultiTurnEnv):
         try:
             arguments = self._read_call(name, written, state)
         except ToolError as error:
-            return self._told(name, error, call_id)
+            return self._error_message(name, error, call_id)
         arguments = await self._complete(name, arguments, messages, state)
         try:
             return await self.call_tool(name, arguments, call_id)
         except Exception as error:  # exceptions of tools are reported to the model
-            return self._told(name, _tellable(error), call_id)
+            return self._error_message(name, _reportable(error), call_id)
 
     def _read_call(self, name: str, written: str | JsonDict | None, state: State) -> JsonDict:
         """Parse the arguments of a call; the tool must be among those of the rollout."""
@@ -209,7 +209,7 @@ class ToolEnv(MultiTurnEnv):
         """Add the hidden arguments; none here."""
         return arguments
 
-    def _told(self, name: str, error: Exception, call_id: str) -> Message:
+    def _error_message(self, name: str, error: Exception, call_id: str) -> Message:
         """Make the tool message that reports an error to the model; raise the error if `stop_errors` names its type."""
         cause = error.__cause__ if isinstance(error, ToolError) else None
         if isinstance(error, self.stop_errors) or isinstance(cause, self.stop_errors):
@@ -221,7 +221,7 @@ class ToolEnv(MultiTurnEnv):
         except Exception as fault:  # an error of the author's formatter, not of the tool
             raise EnvironmentFault(f"error_formatter raised {type(fault).__name__}: {fault}") from fault
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise EnvironmentFault(f"error_formatter must return a text, not {type(text).__name__}")
+            raise EnvironmentFault(f"error_formatter must return a string, not {type(text).__name__}")
         return tool_message(to_content(text, self.max_output_chars), call_id)
 
 
@@ -260,14 +260,14 @@ def _counter_name(tool: str) -> str:
     return f"{tool}_calls"
 
 
-def _tellable(error: Exception) -> Exception:
+def _reportable(error: Exception) -> Exception:
     """Return an error to report to the model. Raises errors that are not the tool's but those of an endpoint, a sandbox
     or the environment."""
     if isinstance(error, HarnessError) and not isinstance(error, ToolError):
         raise error
     if isinstance(error, ExceptionGroup):
         for inner in cast("ExceptionGroup[Exception]", error).exceptions:
-            _tellable(inner)
+            _reportable(inner)
     return cast(Exception, error)
 
 

@@ -4,36 +4,28 @@ send, evaluate the reply, back off. A slot of the limiter is held from send to r
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
 
-from harness.core.errors import BudgetSpent, SystemicError
+from harness.core.errors import BudgetSpent, ConfigError, ModelError, SystemicError
+from harness.core.messages import Message, Name
 from harness.core.redact import redactor
 from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse, Usage
 from harness.models.clock import Clock, LoopClock, within
-from harness.models.failures import Failure, WireFault, clean, from_status, timed_out
+from harness.models.failures import AttemptFailed, Failure, clean, timed_out
 from harness.models.health import Health
 from harness.models.limits import Limiter
-from harness.models.retry import BAD_REPLY_RETRIES, RetryPolicy, read_retry_after
+from harness.models.provider import Provider, open_provider
+from harness.models.retry import BAD_REPLY_RETRIES, RetryPolicy
 from harness.models.target import RequestTarget
 from harness.models.wire import (
-    Request,
     asked_output_tokens,
-    build_request,
+    check_sampling_args,
     estimate_prompt_tokens,
     is_another_model,
-    read_reply,
-    takes_completion_tokens,
 )
 from harness.usercode.deadline import waiting
 
-if TYPE_CHECKING:
-    from harness.models.transport import Reply
-
 logger = logging.getLogger(__name__)
-
-USER_AGENT = "bench-harness"
 
 MAX_OUTAGES = 8
 """Maximum number of outages of the endpoint that one call survives, so that a flapping host cannot hold it for ever.
@@ -48,26 +40,6 @@ connection is no evidence about the endpoint."""
 
 _SURELY_DEAD = 3
 """Attempts of a call without any HTTP reply after which an endpoint that never answered is considered no API."""
-
-
-class Exchange(Protocol):
-    """Transport that sends one request to the endpoint and returns its reply."""
-
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
-        """Send `body` to `path` and read the whole reply.
-
-        Raises:
-            WireFault: no complete reply was received.
-        """
-        ...
-
-    async def probe(self) -> bool:
-        """Whether the host answers a request at all, with any status."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
 
 
 class ChatClient:
@@ -102,9 +74,11 @@ class ChatClient:
         self._timeout = request_timeout
         self._policy = replace(policy or RetryPolicy(), retries=request_retries)
         self._strips_rollout = not target.is_loopback
-        self._transport: Exchange | None = None
+        self._provider: Provider | None = None
         self._closed = False
         self._heard: set[tuple[str, str]] = set()
+        self.tokens = 0
+        """Tokens of all replies so far."""
 
     @property
     def load(self) -> float:
@@ -123,10 +97,8 @@ class ChatClient:
             SystemicError: every call to this endpoint would fail.
         """
         limiter, health, clock = self.limiter, self.health, self._clock
-        renames = call.model in health.completion_tokens or takes_completion_tokens(self.target.url, call.model)
-        request = build_request(call, completion_tokens=renames)
-        headers = self._headers_of(call)
-        transport = self._transport or self.open()
+        call = self._checked(call)
+        provider = self._provider or self.open()
         tokens = 0
         if limiter.counts_tokens:
             tokens = limiter.estimate(estimate_prompt_tokens(call.prompt), asked_output_tokens(call))
@@ -137,24 +109,43 @@ class ChatClient:
             sent_at, progress.lost = clock.now(), clock.lost()
             try:
                 with health.sending(call.model, sent_at):
-                    outcome = await self._attempt(transport, request, headers)
+                    async with within(clock, self._timeout):
+                        reply = await provider.complete(call)
+            except AttemptFailed as error:
+                failure = error.failure
+            except TimeoutError:
+                failure = timed_out(self._timeout)
+            except ModelError:
+                raise
+            except Exception as error:  # boundary around the provider's code, which may be of another package
+                words = clean(f"{type(error).__name__}: {error}")
+                failure = Failure("reply", "bad_response", f"the provider's code failed with {words}", True)
+            else:
+                self._note_reply(call, reply, tokens)
+                seconds, attempts = clock.now() - sent_at, progress.attempts + 1
+                return replace(reply, seconds=seconds, attempts=attempts, wasted=progress.wasted)
             finally:
                 limiter.release()
-            if isinstance(outcome, ModelResponse):
-                self._note_reply(call, outcome, tokens)
-                seconds, attempts = clock.now() - sent_at, progress.attempts + 1
-                return replace(outcome, seconds=seconds, attempts=attempts, wasted=progress.wasted)
-            if outcome.wants_completion_tokens and request.has_max_tokens:
+            if failure.resend:
                 health.spoke()
-                health.completion_tokens.add(call.model)
-                request = build_request(call, completion_tokens=True)
                 continue
-            if outcome.kind == "timeout" and await self._is_gone(call, outcome.detail, sent_at, progress):
+            if failure.kind == "timeout" and await self._is_gone(call, failure.detail, sent_at, progress):
                 continue
-            delay = self._settle(call, outcome, progress, sent_at, tokens)
+            delay = self._settle(call, failure, progress, sent_at, tokens)
             if delay > 0.0:
-                with limiter.sleeping(outcome.reason, delay), waiting():
+                with limiter.sleeping(failure.reason, delay), waiting():
                     await clock.sleep(delay)
+
+    def _checked(self, call: ModelCall) -> ModelCall:
+        """Validate the sampling arguments, and remove the rollout header unless the endpoint is on this machine."""
+        try:
+            check_sampling_args(call.sampling_args)
+        except ConfigError as error:
+            raise ModelError(str(error), reason="bad_request") from error
+        if self._strips_rollout and call.headers:
+            kept = {name: value for name, value in call.headers.items() if name.lower() != ROLLOUT_HEADER.lower()}
+            return replace(call, headers=kept)
+        return call
 
     async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
         """Wait for a slot; return False if the endpoint became unusable, with the slot given back.
@@ -183,33 +174,15 @@ class ChatClient:
     async def close(self) -> None:
         """Close connections; idempotent."""
         self._closed = True
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.close()
-
-    async def _attempt(
-        self, transport: Exchange, request: Request, headers: Mapping[str, str] | None
-    ) -> ModelResponse | Failure:
-        """Send the request once. Network and provider errors are returned as a `Failure`, not raised."""
-        try:
-            async with within(self._clock, self._timeout):
-                reply = await transport.post(request.path, request.body, headers)
-        except WireFault as fault:
-            return fault.failure
-        except TimeoutError:
-            return timed_out(self._timeout)
-        if 200 <= reply.status < 300:
-            outcome = read_reply(reply.body, reply.status, is_chat=request.is_chat)
-            if isinstance(outcome, ModelResponse) or outcome.status is None:
-                return outcome
-            return replace(outcome, retry_after=read_retry_after(reply.headers, outcome.status, self._clock.wall()))
-        retry_after = read_retry_after(reply.headers, reply.status, self._clock.wall())
-        return from_status(reply.status, reply.body, retry_after, reply.headers.get("Location"))
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            await provider.close()
 
     def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
         """Report a reply to limiter and health."""
         if reply.model and reply.model != call.model:
             self._hear(call.model, reply.model)
+        self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         self.health.answered(call.model)
         self.limiter.succeeded()
         if tokens and not reply.usage.unreported:
@@ -275,17 +248,25 @@ class ChatClient:
     def _may_retry(self, failure: Failure, progress: _Progress) -> bool:
         return failure.retry and progress.attempts <= self._policy.retries and progress.bad_replies <= BAD_REPLY_RETRIES
 
-    def _denial(self, call: ModelCall, failure: Failure) -> str:
+    def _denial(self, call: ModelCall, failure: Failure) -> Message:
         """Error message with advice for a rejected key or an unknown model."""
+        target = self.target
         if failure.kind == "unsent":
-            return redactor.text(f"{self.target.label}: {failure.detail}")
-        if failure.reason == "auth":
-            where = f"the key in {self.target.key_name}" if self.target.key_name else "the key"
-            found = "litellm found none" if self.target.provider else "no key was sent"
-            advice = f"check {where}" if self.target.key else f"{found}: name its variable with api_key_var"
+            advice = ""
+        elif failure.reason != "auth":
+            advice = "; check the model name {model!r} and the base URL {url}"
+        elif target.key:
+            advice = "; check the key in {variable}" if target.key_name else "; check the key"
         else:
-            advice = f"check the model name {call.model!r} and the base URL {self.target.url.partition('?')[0]}"
-        return redactor.text(f"{self.target.label}: {failure.detail}; {advice}")
+            found = "litellm found none" if target.provider else "no key was sent"
+            advice = f"; {found}: name its variable with {{api_key_var}}"
+        return Message(
+            "{problem}" + advice,
+            problem=redactor.text(f"{target.label}: {failure.detail}"),
+            variable=Name(target.key_name or ""),
+            model=redactor.text(call.model),
+            url=redactor.text(target.url.partition("?")[0]),
+        )
 
     def _hear(self, asked: str, answered: str) -> None:
         """Warn once if replies come from a model other than the requested one."""
@@ -296,45 +277,20 @@ class ChatClient:
         if is_another_model(asked, answered):
             logger.warning("%s: %s was asked for, and %s answers", self.target.label, asked, clean(answered))
 
-    def _headers_of(self, call: ModelCall) -> Mapping[str, str] | None:
-        headers = call.headers
-        if not headers:
-            return None
-        if self._strips_rollout and any(name.lower() == ROLLOUT_HEADER.lower() for name in headers):
-            return {name: value for name, value in headers.items() if name.lower() != ROLLOUT_HEADER.lower()}
-        return headers
-
-    def open(self) -> Exchange:
-        """Create the transport, if needed. Nothing is sent. Late, because importing aiohttp is slow.
+    def open(self) -> Provider:
+        """Create the provider, if needed. Nothing is sent. Late, because importing aiohttp is slow.
 
         Raises:
-            ConfigError: the endpoint needs litellm, and it is not installed or does not know the provider.
+            ConfigError: the endpoint's provider is not installed, or litellm does not know it.
         """
         if self._closed:
             raise RuntimeError(f"the client of {self.target.label} is closed")
-        if self._transport is None:
+        if self._provider is None:
             # Shorter than the request timeout, to distinguish a host that drops connections from a slow model.
             connect_timeout = min(self.health.policy.connect_deadline, 0.8 * self._timeout)
-            self._transport = self._exchange(connect_timeout)
+            self._provider = open_provider(self.target, timeout=self._timeout, connect_timeout=connect_timeout)
             self.health.begin()
-        return self._transport
-
-    def _exchange(self, connect_timeout: float) -> Exchange:
-        target = self.target
-        if target.provider:
-            from harness.models.litellm import LiteLLMTransport
-
-            return LiteLLMTransport(
-                target.provider, target.key, target.headers, timeout=self._timeout, connect_timeout=connect_timeout
-            )
-        from harness.models.transport import Transport
-
-        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
-        if target.key:
-            headers["Authorization"] = f"Bearer {target.key}"
-        over = {name.lower() for name in target.headers}
-        headers = {name: value for name, value in headers.items() if name.lower() not in over}
-        return Transport(target.url, {**headers, **target.headers}, connect_timeout=connect_timeout)
+        return self._provider
 
 
 @dataclass(slots=True)

@@ -35,10 +35,6 @@ class Clock(Protocol):
         """Current time, in monotonic seconds."""
         ...
 
-    def wall(self) -> float:
-        """Unix time, for comparison with dates in headers."""
-        ...
-
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`."""
         ...
@@ -75,10 +71,6 @@ class LoopClock:
     def now(self) -> float:
         """Current time, in monotonic seconds."""
         return time.monotonic()
-
-    def wall(self) -> float:
-        """Current Unix time."""
-        return time.time()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep on the event loop."""
@@ -166,20 +158,15 @@ class within:
 class ManualClock:
     """A clock for tests, which moves only when `advance` is called."""
 
-    def __init__(self, wall: float = 1_700_000_000.0) -> None:
+    def __init__(self) -> None:
         self.seconds_lost = 0.0
         self._now = 0.0
-        self._wall = wall
         self._due: list[tuple[float, int, _Timer]] = []
         self._count = 0
 
     def now(self) -> float:
         """Seconds by which the clock was advanced so far."""
         return self._now
-
-    def wall(self) -> float:
-        """Unix time of the clock: the start value plus the seconds advanced."""
-        return self._wall + self._now
 
     async def sleep(self, seconds: float) -> None:
         """Return when the clock has advanced by `seconds`."""

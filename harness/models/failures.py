@@ -14,7 +14,7 @@ import orjson
 from harness.core.errors import ContextLengthError, ModelError, ResponseError
 from harness.core.redact import redactor
 from harness.core.types import Usage
-from harness.models.retry import retryable_status
+from harness.models.retry import read_retry_after, retryable_status
 
 DETAIL_LENGTH = 300
 """Maximum characters of provider text in a message: enough for a sentence, not for an HTML page."""
@@ -32,8 +32,8 @@ _REASONS = {
 _ADVICE = {
     "rate_limit": "lower max_concurrent, or set rpm and tpm to the endpoint's limits",
     "timeout": "raise request_timeout, or set max_tokens",
-    "server_error": "try again later (--retry-failed)",
-    "connection": "try again later (--retry-failed)",
+    "server_error": "try again later (retry_failed)",
+    "connection": "try again later (retry_failed)",
     "bad_response": "is the base URL that of an OpenAI-compatible API?",
 }
 
@@ -128,6 +128,8 @@ class Failure:
     """Advice that is more specific than the general advice for `reason`."""
     wants_completion_tokens: bool = False
     """Whether the model requires `max_completion_tokens` instead of `max_tokens`."""
+    resend: bool = False
+    """Whether the provider has adapted its request, which is then sent again at once and counts as no attempt."""
 
     def error(self, label: str, attempts: int, wasted: Usage | None = None) -> ModelError:
         """Create the exception for a call that ends with this failure.
@@ -158,7 +160,7 @@ def without_advice(error: ModelError) -> str:
     return str(error).removesuffix(f"; {advice}")
 
 
-class WireFault(Exception):
+class AttemptFailed(Exception):
     """An attempt failed below HTTP, or its body cannot be decoded."""
 
     def __init__(self, failure: Failure) -> None:
@@ -166,17 +168,17 @@ class WireFault(Exception):
         self.failure = failure
 
 
-def from_status(status: int, body: bytes, retry_after: float | None = None, location: str | None = None) -> Failure:
+def from_status(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Failure:
     """Create the failure for an HTTP status of 300 or more.
 
     Args:
         status: 300 to 599.
         body: Body of the reply, whole or only the beginning.
-        retry_after: Seconds from the reply's headers.
-        location: Target of a redirect.
+        headers: Headers of the reply: when to retry, or where a redirect leads.
     """
+    headers = headers or {}
     if status < 400:
-        detail = f"HTTP {status} redirects to {clean(location or '')}, which is not followed"
+        detail = f"HTTP {status} redirects to {clean(headers.get('Location', ''))}, which is not followed"
         return Failure("status", "not_found", detail, False, status, denied=True)
     code, words = read_error(body)
     too_long = status in _CONTEXT_STATUS and (code in _CONTEXT_CODES or bool(_CONTEXT_WORDS.search(words)))
@@ -197,7 +199,7 @@ def from_status(status: int, body: bytes, retry_after: float | None = None, loca
         f"HTTP {status}" + (f": {clean(words)}" if words.strip() else ""),
         retryable_status(status) and not out_of_quota,
         status,
-        retry_after,
+        read_retry_after(headers, status),
         denied=reason in ("auth", "not_found") and not too_long,
         too_long=too_long,
         advice=_DROP_IT if reason == "bad_request" and code in _UNSUPPORTED_CODES else "",

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from harness.core.errors import SystemicError
+from harness.core.messages import Message
 from harness.models.clock import Clock, LoopClock
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
@@ -52,7 +53,7 @@ class HealthPolicy:
 class _ModelHealth:
     answered: bool = False
     strikes: int = 0
-    verdict: tuple[str, int | None, str] | None = None
+    verdict: tuple[Message | str, int | None, str] | None = None
 
 
 @dataclass(slots=True)
@@ -67,8 +68,6 @@ class Health:
     """Whether anything is wrong; if False, `admit` need not be called."""
     reachable: bool = False
     """Whether any HTTP reply was ever received, with any status."""
-    completion_tokens: set[str] = field(default_factory=set[str])
-    """Models that rejected `max_tokens` and need `max_completion_tokens`."""
     _out: dict[object, tuple[str, float]] = field(default_factory=dict[object, tuple[str, float]])
     """Model and send time of each request in flight."""
     _models: dict[str, _ModelHealth] = field(default_factory=dict[str, _ModelHealth])
@@ -133,7 +132,7 @@ class Health:
         self.reachable = True
         self._heard = self.clock.now()
 
-    def denied(self, model: str, message: str, status: int | None, reason: str) -> None:
+    def denied(self, model: str, message: Message, status: int | None, reason: str) -> None:
         """Record that the key or the model was rejected.
 
         Raises:

@@ -1,18 +1,17 @@
-"""Requests through litellm, for providers whose wire format is not OpenAI's. Replaces `transport` in `chat`, which
-still applies limits, retries, health and timeouts. Imports litellm and converts its replies and errors."""
+"""Provider that sends requests through litellm, for APIs whose wire format is not OpenAI's. Imports litellm and
+converts its replies and errors."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import inspect
-import json
 import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -21,13 +20,14 @@ import aiohttp
 from multidict import CIMultiDict
 
 from harness.core.errors import ConfigError
+from harness.core.messages import Message
 from harness.core.redact import redactor
-from harness.core.types import JsonDict
-from harness.models.failures import Failure, WireFault, clean, from_status, timed_out
+from harness.core.types import JsonDict, ModelCall, ModelResponse
+from harness.models.failures import AttemptFailed, Failure, clean, from_status, timed_out
 from harness.models.litellm_connections import PASSAGE, Passage, guard, spare_loopback
-from harness.models.retry import read_retry_after
-from harness.models.transport import Reply, connect_words
-from harness.models.wire import CHAT_PATH
+from harness.models.target import RequestTarget
+from harness.models.transport import connect_words
+from harness.models.wire import plain_json, read_fields, request_fields
 from harness.settings.providers import missing_litellm, require_address, unknown_provider
 
 _ENVIRONMENT = {
@@ -106,13 +106,11 @@ class LiteLLM(Protocol):
         ...
 
 
-class LiteLLMTransport:
-    """Connections to one provider through litellm, with the interface of `transport.Transport`.
+class LiteLLMProvider:
+    """Connections to one of litellm's providers.
 
     Args:
-        provider: Name of the provider in litellm.
-        key: API key; with None, litellm searches its own variables and files for credentials.
-        headers: Sent with every request.
+        target: The endpoint. Without a key, litellm searches its own variables and files for credentials.
         timeout: Timeout of one request in seconds.
         connect_timeout: Timeout of the connection in seconds, if the provider's code supports one.
 
@@ -121,68 +119,76 @@ class LiteLLMTransport:
     """
 
     _open = 0
-    """Open transports of this process: litellm shares connections, which are closed with the last transport."""
+    """Open providers of this process: litellm shares connections, which are closed with the last one."""
 
-    def __init__(
-        self, provider: str, key: str | None, headers: Mapping[str, str], *, timeout: float, connect_timeout: float
-    ) -> None:
+    def __init__(self, target: RequestTarget, *, timeout: float, connect_timeout: float) -> None:
+        provider = target.provider
         require_address(provider, os.environ)
         self._litellm = load(provider)
         if provider not in {str(getattr(known, "value", known)) for known in self._litellm.provider_list}:
-            raise ConfigError(unknown_provider(f"{provider}/…", f"litellm knows no provider {provider!r}"))
+            raise unknown_provider(
+                f"{provider}/…", Message("litellm knows no provider {provider!r}", provider=provider)
+            )
         self._provider = provider
-        self._headers = dict(headers)
+        self._headers = dict(target.headers)
         self._options: JsonDict = {"stream": False}
         if provider not in _TAKE_NO_RETRIES:
             self._options |= {"num_retries": 0, "max_retries": 0}
         self._timeouts = (float(timeout), float(connect_timeout))  # most providers reject integers
-        if key is not None:
-            self._options["api_key"] = key
+        if target.key is not None:
+            self._options["api_key"] = target.key
         _hide_credentials()
+        self._completion_tokens: set[str] = set()
+        """Models that rejected `max_tokens` and need `max_completion_tokens`."""
         self._is_open = True
-        LiteLLMTransport._open += 1
+        LiteLLMProvider._open += 1
 
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
-        """Send a request body in the OpenAI format, and return the reply in that format.
+    async def complete(self, call: ModelCall) -> ModelResponse:
+        """Send `call` and read the reply.
 
         Raises:
-            WireFault: no usable reply was received.
+            AttemptFailed: no usable reply was received.
         """
-        if path != CHAT_PATH:
-            raise WireFault(Failure("unsent", "bad_request", _CHAT_ONLY, False))
-        asked: JsonDict = json.loads(body)
+        if isinstance(call.prompt, str):
+            raise AttemptFailed(Failure("unsent", "bad_request", _CHAT_ONLY, False))
+        # A copy, since the code of some of litellm's providers changes the messages.
+        asked = deepcopy(request_fields(call, completion_tokens=call.model in self._completion_tokens))
         if own := sorted(_OWN_OPTIONS.intersection(asked)):
             words = f"{', '.join(own)}: an option of litellm's, not a field of a request; remove it"
-            raise WireFault(Failure("unsent", "bad_request", words, False))
+            raise AttemptFailed(Failure("unsent", "bad_request", words, False))
         arguments: JsonDict = {**asked, **self._options, "timeout": self._timeout()}
-        arguments["model"] = f"{self._provider}/{asked['model']}"
-        if extra := {**self._headers, **(headers or {})}:
+        arguments["model"] = f"{self._provider}/{call.model}"
+        if extra := {**self._headers, **call.headers}:
             arguments["extra_headers"] = extra
         passage = Passage(self._provider)
         known = PASSAGE.set(passage)
         try:
-            reply = _as_wire(await self._litellm.acompletion(**arguments), passage.position)
-            body = json.dumps(reply, default=str).encode()
+            reply = _fields_of(await self._litellm.acompletion(**arguments), passage.position)
+            outcome = passage.failure or read_fields(reply, 200, is_chat=True)
         except Exception as error:
             # A provider's code may raise any exception; `_translate` converts it.
-            raise WireFault(passage.failure or _translate(error, self._timeouts[0], passage)) from error
+            failure = passage.failure or _translate(error, self._timeouts[0], passage)
+            if failure.wants_completion_tokens and "max_tokens" in asked:
+                self._completion_tokens.add(call.model)
+                failure = replace(failure, resend=True)
+            raise AttemptFailed(failure) from error
         finally:
             PASSAGE.reset(known)
-        if passage.failure is not None:
-            raise WireFault(passage.failure)
-        return Reply(200, CIMultiDict[str](), body)
+        if isinstance(outcome, Failure):
+            raise AttemptFailed(outcome)
+        return outcome
 
     async def probe(self) -> bool:
         """Return True: the next request tests the connection, since only litellm knows the provider's address."""
         return True
 
     async def close(self) -> None:
-        """Close litellm's connections, if no other transport of this process is open; idempotent."""
+        """Close litellm's connections, if no other provider of this process is open; idempotent."""
         if not self._is_open:
             return
         self._is_open = False
-        LiteLLMTransport._open -= 1
-        if LiteLLMTransport._open:
+        LiteLLMProvider._open -= 1
+        if LiteLLMProvider._open:
             return
         await _end_callbacks()
         # Closed explicitly: litellm's cache could reuse a client on a later event loop with the same id, and its own
@@ -255,9 +261,10 @@ async def _end_callbacks() -> None:
     await worker.stop()
 
 
-def _as_wire(response: object, position: int = 0) -> JsonDict:
-    """Convert a litellm reply to the body of an OpenAI endpoint, with only the choice at `position`."""
-    fields: JsonDict = cast("Any", response).model_dump(exclude_none=True, warnings=False)
+def _fields_of(response: object, position: int) -> JsonDict:
+    """Convert a litellm reply to the fields of an OpenAI reply, with only the choice at `position`."""
+    dumped: object = cast("Any", response).model_dump(exclude_none=True, warnings=False)
+    fields = cast("JsonDict", plain_json(dumped))
     if 0 < position < len(choices := cast("list[JsonDict]", fields.get("choices") or [])):
         fields["choices"] = [{**choices[position], "index": 0}]
     for choice in cast("list[JsonDict]", fields.get("choices") or []):
@@ -335,7 +342,7 @@ def _from_http(error: BaseException, words: str) -> Failure | None:
         body = cast("bytes", response.content)
     except RuntimeError:  # httpx: a streamed body that was not read
         body = words.encode()
-    return from_status(status, body, read_retry_after(headers, status, time.time()), headers.get("Location"))
+    return from_status(status, body, headers)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -9,7 +9,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from harness.core.errors import ConfigError, SystemicError
 from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt
@@ -20,51 +20,13 @@ from harness.models.limits import Limiter
 from harness.models.retry import RetryPolicy
 from harness.models.target import RequestTarget
 from harness.models.wire import check_sampling_args, merge_sampling_args
-from harness.settings.providers import require_litellm
+from harness.settings.endpoints import Endpoint
+from harness.settings.providers import require_provider
 
 logger = logging.getLogger(__name__)
 
 FILES_BESIDE = 128
 """Open files reserved for other uses than connections: journals, datasets, libraries, environments."""
-
-
-class EndpointLike(Protocol):
-    """The part of `harness.settings.endpoints.Endpoint` that a client needs."""
-
-    @property
-    def url(self) -> str:
-        """Base URL of the endpoint."""
-        ...
-
-    @property
-    def key_var(self) -> str | None:
-        """Environment variable with the API key; None or "" without one."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """Name of the model at this endpoint."""
-        ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Additional HTTP headers."""
-        ...
-
-    @property
-    def rpm(self) -> float | None:
-        """Limit of requests per minute."""
-        ...
-
-    @property
-    def tpm(self) -> float | None:
-        """Limit of tokens per minute."""
-        ...
-
-    @property
-    def max_concurrent(self) -> int | None:
-        """Maximum number of requests in flight."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +53,16 @@ class PooledClient(Client, Protocol):
         ...
 
 
-class Clients(Protocol):
-    """Source of clients for runs."""
+class CallerClient(PooledClient, Protocol):
+    """A client that a program passed; see `Endpoint.client`."""
 
-    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
-        """Return a client for these endpoints."""
+    @property
+    def tokens(self) -> int:
+        """Tokens of the replies that it gave itself."""
         ...
 
-    def open(self) -> None:
-        """Create the transport of every client; nothing is sent."""
-        ...
-
-    async def close(self) -> None:
-        """Close every client; idempotent."""
+    def connect(self, pool: ClientPool, settings: CallSettings) -> None:
+        """Use `pool` and `settings` for requests that other clients send for it."""
         ...
 
 
@@ -115,12 +74,15 @@ class ClientPool:
         policy: Back-off of all clients.
         health: Health thresholds of all endpoints.
         clock: Clock of limits, back-off and probes; for tests.
+        sharing: Maximum number of runs at once. With several, the limit of an endpoint has room for that many runs;
+            otherwise the largest limit of a run applies to all of them.
     """
 
     def __init__(
         self,
         *,
         environ: Mapping[str, str] | None = None,
+        sharing: int = 1,
         policy: RetryPolicy | None = None,
         health: HealthPolicy | None = None,
         clock: Clock | None = None,
@@ -132,9 +94,18 @@ class ClientPool:
         self._limiters: dict[tuple[str, str | None], Limiter] = {}
         self._healths: dict[tuple[str, str | None], Health] = {}
         self._clients: dict[tuple[object, ...], ChatClient] = {}
+        self._sharing = sharing
+        self._brought: list[CallerClient] = []
+        self._tokens = 0
+        """Tokens of clients that are closed."""
         self._has_said_files = False
 
-    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings | None = None) -> PooledClient:
+    @property
+    def tokens(self) -> int:
+        """Tokens of all replies to all clients so far, including those of rollouts that left no record."""
+        return self._tokens + sum(client.tokens for client in (*self._clients.values(), *self._brought))
+
+    def get(self, endpoints: Sequence[Endpoint], settings: CallSettings | None = None) -> PooledClient:
         """A client for `endpoints`; with several, each request goes to the least busy one.
 
         The limiter of a (url, key) is shared: its bound is the largest requested (within the endpoint's own
@@ -145,6 +116,11 @@ class ClientPool:
                 not installed.
         """
         settings = settings or CallSettings()
+        if endpoints and (brought := cast("CallerClient | None", endpoints[0].client)) is not None:
+            brought.connect(self, settings)
+            if brought not in self._brought:
+                self._brought.append(brought)
+            return brought
         members = [(self._client(endpoint, settings), endpoint.model) for endpoint in endpoints]
         if not members:
             raise ConfigError("a model needs at least one endpoint")
@@ -157,14 +133,22 @@ class ClientPool:
 
     async def close(self) -> None:
         """Close every client; idempotent."""
-        while self._clients:
-            _, client = self._clients.popitem()
-            await client.close()
+        try:
+            for brought in self._brought:
+                await brought.close()
+        finally:
+            while self._clients:
+                _, client = self._clients.popitem()
+                self._tokens += client.tokens
+                await client.close()
 
-    def _client(self, endpoint: EndpointLike, settings: CallSettings) -> ChatClient:
+    def _client(self, endpoint: Endpoint, settings: CallSettings) -> ChatClient:
         target = target_of(endpoint, self._environ, settings.headers)
         shared = (target.url.rstrip("/"), target.key)
-        bound = _bound(settings.max_in_flight, endpoint.max_concurrent)
+        asked = settings.max_in_flight
+        bound = math.inf if asked < 0 else float(asked * self._sharing)
+        if endpoint.max_concurrent is not None and endpoint.max_concurrent >= 0:
+            bound = min(bound, float(endpoint.max_concurrent))
         limiter = self._limiters.get(shared)
         if limiter is None:
             self._limiters[shared] = limiter = Limiter(bound, clock=self._clock)
@@ -214,7 +198,7 @@ _MANY_FILES = 65_536
 
 
 def target_of(
-    endpoint: EndpointLike, environ: Mapping[str, str], headers: Mapping[str, str] | None = None
+    endpoint: Endpoint, environ: Mapping[str, str], headers: Mapping[str, str] | None = None
 ) -> RequestTarget:
     """Address, key and headers of `endpoint`, validated.
 
@@ -227,13 +211,13 @@ def target_of(
         ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key has invalid
             characters, or litellm is needed and not installed.
     """
-    require_litellm(endpoint.url)
+    require_provider(endpoint.url)
     headers = headers or {}
     over = {name.lower() for name in headers}
     merged = {name: value for name, value in endpoint.headers.items() if name.lower() not in over}
     key_name = endpoint.key_var or ""
     # `export KEY="$(cat file)"` and .env files often leave a line break at the end.
-    key = environ.get(key_name, "").strip() if key_name else ""
+    key = (endpoint.key or (environ.get(key_name, "") if key_name else "")).strip()
     target = RequestTarget(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
     if key_name and not key and not target.is_loopback:
         raise ConfigError(f"{target.label}: the environment variable {key_name} that should hold its key is not set")
@@ -329,13 +313,12 @@ class BoundChat:
         Raises:
             ModelError: the call failed, and retries did not help.
         """
+        return await self.client.request(self.call(prompt, tools, sampling_args))
+
+    def call(
+        self, prompt: Prompt, tools: Sequence[JsonDict] | None, sampling_args: Mapping[str, Any] | None
+    ) -> ModelCall:
+        """Return the call for a prompt."""
         merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
         offered = self.tools if tools is None else tools
-        return await self.client.request(
-            ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent, self.check)
-        )
-
-
-def _bound(asked: int, allowed: int | None) -> float:
-    bound = math.inf if asked < 0 else float(asked)
-    return bound if allowed is None or allowed < 0 else min(bound, float(allowed))
+        return ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent, self.check)

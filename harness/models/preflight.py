@@ -8,8 +8,9 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from harness.core.errors import ModelError, SystemicError
+from harness.core.messages import Message
 from harness.core.types import Client, ModelCall
-from harness.settings.serving import is_reference
+from harness.settings.endpoint_selection import is_reference
 
 logger = logging.getLogger(__name__)
 
@@ -20,12 +21,13 @@ connection is possible, the client gives up earlier."""
 _MESSAGES = [{"role": "user", "content": "hi"}]
 
 _ADVICE = {
-    "auth": "Authentication failed. Check your API key is valid ({dash}api-key). Details: ",
-    "not_found": "The endpoint has no such model or path. Check {dash}model and {dash}base-url. Details: ",
-    "bad_response": "The endpoint does not answer as an OpenAI-compatible API. Check {dash}base-url. Details: ",
-    "connection": "Cannot connect to API endpoint. Check your {dash}base-url or network. Details: ",
+    "auth": "Authentication failed. Check your API key is valid ({api_key}). Details: {details}",
+    "not_found": "The endpoint has no such model or path. Check {model} and {api_base_url}. Details: {details}",
+    "bad_response": "The endpoint does not answer as an OpenAI-compatible API. Check {api_base_url}. "
+    "Details: {details}",
+    "connection": "Cannot connect to API endpoint. Check your {api_base_url} or network. Details: {details}",
 }
-_ELSE = "The endpoint cannot be used. Check {dash}base-url, {dash}api-key and {dash}model. Details: "
+_ELSE = "The endpoint cannot be used. Check {api_base_url}, {api_key} and {model}. Details: {details}"
 
 
 async def preflight(
@@ -33,7 +35,6 @@ async def preflight(
     model: str,
     headers: Mapping[str, str] | None = None,
     *,
-    baseline: bool = False,
     patience: float = PATIENCE,
 ) -> None:
     """Request one token from `model`, and raise if the endpoint cannot work.
@@ -46,7 +47,6 @@ async def preflight(
         client: Client of the endpoint, or of the model's replicas.
         model: Model name in the request.
         headers: Sent with the request.
-        baseline: Whether the message names the options of the baseline.
         patience: Timeout in seconds.
 
     Raises:
@@ -57,11 +57,8 @@ async def preflight(
     try:
         await ask_once(client, model, headers, patience=patience)
     except SystemicError as error:
-        dash = "--baseline-" if baseline else "--"
-        text = _ADVICE.get(error.reason, _ELSE).format(dash=dash)
-        raise SystemicError(
-            f"{text}{error}", status=error.status, retryable=error.retryable, reason=error.reason
-        ) from error
+        text = Message(_ADVICE.get(error.reason, _ELSE), details=error)
+        raise SystemicError(text, status=error.status, retryable=error.retryable, reason=error.reason) from error
     except TimeoutError:
         logger.warning("%s has not answered one short request within %g s; waiting as long as runs do", model, patience)
 
@@ -95,19 +92,19 @@ async def ask_once(
     return None
 
 
-async def preflight_all(models: Sequence[tuple[Client, str, bool]]) -> list[SystemicError | None]:
+async def preflight_all(models: Sequence[tuple[Client, str]]) -> list[SystemicError | None]:
     """Run `preflight` for several models concurrently.
 
     Args:
-        models: Client, model name in the request, and whether it is the baseline.
+        models: Client, and model name in the request.
 
     Returns:
         The error of each model or None, in the same order.
     """
 
-    async def verdict(client: Client, model: str, baseline: bool) -> SystemicError | None:
+    async def verdict(client: Client, model: str) -> SystemicError | None:
         try:
-            await preflight(client, model, baseline=baseline)
+            await preflight(client, model)
         except SystemicError as error:
             return error
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -69,7 +70,7 @@ class RetryPolicy:
         return None if retry_after is None else min(retry_after, self.retry_after_cap)
 
 
-def read_retry_after(headers: Mapping[str, str], status: int, wall: float) -> float | None:
+def read_retry_after(headers: Mapping[str, str], status: int, wall: float | None = None) -> float | None:
     """Parse the wait that a reply asks for, in seconds and uncapped; None if it has none.
 
     In this order: `retry-after-ms`; `Retry-After` as seconds or as an HTTP-date (relative to the reply's own `Date`, in
@@ -79,8 +80,9 @@ def read_retry_after(headers: Mapping[str, str], status: int, wall: float) -> fl
     Args:
         headers: Headers of the reply; names are case-insensitive if the mapping's are.
         status: HTTP status of the reply.
-        wall: Local Unix time.
+        wall: Unix time; the local clock's by default.
     """
+    wall = time.time() if wall is None else wall
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000.0

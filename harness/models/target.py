@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from harness.core.errors import ConfigError
-from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.core.loopback import is_loopback_url, litellm_provider, plugin_provider
 from harness.core.redact import redactor
+
+DEFAULT_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "User-Agent": "bench-harness"}
+"""Headers of every request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class RequestTarget:
     """Environment variable of the key, for messages."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        parts = urlsplit(self.address)
         if self.provider:
             object.__setattr__(self, "label", self.label or f"{self.provider} (litellm)")
         elif parts.scheme not in ("http", "https") or not parts.hostname:
@@ -56,6 +59,22 @@ class RequestTarget:
     def is_loopback(self) -> bool:
         """Whether the endpoint is on this machine's loopback interface."""
         return is_loopback_url(self.url)
+
+    @property
+    def plugin(self) -> str:
+        """Name of the provider of a URL such as `acme+https://host`; empty for the OpenAI wire format and litellm."""
+        return plugin_provider(self.url)
+
+    @property
+    def address(self) -> str:
+        """The URL without the provider's name."""
+        return self.url.removeprefix(f"{self.plugin}+")
+
+    def over(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return a provider's default headers, overridden by the endpoint's own; names are case-insensitive."""
+        own = {name.lower() for name in self.headers}
+        kept = {name: value for name, value in {**DEFAULT_HEADERS, **headers}.items() if name.lower() not in own}
+        return {**kept, **self.headers}
 
     @property
     def provider(self) -> str:

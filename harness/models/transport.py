@@ -19,7 +19,7 @@ from yarl import URL
 
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback
-from harness.models.failures import BROKE_OFF, Failure, WireFault, bad_reply, clean
+from harness.models.failures import BROKE_OFF, AttemptFailed, Failure, bad_reply, clean
 
 BODY_CAP = 64 * 1024 * 1024
 """Maximum bytes of a reply after decompression. The longest replies with log-probabilities have a few MB."""
@@ -102,7 +102,7 @@ class Transport:
         """Send `body` to `path` and read the whole reply.
 
         Raises:
-            WireFault: no complete reply was received.
+            AttemptFailed: no complete reply was received.
         """
         url = self._urls.get(path)
         if url is None:
@@ -123,7 +123,7 @@ class Transport:
                     return Reply(response.status, response.headers, await response.read())
                 return Reply(response.status, response.headers, await self._read_capped(response))
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise WireFault(_translate(error)) from error
+            raise AttemptFailed(_translate(error)) from error
 
     async def probe(self) -> bool:
         """Whether the host returns any HTTP answer to `GET /models`."""
@@ -156,22 +156,22 @@ class Transport:
             unpacker.end()
             return bytes(body)
 
-    def _too_large(self, response: aiohttp.ClientResponse) -> WireFault:
+    def _too_large(self, response: aiohttp.ClientResponse) -> AttemptFailed:
         response.close()
-        return WireFault(bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", response.status))
+        return AttemptFailed(bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", response.status))
 
 
 class Unpacker:
     """Decompress a body in chunks, by its Content-Encoding.
 
     Raises:
-        WireFault: the encoding is not gzip, deflate or identity.
+        AttemptFailed: the encoding is not gzip, deflate or identity.
     """
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
         if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise WireFault(bad_reply(f"its body is packed as {clean(name)}, which was not asked for"))
+            raise AttemptFailed(bad_reply(f"its body is packed as {clean(name)}, which was not asked for"))
         self._packed = name not in ("", "identity")
         self._stream: Any = None
         self._begun = False
@@ -180,7 +180,7 @@ class Unpacker:
         """Decompress `data`, at most `PIECE` bytes at a time.
 
         Raises:
-            WireFault: the data is not compressed, or is damaged.
+            AttemptFailed: the data is not compressed, or is damaged.
         """
         if not self._packed:
             yield data
@@ -195,7 +195,7 @@ class Unpacker:
             try:
                 piece = self._stream.decompress(data, PIECE)
             except zlib.error as error:
-                raise WireFault(BROKE_OFF) from error
+                raise AttemptFailed(BROKE_OFF) from error
             yield piece
             data = self._stream.unconsumed_tail
             if self._stream.eof:
@@ -205,11 +205,11 @@ class Unpacker:
         """Check that the body is complete.
 
         Raises:
-            WireFault: the compressed body is truncated.
+            AttemptFailed: the compressed body is truncated.
         """
         if self._stream is None:
             return
-        raise WireFault(BROKE_OFF)
+        raise AttemptFailed(BROKE_OFF)
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> bytes:
@@ -226,7 +226,7 @@ async def _read_error(response: aiohttp.ClientResponse) -> bytes:
                     if size >= ERROR_CAP:
                         response.close()
                         return b"".join(parts)[:ERROR_CAP]
-    except (aiohttp.ClientError, OSError, WireFault):  # a TimeoutError is an OSError
+    except (aiohttp.ClientError, OSError, AttemptFailed):  # a TimeoutError is an OSError
         response.close()
     return b"".join(parts)[:ERROR_CAP]
 

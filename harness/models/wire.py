@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeGuard, cast
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -55,7 +53,10 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
             raise ConfigError("sampling_args.stream: streamed replies are not read; remove it")
         n = source.get("n")
         if isinstance(n, int) and n > 1:
-            raise ConfigError(f"sampling_args.n = {n}: only one answer a request is used; use -r {n} for more rollouts")
+            raise ConfigError(
+                f"sampling_args.n = {n}: only one answer a request is used",
+                remedy="for more rollouts, raise {rollouts_per_example}",
+            )
         if "api_key" in source:
             raise ConfigError("sampling_args hold an api_key, and runs record them: name the key's variable instead")
 
@@ -90,22 +91,15 @@ def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None)
     return merged
 
 
-def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Request:
-    """Build the request of `call`: model, messages or prompt, tools, then the sampling arguments unchanged.
+def request_fields(call: ModelCall, *, completion_tokens: bool = False) -> JsonDict:
+    """Return the fields of the request of `call`: model, messages or prompt, tools, then the sampling arguments.
 
     Args:
         call: The model call.
-        completion_tokens: Send `max_tokens` of a chat under the name `max_completion_tokens`, unless that is set too.
-
-    Raises:
-        ModelError: the call has a value that JSON cannot represent, or an unsupported sampling argument.
+        completion_tokens: Rename `max_tokens` of a chat to `max_completion_tokens`, unless that is set too.
     """
-    try:
-        check_sampling_args(call.sampling_args)
-    except ConfigError as error:
-        raise ModelError(str(error), reason="bad_request") from error
     is_chat = not isinstance(call.prompt, str)
-    body: dict[str, Any] = {"model": call.model, ("messages" if is_chat else "prompt"): call.prompt}
+    body: JsonDict = {"model": call.model, ("messages" if is_chat else "prompt"): call.prompt}
     if call.tools:
         body["tools"] = list(call.tools)
     for name, value in call.sampling_args.items():
@@ -116,6 +110,17 @@ def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Reques
     if completion_tokens and is_chat and "max_tokens" in body:
         limit = body.pop("max_tokens")
         body.setdefault("max_completion_tokens", limit)
+    return body
+
+
+def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Request:
+    """Build the HTTP request of `call`; see `request_fields`.
+
+    Raises:
+        ModelError: the call has a value that JSON cannot represent.
+    """
+    is_chat = not isinstance(call.prompt, str)
+    body = request_fields(call, completion_tokens=completion_tokens)
     return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, _dump(body), is_chat, is_chat and "max_tokens" in body)
 
 
@@ -129,19 +134,6 @@ def _dump(body: JsonDict) -> bytes:
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     except (TypeError, ValueError) as error:
         raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
-
-
-@lru_cache(maxsize=1024)
-def takes_completion_tokens(url: str, model: str) -> bool:
-    """Whether the address or the model's name shows that `max_completion_tokens` is needed. OpenAI accepts it for every
-    model; Azure's older models do not. For all other endpoints, their first rejection shows it."""
-    host = (urlsplit(url).hostname or "").lower()
-    return host.endswith(_OPENAI_HOSTS) or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
-
-
-_OPENAI_HOSTS = ("api.openai.com",)
-_AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com", ".azure-api.net")
-_REASONING = re.compile(r"(?:[\w.-]+/)*(?:o[1-9]|gpt-?[5-9])(?![a-z\d])")
 
 
 def estimate_prompt_tokens(prompt: Prompt) -> int:
@@ -186,7 +178,11 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
     if not isinstance(value, dict):
         # A truncated object comes from an API in trouble; anything else does not come from such an API.
         return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
-    fields = cast("dict[str, Any]", value)
+    return read_fields(cast("JsonDict", value), status, is_chat=is_chat)
+
+
+def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelResponse | Failure:
+    """Parse the decoded body of a 2xx reply; see `read_reply`."""
     usage = read_usage(fields.get("usage"))
     picked = _picked(fields, status, is_chat=is_chat)
     if isinstance(picked, Failure):
@@ -368,20 +364,20 @@ def _completion_message(choice: dict[str, Any]) -> Message | str:
 def _load_leniently(body: bytes) -> object:
     """Parse with Python's `json`, which accepts more than orjson: NaN, infinities, lone surrogates."""
     try:
-        return _without_surrogates(json.loads(body))
+        return plain_json(json.loads(body))
     except (ValueError, RecursionError):
         return None
 
 
-def _without_surrogates(value: object) -> object:
-    """Replace lone surrogates by U+FFFD: neither files nor later requests can hold them."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_without_surrogates(entry) for entry in cast("list[object]", value)]
+def plain_json(value: object) -> object:
+    """Convert to values that JSON files can hold: lone surrogates become U+FFFD, objects become text."""
     if isinstance(value, dict):
-        return {key: _without_surrogates(entry) for key, entry in cast("dict[str, object]", value).items()}
-    return value
+        return {str(key): plain_json(entry) for key, entry in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(entry) for entry in cast("Sequence[object]", value)]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _what_instead(body: bytes) -> str:

@@ -7,24 +7,30 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.core.errors import ConfigError, HarnessError, StateError, ValidationError
-    from harness.multi.evaluation import evaluate, list_runs, load_run, replay_run
-    from harness.multi.files import load_tasks
-    from harness.multi.models import Model, load_models
-    from harness.multi.options import Options, Persist
-    from harness.multi.results import (
-        EvaluationResult,
-        ModelResult,
-        ModelSummary,
-        PersistStatus,
-        RunEntry,
-        RunRecord,
-        TaskResult,
-        TaskUsage,
-        Totals,
-    )
-    from harness.multi.scoring import TaskScore
-    from harness.multi.tasks import Task
+    from harness.core.errors import ConfigError as ConfigError
+    from harness.core.errors import HarnessError as HarnessError
+    from harness.core.errors import StateError as StateError
+    from harness.core.errors import ValidationError as ValidationError
+    from harness.multi.evaluation import evaluate as evaluate
+    from harness.multi.evaluation import list_runs as list_runs
+    from harness.multi.evaluation import load_run as load_run
+    from harness.multi.evaluation import replay_run as replay_run
+    from harness.multi.models import Model as Model
+    from harness.multi.models import load_models as load_models
+    from harness.multi.options import Options as Options
+    from harness.multi.options import Persist as Persist
+    from harness.multi.results import EvaluationResult as EvaluationResult
+    from harness.multi.results import ModelResult as ModelResult
+    from harness.multi.results import ModelSummary as ModelSummary
+    from harness.multi.results import PersistStatus as PersistStatus
+    from harness.multi.results import RunEntry as RunEntry
+    from harness.multi.results import RunRecord as RunRecord
+    from harness.multi.results import TaskResult as TaskResult
+    from harness.multi.results import TaskUsage as TaskUsage
+    from harness.multi.results import Totals as Totals
+    from harness.multi.scoring import TaskScore as TaskScore
+    from harness.multi.task_files import load_tasks as load_tasks
+    from harness.multi.tasks import Task as Task
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "harness.core.errors": ("ConfigError", "HarnessError", "StateError", "ValidationError"),
@@ -42,38 +48,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TaskUsage",
         "Totals",
     ),
-    "harness.multi.files": ("load_tasks",),
+    "harness.multi.task_files": ("load_tasks",),
     "harness.multi.scoring": ("TaskScore",),
     "harness.multi.tasks": ("Task",),
 }
 """The module that defines each public name."""
 
-__all__ = [
-    "ConfigError",
-    "EvaluationResult",
-    "HarnessError",
-    "Model",
-    "ModelResult",
-    "ModelSummary",
-    "Options",
-    "Persist",
-    "PersistStatus",
-    "RunEntry",
-    "RunRecord",
-    "StateError",
-    "Task",
-    "TaskResult",
-    "TaskScore",
-    "TaskUsage",
-    "Totals",
-    "ValidationError",
-    "evaluate",
-    "list_runs",
-    "load_models",
-    "load_run",
-    "load_tasks",
-    "replay_run",
-]
+__all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

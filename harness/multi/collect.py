@@ -8,13 +8,13 @@ from typing import cast
 
 from harness.core.records import Failed, Generated, Scored
 from harness.core.redact import redactor
-from harness.core.types import Usage
+from harness.core.types import JsonDict, Usage
 from harness.multi.results import TaskResult, TaskUsage
 from harness.multi.text import estimated_tokens, output_of
 from harness.stats.summary import number, usage_json
+from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
-from harness.store.recorded import Recorded
-from harness.store.tally import NOT_SCORED
+from harness.store.score_table import NOT_SCORED
 
 UNKNOWN_USAGE = TaskUsage(
     inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
@@ -59,32 +59,28 @@ def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scor
     """
     failed = _failed(base, score)
     output = output_of(base.completion) if failed is None else ""
-    result = TaskResult(
-        taskId=task_id,
-        modelId=model_id,
-        output=output,
-        score=0.0,
-        valid=False,
-        errors=[],
-        durationMs=round(max(0.0, base.timing.generation - base.timing.waiting) * 1000),
-        tokens=estimated_tokens(output),
-        usage=to_usage(base.usage),
-        cost=number(base.usage.cost),
-    )
+    values: JsonDict = {
+        "taskId": task_id,
+        "modelId": model_id,
+        "output": output,
+        "score": 0.0,
+        "valid": False,
+        "errors": [],
+        "durationMs": round(max(0.0, base.timing.generation - base.timing.waiting) * 1000),
+        "tokens": estimated_tokens(output),
+    }
+    usage = to_usage(base.usage)
     if failed is not None:
         words, is_timeout = failed
-        result["errors"] = [words]
-        result["error"] = words
-        result["timeout"] = is_timeout
+        values |= {"errors": [words], "error": words, "timeout": is_timeout}
         if is_timeout and not base.usage.requests:  # it may have used tokens that no reply reported
-            result["usage"] = UNKNOWN_USAGE
-        return _in_documented_order(result)
-    scored = cast(Scored, score)
-    errors: object = scored.extra.get(ERRORS)
-    result["score"] = cast(float, scored.reward)
-    result["valid"] = bool(scored.metrics.get(VALID))
-    result["errors"] = cast("list[object]", errors) if isinstance(errors, list) else []
-    return result
+            usage = UNKNOWN_USAGE
+    else:
+        scored = cast(Scored, score)
+        errors: object = scored.extra.get(ERRORS)
+        values |= {"score": scored.reward, "valid": bool(scored.metrics.get(VALID))}
+        values["errors"] = cast("list[object]", errors) if isinstance(errors, list) else []
+    return cast(TaskResult, {**values, "usage": usage, "cost": number(base.usage.cost)})
 
 
 def to_usage(usage: Usage) -> TaskUsage:
@@ -109,10 +105,3 @@ def _failed(base: Generated | Failed, score: Scored | None) -> tuple[str, bool] 
         return None
     words = NOT_SCORED if score is None else next(iter(score.reasons.values()), score.reason or NOT_SCORED)
     return redactor.text(words), TIMEOUT in words.lower()
-
-
-def _in_documented_order(result: TaskResult) -> TaskResult:
-    """Order the keys of a failed task: `error` and `timeout` before the undocumented keys."""
-    ours = ("usage", "cost")
-    ordered = {name: value for name, value in result.items() if name not in ours}
-    return cast(TaskResult, {**ordered, "usage": result["usage"], "cost": result["cost"]})

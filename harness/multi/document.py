@@ -15,7 +15,7 @@ from harness.core.types import JsonDict
 from harness.multi.models import Model
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus, Totals
 from harness.multi.summary import compare, methods
-from harness.settings.runs import ResolvedRun
+from harness.settings.resolved_run import ResolvedRun
 from harness.store.manifest import without_secrets
 
 DOCUMENT_VERSION = 1

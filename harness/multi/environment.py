@@ -17,11 +17,11 @@ from harness.core.types import JsonDict, Message, Messages, ModelResponse
 from harness.envs.environment import Environment
 from harness.multi import javascript
 from harness.multi.chat import sampling_args_of
-from harness.multi.files import load_tasks
-from harness.multi.hook import ScoringHook, code_of, hook_of
 from harness.multi.reference import empty_output, ideal_output
 from harness.multi.rubric import TaskRubric, task_of
 from harness.multi.schemas import SchemaMode, chat_options_of, check_schema, schema_of, tools_of
+from harness.multi.scoring_hook import ScoringHook, code_of, hook_of
+from harness.multi.task_files import load_tasks
 from harness.multi.task_options import TaskOptions
 from harness.multi.tasks import MatchMode, Task, read_task, read_tasks
 from harness.usercode.deadline import Deadline

@@ -19,24 +19,25 @@ from typing import cast
 from harness.core.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.evaluation import Evaluation, EvaluationListener
-from harness.engine.loading import Loader
-from harness.engine.prepare import Prepared, StartOptions
+from harness.engine.budget import Budget
+from harness.engine.evaluation import Evaluation
+from harness.engine.listeners import EvaluationListener
+from harness.engine.load_environments import Loader
+from harness.engine.prepare import LiveRun, StartOptions
 from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_document
-from harness.multi.endpoints import SharedEndpoints
 from harness.multi.environment import TaskEnv, load_environment
 from harness.multi.events import EventFile, Events, listening
-from harness.multi.files import load_tasks
-from harness.multi.hook import ScoringHook, hook_of
+from harness.multi.fields import MODEL_LABELS
 from harness.multi.models import FILES, Model, not_a_list, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
 from harness.multi.persist import Inputs, leaks_of, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
+from harness.multi.run_observer import EvaluationWatch
+from harness.multi.scoring_hook import ScoringHook, hook_of
 from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
+from harness.multi.task_files import load_tasks
 from harness.multi.task_options import SchemaMode, TaskOptions
 from harness.multi.tasks import MatchMode, read_tasks
-from harness.multi.watch import EvaluationWatch
-from harness.multi.wording import of_a_call
 from harness.settings.resolver import missing_keys
 from harness.settings.wording import suggestion
 
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_TOLD = {
+_LABELS = {
     "env.env_id": "the evaluation",
     "env.env_args": "the evaluation's options",
     "model.max_concurrent": "task_concurrency",
@@ -190,7 +191,10 @@ async def _prepared(tasks: object, models: object, options: Options) -> _Evaluat
     try:
         return await asyncio.to_thread(_job, tasks, models, options)
     except HarnessError as error:  # the message may quote an address with a password
+        error.labels = error.labels or MODEL_LABELS
         error.args = (redactor.text(str(error), patterns=False),)
+        error.place = error.setting = ""
+        error.remedy = None
         raise
 
 
@@ -204,6 +208,7 @@ def _job(tasks: object, models: object, options: Options) -> _Evaluation:
     hook = hook_of(options.score_output)
     is_whole = file is not None and (hook is None or isinstance(options.score_output, str))
     flags: dict[str, object] = {
+        **options.settings,
         "env_args": {"tasks": str(file or "tasks"), **_env_args(options, hook)},
         "max_concurrent": options.task_concurrency,
         "save_results": options.output_dir is not None,
@@ -211,17 +216,14 @@ def _job(tasks: object, models: object, options: Options) -> _Evaluation:
         "private": options.private or None,
     }
     environ = ChainMap(others, cast("dict[str, str]", os.environ))
-    found = resolve_models(asked, Common(flags, told=_TOLD), environ=environ)
+    found = resolve_models(asked, Common(flags, labels=_LABELS), environ=environ)
     if not is_whole:
         resolution = replace(found.resolution, runs=tuple(map(without_rows, found.runs)))
         found = replace(found, resolution=resolution)
     keys = {**others, **found.keys}
-    try:
-        missing_keys(found.resolution, ChainMap(keys, cast("dict[str, str]", os.environ)))
-    except ConfigError as error:
-        raise ConfigError(of_a_call(str(error))) from None
+    missing_keys(found.resolution, ChainMap(keys, cast("dict[str, str]", os.environ)))
     for notice in found.resolution.notices:
-        logger.warning("%s", of_a_call(notice))
+        logger.warning("%s", notice)
     started = Started(options.run_id or new_run_id(), len(read), len(asked))
     return _Evaluation(Inputs(read, asked, options), found, keys, hook, started, is_whole)
 
@@ -262,7 +264,7 @@ def _env_args(options: Options, hook: ScoringHook | None) -> JsonDict:
 
 
 async def _evaluate(job: _Evaluation) -> EvaluationResult:
-    async with _told(job) as events:
+    async with _open_events(job) as events:
         watch = EvaluationWatch(job.inputs.models, events)
         models, versions = await _run(job, watch, events)
         extra: JsonDict = {"versions": versions, "scoreOutput": None if job.hook is None else job.hook.name}
@@ -278,7 +280,7 @@ async def _evaluate(job: _Evaluation) -> EvaluationResult:
 
 
 @asynccontextmanager
-async def _told(job: _Evaluation) -> AsyncGenerator[Events]:
+async def _open_events(job: _Evaluation) -> AsyncGenerator[Events]:
     """The receivers of events, open until the last event has been delivered."""
     async with AsyncExitStack() as stack:
         sinks = await stack.enter_async_context(listening(job.options.on_event))
@@ -291,17 +293,21 @@ async def _told(job: _Evaluation) -> AsyncGenerator[Events]:
 async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tuple[list[ModelResult], JsonDict]:
     """Run all models; returns their results, and the versions of the software."""
     options = job.options
-    start = StartOptions(" ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed)
+    start = StartOptions(
+        " ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed, fail_fast=options.abort_on_error
+    )
     try:
         loader = await asyncio.to_thread(_environments, job)
         at_once = options.model_concurrency
-        clients = SharedEndpoints.of(job.runs.runs, job.keys, at_once)
-        listener = EvaluationListener(begin=partial(_begin, watch, events, options))
+        listener = EvaluationListener(
+            begin=partial(_begin, watch, events), finished=watch.finished, recorded=watch.recorded
+        )
+        budget = Budget(job.runs.resolution.limits)
         runs = await Evaluation(
-            job.runs.runs, loader, clients, job.keys, listener=listener, start=start, at_once=at_once
+            job.runs.runs, loader, keys=job.keys, budget=budget, listener=listener, start=start, at_once=at_once
         ).run()
     except UsageError as error:
-        error.args = (of_a_call(str(error)),)
+        error.labels = MODEL_LABELS
         raise
     for run in runs:
         if run.progress.state != "done":
@@ -309,8 +315,8 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
     return await asyncio.to_thread(watch.results, runs), runs[0].manifest.versions
 
 
-def _begin(watch: EvaluationWatch, events: Events, options: Options, runs: Sequence[Prepared]) -> None:
-    watch.attach(runs, fail_fast=options.abort_on_error)
+def _begin(watch: EvaluationWatch, events: Events, runs: Sequence[LiveRun]) -> None:
+    watch.attach(runs)
     events.start()
 
 

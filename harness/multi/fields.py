@@ -9,10 +9,17 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from harness.core.errors import ConfigError
+from harness.core.messages import Labels
 from harness.core.types import JsonDict
 from harness.settings.wording import suggestion
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+MODEL_LABELS = Labels({
+    "model": "modelId", "api_base_url": "baseUrl", "api_key_var": "apiKeyVar", "api_key": "apiKey",
+    "rollouts_per_example": "the number of times that a task is listed",
+})  # fmt: skip
+"""How models, in files and in Python, spell settings."""
 
 
 def snake(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import cast
 from harness.core.errors import ConfigError, ValidationError
 from harness.core.types import JsonDict
 from harness.multi.fields import as_dict, camel, read_fields
-from harness.multi.files import read_text
+from harness.multi.task_files import read_text
 from harness.settings.wording import is_secret_header, shown, suggestion
 
 UNKNOWN = "unknown"

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias, cast
 from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
 from harness.multi.fields import as_dict, camel, read_fields, snake
+from harness.settings.flags import shared_options
 from harness.settings.wording import shown
 
 Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
@@ -38,9 +39,9 @@ class Persist:
     """The content and place of an evaluation's record."""
 
     include_inputs: bool = True
-    """Tasks and models. Without them it cannot be replayed."""
+    """Whether to store tasks and models; a record without them cannot be replayed."""
     include_outputs: bool = True
-    """Results of the single tasks."""
+    """Whether to store the results of each task."""
     include_options: bool = True
     path: str | None = None
     """The record's file; by default `{persist_dir}/{run id}.json`."""
@@ -51,44 +52,47 @@ class Options:
     """Options of an evaluation."""
 
     model_concurrency: int = MODEL_CONCURRENCY
-    """Models under way at once."""
+    """Maximum number of models evaluated concurrently."""
     match_mode: str = "contains"
-    """`exact` or `contains`, of tasks that do not say."""
+    """Default of the tasks: `exact` or `contains`."""
     length_target: float = 400
-    """Characters that earn the whole length bonus."""
+    """Number of characters for the full length bonus."""
     score_output: Callable[..., object] | str | None = None
-    """Scores in place of the documented formula: a function, or `module:function`. May be async."""
+    """Scoring function that replaces the documented formula, or its `module:function`. May be async."""
     timeout_ms: float = 0
-    """Of each task that does not say; 0 is no limit."""
+    """Default timeout of a task, in milliseconds; 0 is no limit."""
     abort_on_error: bool = False
-    """A model stops at its first task that fails; the others go on."""
+    """Whether a model stops at its first failed task; the others continue."""
     persist: bool | Persist = False
-    """Whether a record is kept."""
+    """Whether to store a record, or its content."""
     run_id: str | None = None
     chat_options: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Of tasks that have none: `tools`, and arguments of the request."""
+    """Default of the tasks: `tools` and request arguments."""
     task_concurrency: int = 1
-    """Tasks of one model under way at once; 1 runs them in order."""
+    """Maximum number of concurrent tasks per model; 1 runs them in order."""
     schema_mode: str = "subset"
-    """`subset` is the documented check, `jsonschema` the whole of Draft 2020-12."""
+    """Schema check: `subset` as documented, or `jsonschema` for all of Draft 2020-12."""
     persist_dir: str = RECORDS
-    """Where records and their index are."""
+    """Folder of the records and their index."""
     output_dir: str | None = None
-    """Keep a run folder of each model under this; None keeps none."""
+    """Folder in which a run folder of each model is kept; None keeps nothing."""
     resume: bool = False
-    """Go on with the newest runs of the same tasks and models under `output_dir`."""
+    """Resume the newest runs of the same tasks and models in `output_dir`."""
     retry_failed: bool = False
-    """With `resume`: make failed tasks again."""
+    """With `resume`: retry failed tasks."""
     private: bool = False
-    """Let nobody else on this machine read what is kept: run folders, record and events."""
+    """Make run folders, record and events readable by their owner only."""
     on_event: Listener | None = None
-    """Told of the start, of every task and of the end."""
+    """Callback for the start, every task and the end."""
     events: str | None = None
-    """A file that gets these events, one JSON object a line."""
+    """File to which these events are written, one JSON object per line."""
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Limits by their TOML names, such as `message_limit` of each task and `max_cost` of the whole evaluation."""
     api_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Keys by the model's id, or by the name of their environment variable. Never written down."""
+    """API keys by model id, or by the name of their environment variable. Never stored."""
     given: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """Names of the options that were given, be it with their defaults: a record has these, and in a replay they win."""
+    """Names of the given options, including those given with their default: a record stores these, and in a replay they
+    override the stored ones."""
 
     def __new__(cls, *values: object, **named: object) -> Self:
         """Record which options are given; `__init__` sets them."""
@@ -144,6 +148,8 @@ def _checked(name: str, value: object) -> object:
     if name == "persist":
         return value if isinstance(value, bool | Persist) else read_persist(value)
     where, kind = f"options: {camel(name)}", type(value).__name__
+    if name == "settings":
+        return shared_options(value, where)
     if name in _TABLES:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: must be a dict, not {kind}")

@@ -99,8 +99,8 @@ class PersistStatus(TypedDict):
     """The system's error message; only if the record was not stored."""
 
 
-class EvaluationResult(TypedDict):
-    """The result of an evaluation, as `evaluate` returns it and `bench multi --json` prints it."""
+class _EvaluationKeys(TypedDict):
+    """Keys that a result and its record share."""
 
     runId: str
     startedAt: int
@@ -111,21 +111,19 @@ class EvaluationResult(TypedDict):
     summary: list[ModelSummary]
     models: list[ModelResult]
     """The results of each model, in the order in which the models were given."""
+
+
+class EvaluationResult(_EvaluationKeys):
+    """The result of an evaluation, as `evaluate` returns it and `bench multi --json` prints it."""
+
     persist: PersistStatus
     meta: JsonDict
     """Versions, request settings of each model, and pairwise comparisons of the models."""
 
 
-class RunRecord(TypedDict):
+class RunRecord(_EvaluationKeys):
     """A stored evaluation. Parts that were excluded on request are empty."""
 
-    runId: str
-    startedAt: int
-    finishedAt: int
-    durationMs: int
-    totals: Totals
-    summary: list[ModelSummary]
-    models: list[ModelResult]
     tasks: list[JsonDict]
     modelConfigs: list[JsonDict]
     options: JsonDict

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from harness.core.errors import EnvironmentFault, EvalFnError, ThreadsHung
 from harness.core.records import Score
 from harness.core.state import State
-from harness.multi.hook import HookCall
 from harness.multi.schemas import chat_options_of, registry_of
 from harness.multi.scoring import TaskScore, score_output
+from harness.multi.scoring_hook import HookCall
 from harness.multi.task_options import TaskOptions
 from harness.multi.tasks import Task, read_task
 from harness.multi.text import estimated_tokens, output_of

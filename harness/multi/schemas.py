@@ -87,7 +87,7 @@ class SchemaRegistry:
 
 
 def chat_options_of(task: Task, common: JsonDict) -> JsonDict:
-    """The chat options of a task's request: its own if it has any, else those of all tasks; they are not merged."""
+    """Chat options of a task's request: its own, or by default those of all tasks; they are not merged."""
     return common if task.chat_options is None else task.chat_options
 
 
@@ -120,7 +120,7 @@ def registry_of(chat_options: JsonDict, mode: SchemaMode) -> SchemaRegistry:
 
 
 def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
-    """The schema of a task, or of the tool that it names; None if it has none.
+    """Schema of a task, or of the tool that the task names; None without a schema.
 
     Raises:
         ConfigError: there is no such tool, or it has no parameters.

@@ -16,11 +16,11 @@ from harness.core.errors import ConfigError
 from harness.core.loopback import LITELLM_SCHEME
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.multi.fields import as_dict, camel
+from harness.multi.fields import MODEL_LABELS, as_dict, camel
 from harness.multi.models import Model, numbered
-from harness.multi.wording import of_a_model
 from harness.settings.budget import BudgetLimits
 from harness.settings.built_in import MULTI_EVAL
+from harness.settings.endpoint_selection import is_reference
 from harness.settings.endpoints import Endpoint, Registered, Registry, load_registry
 from harness.settings.flags import parse_set
 from harness.settings.layers import Origin
@@ -32,11 +32,10 @@ from harness.settings.providers import (
     require_address,
     route,
 )
+from harness.settings.resolved_run import ResolvedRun
 from harness.settings.resolver import Resolution, resolve
-from harness.settings.runs import ResolvedRun
 from harness.settings.schema import BY_PATH
 from harness.settings.sections import Place
-from harness.settings.serving import is_reference
 from harness.settings.values import check
 from harness.settings.wording import is_secret_header, nearest, suggestion
 
@@ -84,7 +83,7 @@ class Common:
     """`--set` texts, for all models, or for one as `NAME:PATH=VALUE`."""
     registry: Registry | None = None
     """Aliases for model names; None reads `configs/endpoints.toml`, if it exists."""
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Dotted path of a setting → its name here, if it differs from the flag of `bench run`."""
 
 
@@ -115,7 +114,7 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
         registry = Registry({**known.entries, alias: entries}, known.file) if entries else known
         flags = _flags(model, name, alias, entries, common.flags)
         found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
-        runs += [_finished(run, model, entries, common.told) for run in found.runs]
+        runs += [_finished(run, model, entries, common.labels) for run in found.runs]
         notices += found.notices
         limits = found.limits  # of the invocation, equal for all models
     return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits), keys)
@@ -154,7 +153,8 @@ def _entries(
     try:
         way = route(name, url or None, environ=environ, key_var=key_var, has_key=bool(model.api_key))
     except ConfigError as error:
-        raise ConfigError(f"{model.place} ({model.label}): {of_a_model(str(error))}") from None
+        error.place, error.labels = f"{model.place} ({model.label})", MODEL_LABELS
+        raise
     values = {**own, _MODEL: way.model, _URL: way.url, _KEY: way.key_var or ""}
     return model.label, (Registered(model.label, values, price, _place_of(model)),)
 
@@ -271,7 +271,7 @@ def _bound(asked: int, entries: Sequence[Registered], model: Model) -> int:
     return min(asked, sum(allowed)) if len(allowed) == len(bounds) and asked > 0 else asked
 
 
-def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], told: Mapping[str, str]) -> ResolvedRun:
+def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], labels: Mapping[str, str]) -> ResolvedRun:
     """The run with limits and prices of its endpoints, and with origins in the terms of this API."""
     bounds = {entry.values.get(_URL): entry.values.get(_BOUND) for entry in entries} or {"": model.max_concurrent}
     endpoints: list[Endpoint] = []
@@ -279,7 +279,7 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], tol
         bound = cast("int | None", bounds.get(endpoint.url))
         own = replace(endpoint, max_concurrent=bound if bound is None or bound > 0 else None)
         endpoints.append(own if entries else replace(own, price=_price(model)))
-    words = {**told, **_said_by(model)}
+    words = {**labels, **_said_by(model)}
     origins = {path: _origin(path, origin, words) for path, origin in run.origins.items()}
     return replace(run, endpoints=tuple(endpoints), origins=origins)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harness.core.types import JsonDict
 from harness.multi.collect import UNKNOWN_USAGE, to_usage
 from harness.multi.results import ModelResult, ModelSummary, TaskResult
-from harness.multi.standing import standings_of
+from harness.multi.to_standings import standings_of
 from harness.stats import paired
 from harness.stats.difference import UNKNOWN, Range
 from harness.stats.quantiles import nearest_rank

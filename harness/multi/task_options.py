@@ -11,9 +11,9 @@ from typing import Any
 
 from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
-from harness.multi.hook import ScoringHook
 from harness.multi.schemas import SCHEMA_MODES, SchemaMode
 from harness.multi.scoring import LENGTH_TARGET, ScoringOptions
+from harness.multi.scoring_hook import ScoringHook
 from harness.multi.tasks import MATCH_MODES, MatchMode
 from harness.settings.wording import shown, suggestion
 
@@ -27,22 +27,22 @@ class TaskOptions:
     """
 
     match_mode: MatchMode = "contains"
-    """Of tasks that do not say."""
+    """Default of the tasks: `exact` or `contains`."""
     length_target: float = LENGTH_TARGET
-    """Length at which the bonus for length is full; 0 is 400, and a negative one gives no bonus."""
+    """Number of characters for the full length bonus; 0 means 400, and a negative number no bonus."""
     score_output: ScoringHook | None = None
-    """Scores in place of the documented formula."""
+    """Scoring function that replaces the documented formula."""
     schema_mode: SchemaMode = "subset"
     timeout_ms: float = 0
-    """Milliseconds for a task that does not say; 0 is without a bound."""
+    """Default timeout of a task, in milliseconds; 0 is no limit."""
     chat_options: JsonDict = field(default_factory=dict[str, Any])
-    """For the requests of tasks without any of their own."""
+    """Default of the tasks: `tools` and request arguments."""
     model_id: str | None = None
-    """What results call the model; its own name by default."""
+    """Name of the model in results; its own name by default."""
     files: tuple[Path, ...] = ()
-    """Source files of the hook; those that it knows itself by default."""
+    """Source files of the scoring function; by default those that it reports."""
     fingerprint: JsonDict | None = None
-    """What a run with these options is about, where that is said elsewhere in part; all of it by default."""
+    """Hashed content that a resume compares, if part of it is recorded elsewhere; by default everything."""
 
     def __post_init__(self) -> None:
         _check_word("match_mode", self.match_mode, MATCH_MODES)

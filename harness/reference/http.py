@@ -13,9 +13,8 @@ from aiohttp import web
 
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
-from harness.reference.faults import ObservedRequest
+from harness.reference.fault_sources import ObservedRequest
 from harness.reference.header import RolloutHeader, read_rollout
-from harness.reference.inject import inject
 from harness.reference.policies import NAMES, UNKNOWN_PROMPT, Policy, is_reference, message_text, parse_model
 
 if TYPE_CHECKING:
@@ -128,8 +127,8 @@ class Listener:
         if server.faults is None:
             return None
         fault = server.faults.next(asked)
-        server.note(asked, fault)
-        return await inject(request, asked, fault, answer)
+        server.note(asked, fault.label)
+        return await fault.send(request, asked, answer)
 
     def _answer(self, raw: bytes, rollout: RolloutHeader | None, *, is_chat: bool) -> JsonDict:
         body = _parse(raw)
@@ -235,8 +234,8 @@ def _policy(model: str) -> Policy:
 
 def _no_player(model: str, has_players: bool) -> str:
     if has_players:
-        return f"{model}: {UNKNOWN_PROMPT}; start the server with the environment that asks (--env)"
-    return f"{model} needs an environment to know the answers: start the server with --env ENV_ID, or use `bench run`"
+        return f"{model}: {UNKNOWN_PROMPT}; start the server with the environment of these requests"
+    return f"{model} needs an environment to know the answers: start the server with an environment, or start a run"
 
 
 def _models() -> JsonDict:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from harness.core.records import Example
 from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
+from harness.reference.player import Playable
 from harness.reference.policies import message_text, said
-
-
-class JudgedEnvironment(Protocol):
-    """The method of an environment that a reference judge needs."""
-
-    def reference_verdict(self, example: Example, messages: Messages, /) -> str:
-        """The answer of a perfect judge to `messages`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +20,7 @@ class ReferencePanel:
         environment: The environment whose `reference_verdict` is the answer.
     """
 
-    environment: JudgedEnvironment
+    environment: Playable
 
     def chat(self, spec: object, state: Mapping[str, Any] | None) -> Chat:
         """A judge model for the rollout of `state`."""
@@ -39,7 +32,7 @@ class ReferencePanel:
 
 @dataclass(frozen=True, slots=True)
 class _Verdicts:
-    environment: JudgedEnvironment
+    environment: Playable
     example: Example
     model: str = "reference/judge"
 

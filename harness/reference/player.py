@@ -9,34 +9,6 @@ from harness.core.records import Example, Row
 from harness.core.types import Message, Messages, Prompt
 
 
-class Player(Protocol):
-    """The interface of an environment for the server."""
-
-    def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a perfect player.
-
-        Raises:
-            NotImplementedError: the environment has no reference policy.
-        """
-        ...
-
-    def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a player without any knowledge."""
-        ...
-
-    def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """The answer of a perfect judge to `messages`, which contain a response to the example.
-
-        Raises:
-            NotImplementedError: the environment has no reference judge.
-        """
-        ...
-
-    def find(self, example_key: str | None, messages: Prompt) -> Example | None:
-        """Find the example with this key, or else the one whose prompt starts `messages`; None if there is neither."""
-        ...
-
-
 class Playable(Protocol):
     """The methods of an environment that `EnvironmentPlayer` needs."""
 
@@ -50,7 +22,11 @@ class Playable(Protocol):
         ...
 
     def reference_reply(self, example: Example, messages: Messages, /) -> Message | str:
-        """The next message of a perfect player."""
+        """The next message of a perfect player.
+
+        Raises:
+            NotImplementedError: the environment has no reference policy.
+        """
         ...
 
     def null_reply(self, example: Example, messages: Messages, /) -> Message | str:
@@ -58,7 +34,11 @@ class Playable(Protocol):
         ...
 
     def reference_verdict(self, example: Example, messages: Messages, /) -> str:
-        """The answer of a perfect judge to `messages`."""
+        """The answer of a perfect judge to `messages`, which contain a response to the example.
+
+        Raises:
+            NotImplementedError: the environment has no reference judge.
+        """
         ...
 
 

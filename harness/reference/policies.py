@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.records import Example
 from harness.core.types import Message, Messages
-from harness.reference.player import Player
+from harness.reference.player import EnvironmentPlayer
 
 PREFIX = "reference/"
 
@@ -68,7 +68,9 @@ class Policy:
         drawn = hashlib.sha256(f"{self.seed}:{rollout_key}".encode()).digest()
         return int.from_bytes(drawn[:8], "big") / _HASH_RANGE < self.accuracy
 
-    def reply(self, player: Player | None, example: Example | None, messages: Messages, rollout_key: str) -> Message:
+    def reply(
+        self, player: EnvironmentPlayer | None, example: Example | None, messages: Messages, rollout_key: str
+    ) -> Message:
         """The next assistant message.
 
         Args:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 from harness.core.errors import ConfigError
 from harness.core.records import Example
 from harness.core.types import JsonDict, Prompt
-from harness.reference.faults import Fault, Faults, FaultScript, FaultSource, ObservedRequest, RandomFaults
+from harness.reference.fault_sources import FaultSource, ObservedRequest
 from harness.reference.header import RolloutHeader
-from harness.reference.player import Player
+from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy
 
 if TYPE_CHECKING:
@@ -82,26 +82,24 @@ class ReferenceServer:
     def __init__(
         self,
         *,
-        faults: Faults | FaultSource | None = None,
+        faults: FaultSource | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         policy: Policy | None = None,
         count_rollouts: bool = False,
     ) -> None:
         self.stats = ServerStats()
-        self.faults: FaultSource | None = RandomFaults(faults) if isinstance(faults, Faults) else faults
-        # A script without rules only delays answers, thousands per second; there is nothing to log.
-        self._logs = not (isinstance(self.faults, FaultScript) and not self.faults.tallies)
+        self.faults = faults
         self.served: deque[ServedRequest] = deque(maxlen=LOGGED)
         """The last requests with their faults, oldest first, if faults are injected."""
         self.policy = policy
         self.count_rollouts = count_rollouts
         self._host = host
         self._port = port
-        self._players: dict[str, Player] = {}
+        self._players: dict[str, EnvironmentPlayer] = {}
         self._listener: Listener | None = None
 
-    def add(self, lane: str, player: Player) -> None:
+    def add(self, lane: str, player: EnvironmentPlayer) -> None:
         """Register `player` for the rollouts of run `lane`."""
         self._players[lane] = player
 
@@ -109,7 +107,7 @@ class ReferenceServer:
         """Remove the player of run `lane`."""
         self._players.pop(lane, None)
 
-    def find(self, rollout: RolloutHeader | None, prompt: Prompt) -> tuple[Player, Example] | None:
+    def find(self, rollout: RolloutHeader | None, prompt: Prompt) -> tuple[EnvironmentPlayer, Example] | None:
         """Find the player and the example of a request: the named run's player, or else any that knows the key or the
         prompt."""
         key = rollout.example_key if rollout is not None else None
@@ -126,22 +124,20 @@ class ReferenceServer:
         """Whether any player is registered."""
         return bool(self._players)
 
-    def note(self, asked: ObservedRequest, fault: Fault) -> None:
-        """Log the fault of a request."""
-        name = "" if fault.is_none and not fault.name else fault.name or fault.act
-        if name:
-            self.stats.faults[name] += 1
-        if self._logs:
+    def note(self, asked: ObservedRequest, label: str) -> None:
+        """Log a request with the label of its fault, "" for none."""
+        if label:
+            self.stats.faults[label] += 1
+        if getattr(self.faults, "tallies", None) != ():  # only delays: thousands per second, nothing to log
             example, rollout = asked.key("example"), asked.key("rollout")
-            self.served.append(ServedRequest(asked.number, asked.path, asked.model, example, rollout, name))
+            self.served.append(ServedRequest(asked.number, asked.path, asked.model, example, rollout, label))
 
     def fault_report(self) -> JsonDict:
         """Statistics as JSON: totals, requests and hits per rule, and the last requests."""
-        tallies = self.faults.tallies if isinstance(self.faults, FaultScript) else ()
-        hit = sum(self.stats.faults.values())
+        tallies = getattr(self.faults, "tallies", ())
         return {
             "requests": self.stats.requests,
-            "faults": hit,
+            "faults": sum(self.stats.faults.values()),
             "rules": [{"fault": t.rule.label, "requests": t.requests, "hits": t.hits} for t in tallies],
             "served": [asdict(each) for each in list(self.served)[-REPORTED:]],
         }

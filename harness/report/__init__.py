@@ -5,10 +5,10 @@ Figures are computed in `stats`, and runs are read through `store`.
     text         text from others, cleaned for a terminal
     numerals     formatting of numbers, durations and counts
     live         the display on stderr: a live table on a terminal, otherwise plain lines
-    frame        the live table, fitted into a terminal
-    lines        one run as cells of that table and as a plain line
+    live_table   the live table, fitted into a terminal
+    live_lines   one run as cells of that table and as a plain line
     table        the final table
-    grid         names and figures as lines, in as many tables as the width needs
+    layout       tables and paragraphs as lines of a given width
     side_by_side several models on the same tasks
     result_json  the output of `--json`
     runs         the list of runs

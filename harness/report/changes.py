@@ -3,7 +3,6 @@ difference of the means is computed in `stats.difference`."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,21 +10,25 @@ from itertools import islice
 from typing import TypeAlias
 
 from rich.console import Console
+from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
+from harness.report.layout import head, print_lines, prose
 from harness.report.text import clean
 from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
 from harness.stats.intervals import same
 from harness.stats.paired import Paired
 from harness.stats.summary import number, spread
+from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
-from harness.store.recorded import Recorded
 
 FIRST = 5
 """Number of changed examples to name."""
 
-INDENT = "  "
+
+KINDS = ("same", "up", "down", "scored", "unscored", "still_unscored")
+"""Kinds of rollouts that both runs have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +101,7 @@ class Changes:
         return {
             "mean_before": number(self.before),
             "mean_after": number(self.after),
-            "same": self.same,
-            "up": self.up,
-            "down": self.down,
-            "scored": self.scored,
-            "unscored": self.unscored,
-            "still_unscored": self.still_unscored,
-            "only_before": self.only_before,
-            "only_after": self.only_after,
-            "examples": self.examples,
+            **{name: getattr(self, name) for name in (*KINDS, "only_before", "only_after", "examples")},
             "first": [change.to_json() for change in self.first],
             "paired": None if self.paired is None else self.paired.to_json(),
         }
@@ -135,12 +130,7 @@ def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, R
     return Changes(
         before=spread(old.values()).estimate.mean,
         after=spread(new.values()).estimate.mean,
-        same=kinds["same"],
-        up=kinds["up"],
-        down=kinds["down"],
-        scored=kinds["scored"],
-        unscored=kinds["unscored"],
-        still_unscored=kinds["still_unscored"],
+        **{kind: kinds[kind] for kind in KINDS},
         only_before=len(before.keys() - after.keys()),
         only_after=len(after.keys() - before.keys()),
         examples=len(changed),
@@ -157,45 +147,46 @@ def show_changes(parent: str, changes: Changes, console: Console) -> None:
         changes: The comparison.
         console: From `report.text.make_console`.
     """
-    console.print(f"Compared with {clean(parent)}", style="bold", soft_wrap=True)
-    arrow = "->" if console.options.ascii_only else "→"
-    for line in _lines(changes, arrow):
-        for part in textwrap.wrap(line, max(40, console.width - len(INDENT)), subsequent_indent=INDENT):
-            console.print(f"{INDENT}{part}", soft_wrap=True)
+    print_lines(change_lines(parent, changes, console.width), console)
 
 
-def _lines(changes: Changes, arrow: str) -> Iterator[str]:
+def change_lines(parent: str, changes: Changes, width: int) -> Iterator[Text]:
+    """Format a comparison as lines."""
+    yield head(f"Compared with {clean(parent)}")
+    for line in _lines(changes):
+        yield from prose(line, max(40, width), indent=2)
+
+
+def _lines(changes: Changes) -> Iterator[str]:
     digits = _digits(changes.before, changes.after)
-    yield f"mean {numerals.score(changes.before, digits)} {arrow} {numerals.score(changes.after, digits)}"
-    words = [
-        f"{numerals.count(changes.same)} the same",
-        f"{numerals.count(changes.up)} higher",
-        f"{numerals.count(changes.down)} lower",
-    ]
-    more = (
+    yield f"mean {numerals.score(changes.before, digits)} → {numerals.score(changes.after, digits)}"
+    counts = (
+        (changes.same, "the same"),
+        (changes.up, "higher"),
+        (changes.down, "lower"),
         (changes.scored, "now scored"),
         (changes.unscored, "now unscored"),
         (changes.still_unscored, "still unscored"),
         (changes.only_before, "not made yet"),
         (changes.only_after, "new"),
     )
-    words += [f"{numerals.count(count)} {what}" for count, what in more if count]
+    words = [f"{numerals.count(count)} {what}" for n, (count, what) in enumerate(counts) if count or n < 3]
     yield f"rewards: {', '.join(words)}"
     if changes.first:
-        named = ", ".join(_shown(change, arrow) for change in changes.first)
+        named = ", ".join(_shown(change) for change in changes.first)
         rest = changes.examples - len(changes.first)
         yield f"changed: example {named}{f' and {numerals.count(rest)} more' if rest else ''}"
     if changes.paired is not None:
         yield _difference(changes.paired)
 
 
-def _shown(change: Change, arrow: str) -> str:
+def _shown(change: Change) -> str:
     digits = _digits(change.before, change.after)
     rollout = f"#{change.rollout_index}" if change.rollout_index else ""
     before, after = (
         "unscored" if each is None else numerals.score(each, digits) for each in (change.before, change.after)
     )
-    return f"{clean(change.example_id, 40)}{rollout} ({before} {arrow} {after})"
+    return f"{clean(change.example_id, 40)}{rollout} ({before} → {after})"
 
 
 def _difference(paired: Paired) -> str:
@@ -203,13 +194,9 @@ def _difference(paired: Paired) -> str:
     if estimate.mean is None:
         return "difference: no example has a score on both sides"
     examples = f"{paired.pairs} example{'s' if paired.pairs != 1 else ''}"
-    chance = "" if paired.p_value is None else f", p {_equals(numerals.p_value(paired.p_value))}"
+    chance = "" if paired.p_value is None else f", p = {numerals.p_value(paired.p_value)}".replace("= <", "<")
     between = "" if estimate.low is None else f" {numerals.signed_interval(estimate)}"
     return f"difference {numerals.difference(estimate)}{between}{chance}, paired over {examples}"
-
-
-def _equals(words: str) -> str:
-    return words if words.startswith("<") else f"= {words}"
 
 
 def _digits(before: float | None, after: float | None) -> int:

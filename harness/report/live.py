@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.live import Live
 
 from harness.engine.progress import RunProgress
-from harness.report import lines
-from harness.report.frame import Frame, draw
-from harness.report.lines import RunWatch
+from harness.report import live_lines as lines
+from harness.report.live_lines import RunWatch
+from harness.report.live_table import Frame, draw
 from harness.report.text import clean, in_ascii, make_console
 
 PERIOD = 0.25
@@ -43,7 +43,6 @@ def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
 
 def open_display(
     runs: Sequence[RunProgress],
-    console: Console | None = None,
     *,
     quiet: bool = False,
     plain: bool = True,
@@ -53,13 +52,12 @@ def open_display(
 
     Args:
         runs: Counters of every run, in the order of the suite. Read at every update, so the list may grow.
-        console: On stderr; created if None.
         quiet: Print only one line per run, at its end.
         plain: Whether to print plain lines if no table is shown.
         budget: Function that returns the amounts spent of each limit, or "".
     """
-    console = console or make_console(stderr=True)
-    return Display(runs, console, live=wants_live(os.environ, quiet=quiet), quiet=quiet, plain=plain, budget=budget)
+    live = wants_live(os.environ, quiet=quiet)
+    return Display(runs, make_console(stderr=True), live=live, quiet=quiet, plain=plain, budget=budget)
 
 
 class Display:
@@ -95,8 +93,10 @@ class Display:
         self._opened = clock()
         self._watches: dict[int, RunWatch] = {}
         self._plain = None if live or not plain else _PlainLines(console, quiet, budget)
-        self._live: Live | None = None
-        self._wants_live = live
+        # rich redirects stdout and stderr, so that an environment's output is printed above the table.
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") if live else None
+        )
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="bench-display", daemon=True)
@@ -129,15 +129,12 @@ class Display:
             self.tick()
 
     def _open(self) -> None:
-        if not self._wants_live:
-            return
-        # rich redirects stdout and stderr, so that an environment's output is printed above the table.
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
-        self._live.start()
-        self._console.show_cursor(True)
-        self._show()
+        if self._live is not None:
+            self._live.start()
+            self._console.show_cursor(True)
+            self._show()
 
-    def _show(self) -> None:
+    def _show(self, *, is_last: bool = False) -> None:
         now = self._clock()
         with self._lock:
             watches = self._observe(now)
@@ -146,24 +143,21 @@ class Display:
                 frame = Frame(size.width, size.height, self._console.options.ascii_only, self._budget())
                 self._live.update(draw(watches, frame, now, now - self._opened), refresh=True)
             elif self._plain is not None:
-                self._plain.show(watches, now)
+                self._plain.show(watches, now, is_last=is_last)
 
     def _close(self, *, keep: bool) -> None:
         self._show()
+        self._show(is_last=True)  # runs that were cut off come last
         if self._live is not None:
             # The table is cleared for the final table, but kept after an error.
             self._live.transient = not keep
             self._live.stop()
             self._live = None
-        elif self._plain is not None:
-            self._plain.end(self._observe(self._clock()), self._clock())
 
     def _observe(self, now: float) -> list[RunWatch]:
-        watches: list[RunWatch] = []
-        for progress in list(self._runs):
-            watch = self._watches.setdefault(id(progress), RunWatch(progress))
+        watches = [self._watches.setdefault(id(progress), RunWatch(progress)) for progress in list(self._runs)]
+        for watch in watches:
             watch.observe(now)
-            watches.append(watch)
         return watches
 
     def _guard(self, step: Callable[[], None]) -> None:
@@ -172,17 +166,13 @@ class Display:
             step()
         except Exception as error:  # boundary: an error of the display must not end the run
             self._closing.set()
-            self._plain = None
-            self._give_up(error)
-
-    def _give_up(self, error: Exception) -> None:
-        live, self._live = self._live, None
-        try:
-            if live is not None:
-                live.stop()
-            self._console.print(clean(f"the display stopped ({type(error).__name__}: {error}); the run goes on"))
-        except Exception:  # boundary: stderr is broken, so nothing can be reported
-            self._console.quiet = True
+            live, self._live, self._plain = self._live, None, None
+            try:
+                if live is not None:
+                    live.stop()
+                self._console.print(clean(f"the display stopped ({type(error).__name__}: {error}); the run continues"))
+            except Exception:  # boundary: stderr is broken, so nothing can be reported
+                self._console.quiet = True
 
 
 class _PlainLines:
@@ -196,8 +186,8 @@ class _PlainLines:
         """Run → time of its last line, and rollouts done then."""
         self._ended: set[int] = set()
 
-    def show(self, watches: Sequence[RunWatch], now: float) -> None:
-        """Print the lines that are due."""
+    def show(self, watches: Sequence[RunWatch], now: float, *, is_last: bool = False) -> None:
+        """Print the lines that are due; at last, also the ends of runs that were cut off."""
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
             progress, key = watch.progress, id(watch.progress)
@@ -207,21 +197,13 @@ class _PlainLines:
                 self._said[key] = (now, progress.done)
                 if not self._quiet:
                     self._print(lines.start_line(progress))
-            if not watch.is_open:
+            if not watch.is_open or (is_last and key in self._said):
                 self._ended.add(key)
                 self._print(lines.end_line(watch, now, with_model=with_model))
             elif not self._quiet and self._is_due(watch, now):
                 self._said[key] = (now, progress.done)
                 spent = f", budget: {words}" if (words := self._budget()) else ""
                 self._print(lines.progress_line(watch, now, with_model=with_model) + spent)
-
-    def end(self, watches: Sequence[RunWatch], now: float) -> None:
-        """Print the end of runs that were cut off."""
-        with_model = len({watch.progress.model for watch in watches}) > 1
-        for watch in watches:
-            if id(watch.progress) in self._said and id(watch.progress) not in self._ended:
-                self._ended.add(id(watch.progress))
-                self._print(lines.end_line(watch, now, with_model=with_model))
 
     def _is_due(self, watch: RunWatch, now: float) -> bool:
         progress = watch.progress

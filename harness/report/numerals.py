@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from harness.core.types import Usage
@@ -27,21 +27,26 @@ def score(value: float | None, digits: int = 3) -> str:
     return f"{value + 0.0:.{digits}f}"
 
 
-def interval(estimate: Estimate) -> str:
-    """Format as `[low, high]`, with enough digits to show two different ends."""
+def interval(estimate: Estimate, form: Callable[[float, int], str] = score) -> str:
+    """Format as `[low, high]`, with enough digits to show two different ends.
+
+    Args:
+        estimate: Mean with its interval.
+        form: Function that formats each end with a number of digits.
+    """
     if estimate.low is None or estimate.high is None:
         return NONE
     digits = _digits(estimate.high - estimate.low)
-    return f"[{score(estimate.low, digits)}, {score(estimate.high, digits)}]"
+    return f"[{form(estimate.low, digits)}, {form(estimate.high, digits)}]"
 
 
-def plus_minus(estimate: Estimate, sign: str = "±") -> str:
+def plus_minus(estimate: Estimate) -> str:
     """Format as `mean ±half`, with the larger half of the interval, never `±0`; the mean alone without an interval."""
     half = estimate.half_width
     if half is None:
         return score(estimate.mean)
     digits = _digits(2 * half)
-    return f"{score(estimate.mean, digits)} {sign}{score(half, digits)}"
+    return f"{score(estimate.mean, digits)} ±{score(half, digits)}"
 
 
 def signed(value: float | None, digits: int = 3) -> str:
@@ -52,11 +57,7 @@ def signed(value: float | None, digits: int = 3) -> str:
 
 def signed_interval(estimate: Estimate) -> str:
     """Format the interval of a difference, with signs."""
-    words = interval(estimate)
-    if estimate.low is None or estimate.high is None:
-        return words
-    digits = len(words.rpartition(".")[2].rstrip("]"))
-    return f"[{signed(estimate.low, digits)}, {signed(estimate.high, digits)}]"
+    return interval(estimate, signed)
 
 
 def difference(estimate: Estimate) -> str:
@@ -115,6 +116,14 @@ def tokens(usage: Usage, part: int) -> str:
     if usage.unreported and usage.unreported >= usage.requests:
         return "unknown"
     return f"≥ {count(part)}" if usage.unreported else count(part)
+
+
+def tokens_in_and_out(usage: Usage) -> str:
+    """`40.5k + 81.0k`, for input and output; `≥` if some replies did not report usage, `unknown` if none did."""
+    if usage.unreported and usage.unreported >= usage.requests:
+        return "unknown"
+    sign = "≥ " if usage.unreported else ""
+    return f"{sign}{short_count(usage.input_tokens)} + {short_count(usage.output_tokens)}"
 
 
 def rate(value: float | None) -> str:

@@ -41,18 +41,18 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, 
 
 def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> bytes:
     """Indented JSON with a final newline; write it to `sys.stdout.buffer`."""
-    whole = _writable(result_object(results, budget, suite))
+    whole = writable(result_object(results, budget, suite))
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _writable(value: object) -> object:
+def writable(value: object) -> object:
     """Copy of `value` without secrets and unprintable characters, since reasons and notes may hold foreign text."""
     if isinstance(value, str):
         value = redactor.text(value, patterns=False)
         return value if value.isprintable() else clean_block(value)
     if isinstance(value, dict):
-        items = cast("dict[str, object]", value).items()
-        return {_writable(key): _writable(item) for key, item in items}
-    if isinstance(value, list):
-        return [_writable(item) for item in cast("list[object]", value)]
+        items = cast("dict[object, object]", value).items()
+        return {writable(str(key)): writable(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [writable(item) for item in cast("list[object]", value)]
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -14,11 +14,11 @@ from harness.core.types import JsonDict
 from harness.settings.wording import listed, nearest
 from harness.stats.scores import ScoreTable
 from harness.stats.summary import Summary
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
-from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import enter, summary_of
+from harness.store.score_table import enter, summary_of
 
 MOST = 3
 """Number of worst, and of best, examples to show."""
@@ -208,13 +208,9 @@ def _rank(found: Digest, standings: list[_Standing], recorded: Recorded) -> None
     found.is_level = bool(worst) and worst[0].mean == best[0].mean
     low = [each for each in worst if found.is_level or each.mean < best[0].mean][:MOST]
     high = [each for each in best if each.mean > worst[0].mean and each not in low][:MOST]
-    found.worst = _ranked(low, [each.low for each in low], recorded)
-    found.best = _ranked(high, [each.high for each in high], recorded)
-
-
-def _ranked(standings: Sequence[_Standing], numbers: Sequence[int], recorded: Recorded) -> list[Ranked]:
-    shown = outcomes(recorded, numbers)
-    return [Ranked(s.mean, s.scored, s.made, outcome) for s, outcome in zip(standings, shown, strict=True)]
+    shown = outcomes(recorded, [*(each.low for each in low), *(each.high for each in high)])
+    ranked = [Ranked(each.mean, each.scored, each.made, next(shown)) for each in (*low, *high)]
+    found.worst, found.best = ranked[: len(low)], ranked[len(low) :]
 
 
 def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list[tuple[Example, list[Outcome]]]:
@@ -246,13 +242,12 @@ def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list
     if not chosen:
         has = f" {rollout}: it has {', '.join(map(str, there))}" if there else " yet"
         raise UsageError(f"example {name} of {run.id} has no rollout{has}")
-    found = [(number, outcome) for number, outcome in zip(chosen, outcomes(recorded, chosen), strict=True)]
-    groups = groupby(found, key=lambda pair: recorded.place(pair[0])[0])
-    return [(members[0].example, members) for members in ([outcome for _, outcome in group] for _, group in groups)]
+    groups = groupby(outcomes(recorded, chosen), key=lambda outcome: outcome.example.key)
+    return [(members[0].example, members) for members in (list(group) for _, group in groups)]
 
 
 def _instead(name: str, known: list[str]) -> str:
     near = nearest(name, known)
     if not known:
-        return "it holds no rollout yet"
+        return "it has no rollouts yet"
     return f'did you mean "{near}"?' if near else f"its examples are called {listed(known)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -12,17 +13,17 @@ from typing import cast
 
 from harness.core.errors import StoreError
 from harness.core.types import JsonDict, Usage
-from harness.report.advice import next_steps
 from harness.report.changes import Changes, compare, marks_of
+from harness.report.next_steps import next_steps
 from harness.report.run_digest import Digest, digest
-from harness.report.runs import budget_flags, has_rows, how_to_go_on
+from harness.report.runs import budget_flags, has_rows, resume_hint
 from harness.report.text import clean
 from harness.store.catalogue import UNFINISHED, Catalogue, ListedRun, read_entry
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
-from harness.store.tally import tally
+from harness.store.score_table import tally
 from harness.store.values import table
 
 BUILT_IN = "builtin"
@@ -65,20 +66,14 @@ def facts_of(path: Path, name: str) -> RunFacts:
         except StoreError as error:
             problems.append(str(error))
     parent, children, siblings = _relatives(entry)
-    changes = None if parent is None or found is None else _changes(entry, parent)
+    changes = None
+    ours, theirs = entry.manifest, None if parent is None else parent.manifest
+    if parent is not None and ours is not None and theirs is not None and found is not None:
+        ranges = theirs.reward_range, ours.reward_range
+        with contextlib.suppress(StoreError):
+            before, after = (marks_of(read_journal(run)) for run in (parent.run, entry.run))
+            changes = compare(before, after, paired=bool(ours.derived.get("model")), ranges=ranges)
     return RunFacts(entry, name, found, tuple(problems), parent, children, siblings, changes, sizes_of(entry.run))
-
-
-def _changes(entry: ListedRun, parent: ListedRun) -> Changes | None:
-    ours, theirs = entry.manifest, parent.manifest
-    assert ours is not None and theirs is not None, "one was read, the other was found by its id"
-    try:
-        before, after = (marks_of(read_journal(run)) for run in (parent.run, entry.run))
-    except StoreError:
-        return None
-    return compare(
-        before, after, paired=bool(ours.derived.get("model")), ranges=(theirs.reward_range, ours.reward_range)
-    )
 
 
 def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], list[ListedRun]]:
@@ -87,10 +82,9 @@ def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], lis
     if manifest is None or home is None:
         return None, [], []
     try:
-        others = [each for each in Catalogue(home) if each.manifest is not None and each.id != entry.id]
+        known = [(each, each.manifest) for each in Catalogue(home) if each.manifest is not None and each.id != entry.id]
     except StoreError:
         return None, [], []
-    known = [(each, each.manifest) for each in others if each.manifest is not None]
     parent = next((each for each, _ in known if each.id == manifest.parent), None)
     children = [each for each, theirs in known if theirs.parent == entry.id]
     together = [each for each, theirs in known if manifest.suite and theirs.suite == manifest.suite]
@@ -163,11 +157,11 @@ def inherited(manifest: Manifest, source: str) -> bool:
 
 def settings_json(manifest: Manifest) -> JsonDict:
     """All settings with their origins, as `{path: {value, origin, source}}`."""
-    rows: JsonDict = {}
-    for path, value in manifest.settings.items():
-        origin = table(manifest.origins.get(path))
-        rows[path] = {"value": value, "origin": origin.get("origin"), "source": origin.get("source")}
-    return rows
+    origins = {path: table(manifest.origins.get(path)) for path in manifest.settings}
+    return {
+        path: {"value": value, "origin": origins[path].get("origin"), "source": origins[path].get("source")}
+        for path, value in manifest.settings.items()
+    }
 
 
 def facts_json(facts: RunFacts) -> JsonDict:
@@ -203,22 +197,20 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
     resumable = has_rows(manifest)
     unscored = sum(found.summary.unscored.values()) if found is not None and found.summary is not None else 0
     if entry.state in UNFINISHED:
-        steps.append(f"go on: {how_to_go_on(entry, facts.name)}")
+        steps.append(f"go on: {resume_hint(entry, facts.name)}")
     elif entry.state == "done" and unscored and resumable:
         again = shlex.join(["bench", "resume", facts.name, "--retry-failed", *budget_flags(entry)])
         steps.append(f"try the unscored again: {again}")
-    if found is not None and (seen := next((r.shown for r in found.worst), None)) is not None:
-        steps.append(f"read one: bench runs show {name} --example {shlex.quote(clean(seen.example.example_id, 200))}")
-    elif found is not None and found.troubles:
-        example = shlex.quote(clean(found.troubles[0].places[0][0], 200))
-        steps.append(f"read one: bench runs show {name} --example {example}")
+    if found is not None and (found.worst or found.troubles):
+        example = found.worst[0].shown.example.example_id if found.worst else found.troubles[0].places[0][0]
+        steps.append(f"read one: bench runs show {name} --example {shlex.quote(clean(example, 200))}")
     if entry.state != "running" and found is not None and found.summary is not None:
         if entry.state == "done" and resumable:
             steps.append(f"score it again, with today's rubric: bench rescore {name}")
             steps.append(f"put the same prompts to another model: bench replay {name} --model MODEL")
         steps.append(f"take it along: bench export {name} --format csv")
-        private = entry.manifest is not None and entry.manifest.is_private
-        steps += map(str, next_steps(str(entry.run.path), has_data=entry.run.has_data(), to_publish=not private))
+        to_publish = not manifest.is_private
+        steps += map(str, next_steps(str(entry.run.path), has_data=entry.run.has_data(), to_publish=to_publish))
     return tuple(steps)
 
 

@@ -1,5 +1,5 @@
 """Side-by-side comparison of several models on the same tasks: scores, cost, differences, missing tasks. Numbers come
-from `stats.standings`, the layout from `report.grid`."""
+from `stats.standings`, the layout from `report.layout`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.grid import LEAST_NAME, Column, Group, grid, head, plain, prose
+from harness.report.layout import LEAST_NAME, Column, Group, grid, head, plain, prose
 from harness.report.text import clean, fit
-from harness.stats.intervals import Estimate
+from harness.stats.paired import Paired
 from harness.stats.standings import ALPHA, ModelDifference, Standing, Standings
 
 MOST_FAILURES = 4
@@ -65,7 +65,11 @@ def _scores(found: Standings, width: int) -> Iterator[Text]:
     quality = [Column("score", [numerals.score(each.mean) for each in models])]
     if _is_whole(found):
         quality.append(Column("95 % interval", [numerals.interval(each.scored) for each in models]))
-    right = [Column("success", [_share(each.success) for each in models])]
+    right = [
+        Column(
+            "success", [numerals.NONE if each.success is None else numerals.percent(each.success) for each in models]
+        )
+    ]
     if any(each.schema_answers for each in models):
         right.append(Column("schema", [_of(each.schema_valid, each.schema_answers) for each in models]))
     if not _is_whole(found):
@@ -142,37 +146,29 @@ def _differences(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _minus(found: Standings, base: int, what: str, width: int) -> Iterator[Text]:
-    names: list[str] = []
-    rows: list[list[str]] = []
+    pairs: list[tuple[str, Paired, float]] = []
     for index, model in enumerate(found.models):
         difference = found.difference(index, base) if index != base else None
         if difference is None or not difference.counted.pairs:
             continue
-        names.append(_label(model))
-        rows.append(_difference(difference.scored.estimate, difference, counted=False))
+        pairs.append((_label(model), difference.scored, difference.alpha))
         if difference.scored != difference.counted:
-            names.append("  unscored as 0")
-            rows.append(_difference(difference.counted.estimate, difference, counted=True))
-    if not rows:
+            pairs.append(("  unscored as 0", difference.counted, difference.alpha))
+    if not pairs:
         return
-    heads = ["difference", "95 % interval", "p", "wins", "losses", "ties"]
-    columns = [Column(head, [row[place] for row in rows]) for place, head in enumerate(heads)]
+    columns = [
+        Column("difference", [numerals.difference(pair.estimate) for _, pair, _ in pairs]),
+        Column("95 % interval", [numerals.signed_interval(pair.estimate) for _, pair, _ in pairs]),
+        Column("p", [numerals.p_value(pair.p_value, alpha) for _, pair, alpha in pairs]),
+        Column("wins", [numerals.count(pair.wins) for _, pair, _ in pairs]),
+        Column("losses", [numerals.count(pair.losses) for _, pair, _ in pairs]),
+        Column("ties", [numerals.count(pair.ties) for _, pair, _ in pairs]),
+    ]
     yield Text()
     rest = f"{what or ', task by task'}; + is better:"
     room = max(LEAST_NAME, width - len("Difference from ") - len(rest))
     yield head(f"Difference from {fit(_label(found.models[base]), room).rstrip()}{rest}")
-    yield from grid(names, "model", [columns[:3], columns[3:]], width)
-
-
-def _difference(estimate: Estimate, difference: ModelDifference, *, counted: bool) -> list[str]:
-    pair = difference.counted if counted else difference.scored
-    outcomes = [numerals.count(number) for number in (pair.wins, pair.losses, pair.ties)]
-    return [
-        numerals.difference(estimate),
-        numerals.signed_interval(estimate),
-        numerals.p_value(pair.p_value, difference.alpha),
-        *outcomes,
-    ]
+    yield from grid([name for name, _, _ in pairs], "model", [columns[:3], columns[3:]], width)
 
 
 def _verdict(found: Standings, width: int) -> Iterator[Text]:
@@ -253,7 +249,7 @@ def _too_few(close: Sequence[ModelDifference]) -> str:
     if any(each.can_tell for each in close):
         return ""
     most = max(each.scored.pairs for each in close)
-    return f": {'one task' if most == 1 else f'{most} tasks'} cannot tell" if most else ": no task has a score of both"
+    return f": {_tasks(most)} cannot tell" if most else ": no task has a score of both"
 
 
 def _by_task(found: Standings, width: int) -> Iterator[Text]:
@@ -323,10 +319,6 @@ def _not_run(found: Standings, endings: Sequence[Ending], width: int) -> Iterato
 
 
 # Cells
-
-
-def _share(part: float | None) -> str:
-    return numerals.NONE if part is None else numerals.percent(part)
 
 
 def _of(part: int, whole: int) -> str:

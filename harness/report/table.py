@@ -3,17 +3,17 @@ numbers are never cut."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.advice import GO_ON, Step
+from harness.report.layout import Column, Group, grid, head, print_lines, prose, table_lines, table_width
+from harness.report.next_steps import GO_ON, Step
 from harness.report.text import clean, fit
 from harness.stats.intervals import WILSONS
 from harness.stats.summary import Summary
@@ -23,9 +23,6 @@ MOST_NAME = 36
 
 MOST_STEPS = 8
 """Maximum number of next steps to show."""
-
-GAP = 2
-"""Cells between two columns."""
 
 MOST_METRICS = 16
 """Maximum rows of the metrics table; more belong into a file."""
@@ -47,19 +44,9 @@ class RunReport:
     note: str = ""
     """Reason for an early end, or another note to the user."""
     next_steps: tuple[Step, ...] = field(default=())
-    """Shown below all tables without duplicates; `report.advice` has the usual ones."""
+    """Shown below all tables without duplicates; `report.next_steps` has the usual ones."""
     error: str = ""
     """Error of the first unscored rollout."""
-
-
-@dataclass(frozen=True, slots=True)
-class _TableColumn:
-    head: str
-    cells: list[str]
-
-    @property
-    def width(self) -> int:
-        return max(cell_len(cell) for cell in [self.head, *self.cells])
 
 
 def final_table(results: Sequence[RunReport], console: Console, what: str = "run") -> None:
@@ -70,21 +57,25 @@ def final_table(results: Sequence[RunReport], console: Console, what: str = "run
         console: From `report.text.make_console`: stdout, or stderr if stdout has JSON.
         what: Header of the first column, such as `run`.
     """
+    print_lines(result_lines(results, console.width, what), console)
+
+
+def result_lines(results: Sequence[RunReport], width: int, what: str = "run") -> Iterator[Text]:
+    """Format the tables, remarks and next steps as lines."""
     labels = _labels(results)
-    names = _TableColumn(what, [_short(label) for label in labels])
-    for position, group in enumerate(_pack(_groups(results), names, console.width)):
-        columns = [names, *group] if position == 0 else _without_empty([names, *group])
-        _print(columns, console)
-    _metrics(labels, results, console)
+    if results:
+        yield from grid([_short(label) for label in labels], what, _groups(results), width, least=MOST_NAME)
+        yield Text()
+    yield from _metrics(labels, results, width)
     for line in [*_pass_meaning(results), *_interval_meaning(labels, results)]:
-        _prose(console, line)
+        yield from prose(line, width)
     for label, result in zip(labels, results, strict=True):
         remarks = remarks_of(result)
         if remarks:
-            _say(console, label, "bold")
+            yield head(label)
         for line in remarks:
-            _prose(console, line, indent=2)
-    _places(labels, results, console)
+            yield from prose(line, width, indent=2)
+    yield from _places(labels, results)
 
 
 def _labels(results: Sequence[RunReport]) -> list[str]:
@@ -99,17 +90,17 @@ def _short(label: str) -> str:
     return fit(label, min(MOST_NAME, cell_len(label))).rstrip()
 
 
-def _groups(results: Sequence[RunReport]) -> list[list[_TableColumn]]:
+def _groups(results: Sequence[RunReport]) -> list[Group]:
     """Columns that belong together; tables are split only between groups."""
 
-    def column(head: str, cell: Callable[[Summary], str], absent: Callable[[RunReport], str] = _absent) -> _TableColumn:
-        return _TableColumn(head, [absent(r) if r.summary is None else cell(r.summary) for r in results])
+    def column(name: str, cell: Callable[[Summary], str]) -> Column:
+        return Column(name, [numerals.NONE if r.summary is None else cell(r.summary) for r in results])
 
     score = [
-        column("mean", lambda s: numerals.score(s.reward.estimate.mean)),
+        replace(column("mean", lambda s: numerals.score(s.reward.estimate.mean)), style="bold"),
         column("95 % interval", lambda s: numerals.interval(s.reward.estimate)),
         column("std", lambda s: numerals.score(s.reward.std)),
-        column("scored", numerals.coverage, lambda r: r.state),
+        Column("scored", [r.state if r.summary is None else numerals.coverage(r.summary) for r in results]),
     ]
     cost = [
         column("tokens in", lambda s: numerals.tokens(s.usage, s.usage.input_tokens)),
@@ -128,88 +119,37 @@ def _groups(results: Sequence[RunReport]) -> list[list[_TableColumn]]:
     return [group for group in groups if group]
 
 
-def _absent(_: RunReport) -> str:
-    return numerals.NONE
-
-
-def _pack(groups: list[list[_TableColumn]], names: _TableColumn, width: int) -> list[list[_TableColumn]]:
-    """Combine as many groups as fit beside the names."""
-    packed: list[list[_TableColumn]] = []
-    for group in groups:
-        if packed and _table_width([names, *packed[-1], *group]) <= width:
-            packed[-1] = [*packed[-1], *group]
-        else:
-            packed.append(group)
-    return packed
-
-
-def _without_empty(columns: Sequence[_TableColumn]) -> list[_TableColumn]:
-    """Omit runs without any value; the first table has them."""
-    full = [i for i in range(len(columns[0].cells)) if any(c.cells[i] != numerals.NONE for c in columns[1:])]
-    return [_TableColumn(column.head, [column.cells[i] for i in full]) for column in columns]
-
-
-def _table_width(columns: Sequence[_TableColumn]) -> int:
-    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
-
-
-def _print(columns: Sequence[_TableColumn], console: Console, left: int = 1) -> None:
-    """Print one table: the first `left` columns are text, the others figures. The header is marked by a line."""
-    if not columns[0].cells:
-        return
-    rows = [[column.head for column in columns], *zip(*(column.cells for column in columns), strict=True)]
-    for number, row in enumerate(rows):
-        line = Text(no_wrap=True, overflow="ignore")
-        for position, (cell, column) in enumerate(zip(row, columns, strict=True)):
-            pad = " " * (column.width - cell_len(cell))
-            line.append(" " * GAP if position else "")
-            line.append(cell + pad if position < left else pad + cell, "bold" if column.head == "mean" else "")
-        line.rstrip()
-        if number == 0:
-            line.stylize("bold")
-        console.print(line, soft_wrap=True)
-        if number == 0:
-            console.print(("-" if console.options.ascii_only else "─") * _table_width(columns), soft_wrap=True)
-    console.print()
-
-
-def _metrics(labels: Sequence[str], results: Sequence[RunReport], console: Console) -> None:
-    """Print the metrics of each run, unless they only repeat the reward."""
+def _metrics(labels: Sequence[str], results: Sequence[RunReport], width: int) -> Iterator[Text]:
+    """Metrics of each run, unless they only repeat the reward."""
     rows = [
-        (_short(label), name, spread)
+        (_short(label), _short(clean(name, 80)), spread)
         for label, result in zip(labels, results, strict=True)
-        if result.summary is not None and not repeats(result.summary)
+        if result.summary is not None and not metrics_repeat_reward(result.summary)
         for name, spread in result.summary.metrics.items()
     ]
-    if not rows:
-        return
     if len(rows) > MOST_METRICS:
-        _prose(console, f"{len(rows)} metrics: see summary.json in each run's folder, or --json")
+        yield from prose(f"{len(rows)} metrics: see summary.json in each run's folder, or --json", width)
+    if not 0 < len(rows) <= MOST_METRICS:
         return
-    shown = rows
+    spreads = [spread for _, _, spread in rows]
     columns = [
-        _TableColumn("run", [label for label, _, _ in shown]),
-        _TableColumn("metric", [_short(clean(name, 80)) for _, name, _ in shown]),
-        _TableColumn("mean", [numerals.score(spread.estimate.mean) for _, _, spread in shown]),
-        _TableColumn("95 % interval", [numerals.interval(spread.estimate) for _, _, spread in shown]),
-    ]
-    if len(results) == 1:
-        del columns[0]
+        Column("run", [label for label, _, _ in rows], is_text=True),
+        Column("metric", [name for _, name, _ in rows], is_text=True),
+        Column("mean", [numerals.score(spread.estimate.mean) for spread in spreads], style="bold"),
+        Column("95 % interval", [numerals.interval(spread.estimate) for spread in spreads]),
+    ][1 if len(results) == 1 else 0 :]
     for extra in (
-        _TableColumn("min", [numerals.score(spread.min) for _, _, spread in shown]),
-        _TableColumn("max", [numerals.score(spread.max) for _, _, spread in shown]),
-        _TableColumn("values", [numerals.count(spread.count) for _, _, spread in shown]),
+        Column("min", [numerals.score(spread.min) for spread in spreads]),
+        Column("max", [numerals.score(spread.max) for spread in spreads]),
+        Column("values", [numerals.count(spread.count) for spread in spreads]),
     ):
-        if _table_width([*columns, extra]) <= console.width:
+        if table_width([*columns, extra]) <= width:
             columns.append(extra)
-    if len(rows) > len(shown):
-        columns[0].cells.append(f"and {len(rows) - len(shown)} more")
-        for column in columns[1:]:
-            column.cells.append("")
-    _print(columns, console, left=1 if len(results) == 1 else 2)
+    yield from table_lines(columns, width)
+    yield Text()
 
 
-def repeats(summary: Summary) -> bool:
+def metrics_repeat_reward(summary: Summary) -> bool:
     """Whether the only metric equals the reward."""
     reward = summary.reward
     same = [m.estimate.mean == reward.estimate.mean and m.std == reward.std for m in summary.metrics.values()]
@@ -219,10 +159,10 @@ def repeats(summary: Summary) -> bool:
 def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
     told = [(result.name, result.summary) for result in results if result.summary is not None]
     named = [(clean(name, 80), summary.pass_threshold) for name, summary in told if summary.pass_at_k]
-    return [f"pass@k, pass^k: a rollout passes with a reward of at least {thresholds(named)}"] if named else []
+    return [f"pass@k, pass^k: a rollout passes with a reward of at least {threshold_words(named)}"] if named else []
 
 
-def thresholds(named: Iterable[tuple[str, float]]) -> str:
+def threshold_words(named: Iterable[tuple[str, float]]) -> str:
     """The most frequent pass threshold, with the names of environments that use others."""
     named = dict.fromkeys(named)
     counts = Counter(threshold for _, threshold in named)
@@ -250,7 +190,7 @@ def remarks_of(result: RunReport) -> list[str]:
     if summary is None:
         return remarks
     remarks += _early(summary, result.note)
-    return [*remarks, *_missing(summary, _why_none(result, summary)), *_doubts(summary), *_judges(summary)]
+    return [*remarks, *_missing(summary, result), *_doubts(summary), *_judges(summary)]
 
 
 def _early(summary: Summary, note: str) -> list[str]:
@@ -266,13 +206,6 @@ def _early(summary: Summary, note: str) -> list[str]:
         of = "its interval is an asymptotic confidence sequence, since rewards have no range: good for late stops"
         remarks.append(f"{of}; metrics and pass rates have none")
     return remarks
-
-
-def _why_none(result: RunReport, summary: Summary) -> list[str]:
-    """The first error, if no rollout has a score."""
-    if summary.scored or not result.error or result.error in result.note:
-        return []
-    return [f"first error: {clean(result.error)}"]
 
 
 def _judges(summary: Summary) -> list[str]:
@@ -291,12 +224,13 @@ def _replies(number: int) -> str:
     return f"{numerals.count(number)} {'reply' if number == 1 else 'replies'}"
 
 
-def _missing(summary: Summary, why_none: Sequence[str]) -> list[str]:
+def _missing(summary: Summary, result: RunReport) -> list[str]:
     remarks: list[str] = []
     unscored = sum(summary.unscored.values())
     if unscored:
         remarks.append(f"{numerals.count(unscored)} unscored ({numerals.reasons(summary.unscored)}){_bounds(summary)}")
-        remarks += why_none
+        if not summary.scored and result.error and result.error not in result.note:
+            remarks.append(f"first error: {clean(result.error)}")
     if summary.not_run:
         remarks.append(f"{numerals.count(summary.not_run)} of {numerals.count(summary.planned)} not run")
     excluded = {k: rate.excluded for k, rate in summary.pass_at_k.items() if rate.excluded}
@@ -339,29 +273,16 @@ def _doubts(summary: Summary) -> list[str]:
     return remarks
 
 
-def _places(labels: Sequence[str], results: Sequence[RunReport], console: Console) -> None:
+def _places(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[Text]:
     kept = [(label, result.path) for label, result in zip(labels, results, strict=True) if result.path is not None]
     if kept:
-        _say(console, "\nResults", "bold")
-        for label, path in kept:
-            _say(console, f"  {label}: {clean(path, 2000)}" if len(results) > 1 else f"  {clean(path, 2000)}")
+        yield from (Text(), head("Results"))
+    for label, path in kept:
+        yield Text(f"  {label}: {clean(path, 2000)}" if len(results) > 1 else f"  {clean(path, 2000)}")
     every = dict.fromkeys(step for result in results for step in result.next_steps)
     steps = sorted(every, key=lambda step: step.purpose != GO_ON)  # incomplete runs first
     if steps:
-        _say(console, "\nNext", "bold")
-        for step in steps[:MOST_STEPS]:
-            _say(console, f"  {clean(step, 2000)}")
-        if len(steps) > MOST_STEPS:
-            _say(console, f"  and {len(steps) - MOST_STEPS} more like these")
-
-
-def _prose(console: Console, line: str, indent: int = 0) -> None:
-    lead = " " * indent
-    wrapped = textwrap.wrap(line, max(20, console.width), initial_indent=lead, subsequent_indent=lead + "  ")
-    for part in wrapped:
-        _say(console, part)
-
-
-def _say(console: Console, line: str, style: str = "") -> None:
-    # Print without wrapping, so that paths and commands can be copied.
-    console.print(Text(line), style=style or None, soft_wrap=True)
+        yield from (Text(), head("Next"))
+    yield from (Text(f"  {clean(step, 2000)}") for step in steps[:MOST_STEPS])
+    if len(steps) > MOST_STEPS:
+        yield Text(f"  and {len(steps) - MOST_STEPS} more like these")

@@ -14,7 +14,7 @@ from harness.core.safe_text import clean as clean
 from harness.core.safe_text import clean_block as clean_block
 from harness.core.safe_text import plain_json as plain_json
 
-_ASCII = str.maketrans({"─": "-", "–": "-", "…": "~", "≥": ">", "±": "+/-", "×": "x", "·": "-"})
+_ASCII = str.maketrans({"─": "-", "━": "#", "–": "-", "…": "~", "≥": ">", "±": "+/-", "×": "x", "·": "-", "→": "->"})
 
 
 def in_ascii(words: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from harness.core.records import JUDGEMENTS, Example, Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt
 from harness.report import numerals
-from harness.report.lines import token_words
+from harness.report.live_lines import token_words
 from harness.report.text import clean, clean_block
 from harness.store.codec import to_text
 from harness.store.outcomes import Outcome
@@ -91,15 +91,6 @@ def _rollout_json(outcome: Outcome) -> JsonDict:
     }
 
 
-def message_text(message: object) -> str:
-    """Text of a message, or its tool calls if it has no text."""
-    if not isinstance(message, dict):
-        return message if isinstance(message, str) else to_text(message)
-    known = cast(Message, message)
-    texts = [text for text in content_parts(known.get("content")) if text.strip()]
-    return "\n".join(texts) or "\n".join(call_lines(known.get("tool_calls")))
-
-
 def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
     """Messages, or the text of a completion model."""
     if isinstance(messages, str):
@@ -110,26 +101,80 @@ def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
     for number, message in enumerate(known):
         if number:
             yield ""
-        yield from _message(cast(Message, message) if isinstance(message, dict) else {"role": role, "content": message})
+        yield from _message(message, role)
 
 
-def _message(message: Message) -> Iterator[str]:
-    names = [message.get("role") or "no role", message.get("name"), message.get("tool_call_id")]
-    yield " · ".join(clean(name, 200) for name in names if name)
-    thoughts = [message.get(name) for name in ("reasoning_content", "reasoning")]
-    for thought in dict.fromkeys(text for text in thoughts if isinstance(text, str) and text):
+@dataclass(frozen=True, slots=True)
+class MessageParts:
+    """A message in parts, for the terminal and the report page."""
+
+    title: str
+    """Role, name and tool call id, cleaned."""
+    thoughts: list[str]
+    """Reasoning, without duplicates: some providers send the same text under two names."""
+    texts: list[str]
+    calls: list[str]
+    others: dict[str, object]
+    """Other fields that have a value."""
+
+
+def message_parts(message: object, role: str) -> MessageParts:
+    """Split a message into parts.
+
+    Args:
+        message: The message; a value that is not a message is taken as the content of one.
+        role: Role of a value that is not a message.
+    """
+    known = cast(Message, message) if isinstance(message, dict) else {"role": role, "content": message}
+    names = [known.get("role") or "no role", known.get("name"), known.get("tool_call_id")]
+    thoughts = [known.get(name) for name in ("reasoning_content", "reasoning")]
+    others = {name: value for name, value in known.items() if name not in _SHOWN and value not in (None, "", [], {})}
+    others.update(("reasoning", thought) for thought in thoughts if thought and not isinstance(thought, str))
+    return MessageParts(
+        " · ".join(clean(name, 200) for name in names if name),
+        list(dict.fromkeys(text for text in thoughts if isinstance(text, str) and text)),
+        list(content_parts(known.get("content"))),
+        list(call_lines(known.get("tool_calls"))),
+        others,
+    )
+
+
+def message_text(message: object) -> str:
+    """Text of a message, or its tool calls if it has no text."""
+    parts = message_parts(message, "")
+    return "\n".join(text for text in parts.texts if text.strip()) or "\n".join(parts.calls)
+
+
+def last_text(messages: Prompt, role: str, tail: int) -> str:
+    """Text of the last message of a role.
+
+    Args:
+        messages: The messages, or the text of a completion model.
+        role: The role.
+        tail: Number of characters to keep of a completion model's prompt. The question is at its end.
+    """
+    if isinstance(messages, str):
+        return f"…{messages[-tail:]}" if role == "user" and len(messages) > tail else messages
+    said = [each for each in cast("list[object]", messages) if role_of(each) in (role, None)]
+    return message_text(said[-1]) if said else ""
+
+
+def role_of(message: object) -> object:
+    """Role of a message; None without one."""
+    return cast(JsonDict, message).get("role") if isinstance(message, dict) else None
+
+
+def _message(message: object, role: str) -> Iterator[str]:
+    parts = message_parts(message, role)
+    yield parts.title
+    for thought in parts.thoughts:
         yield f"{INDENT}reasoning"
         yield from _block(thought, INDENT * 2)
-    texts, calls = list(content_parts(message.get("content"))), list(call_lines(message.get("tool_calls")))
-    others = {name: value for name, value in message.items() if name not in _SHOWN and value not in (None, "", [], {})}
-    for thought in thoughts:
-        if thought and not isinstance(thought, str):
-            others["reasoning"] = thought
-    for text in (*texts, *calls):
+    for text in (*parts.texts, *parts.calls):
         yield from _block(text)
-    if not any(text.strip() for text in texts) and not calls:
+    if not any(text.strip() for text in parts.texts) and not parts.calls:
         yield f"{INDENT}(empty)"
-    yield from _table(others)
+    yield from _table(parts.others)
 
 
 def content_parts(content: object) -> Iterator[str]:
@@ -140,9 +185,8 @@ def content_parts(content: object) -> Iterator[str]:
         yield content
         return
     for part in cast("list[object]", content) if isinstance(content, list) else [content]:
-        yield (
-            _part(cast(JsonDict, part)) if isinstance(part, dict) else part if isinstance(part, str) else to_text(part)
-        )
+        text = part if isinstance(part, str) else to_text(part)
+        yield _part(cast(JsonDict, part)) if isinstance(part, dict) else text
 
 
 def _part(part: JsonDict) -> str:
@@ -152,17 +196,14 @@ def _part(part: JsonDict) -> str:
     held = part.get(kind) if isinstance(kind, str) else None
     inner = cast(JsonDict, held) if isinstance(held, dict) else {"url": held}
     if kind == "image_url":
-        return _picture(inner.get("url"))
+        url = inner.get("url")
+        if not isinstance(url, str) or not url.startswith("data:"):
+            return f"[image: {url}]"
+        media, _, data = url.removeprefix("data:").partition(",")
+        return f"[image, {media.partition(';')[0] or 'unknown type'}: {numerals.count(len(data))} characters of base64]"
     if kind == "input_audio" and isinstance(data := inner.get("data"), str):
-        return f"[audio, {inner.get('format', 'of no format')}: {numerals.count(len(data))} characters of base64]"
+        return f"[audio, {inner.get('format', 'unknown format')}: {numerals.count(len(data))} characters of base64]"
     return to_text(part)
-
-
-def _picture(url: object) -> str:
-    if isinstance(url, str) and url.startswith("data:"):
-        kind, _, data = url.removeprefix("data:").partition(",")
-        return f"[image, {kind.partition(';')[0] or 'of no type'}: {numerals.count(len(data))} characters of base64]"
-    return f"[image: {url}]"
 
 
 def call_lines(calls: object) -> Iterator[str]:
@@ -178,7 +219,7 @@ def call_lines(calls: object) -> Iterator[str]:
         inner = cast(JsonDict, function)
         arguments = inner.get("arguments")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else to_text(arguments)
-        mark = "" if _is_json(text) else "  (its arguments are no JSON)"
+        mark = "" if _is_json(text) else "  (its arguments are not JSON)"
         name = f"  [{known['id']}]" if known.get("id") else ""
         yield f"→ {inner['name']}({text}){name}{mark}"
 
@@ -193,36 +234,58 @@ def _is_json(text: str) -> bool:
 
 def _result(example: Example, outcome: Outcome) -> Iterator[str]:
     """Result section of a rollout: figures, errors, judgements, state."""
-    base, score = outcome.base, outcome.score
     yield ""
     yield "result"
     yield from _rows(figures(outcome))
     if example.answer not in (None, ""):
         yield from _labelled("expected", example.answer)
-    if outcome.error and not (isinstance(base, Generated) and score is None):
-        yield from _labelled("error", base.error or base.reason if isinstance(base, Failed) else outcome.error)
-    held: dict[str, Any] = {**(base.state if isinstance(base, Generated) else {}), **(score.extra if score else {})}
-    judgements = held.pop(JUDGEMENTS, None)
-    if isinstance(judgements, list):
-        for entry in cast("list[object]", judgements):
-            yield from _judgement(entry)
-    elif judgements is not None:
-        held[JUDGEMENTS] = judgements
-    if isinstance(base, Generated) and base.lost:
-        held["lost"] = list(base.lost)
+    if error := shown_error(outcome):
+        yield from _labelled("error", error)
+    for title, text in judgements(outcome):
+        yield ""
+        yield f"judge · {title}"
+        yield from _block(text)
+    held = _state_of(outcome)
+    if isinstance(held.get(JUDGEMENTS), list):
+        del held[JUDGEMENTS]
+    if isinstance(outcome.base, Generated) and outcome.base.lost:
+        held["lost"] = list(outcome.base.lost)
     if held:
         yield ""
         yield "state"
         yield from _table(held)
 
 
+def shown_error(outcome: Outcome) -> str:
+    """Error of a rollout; "" without one, or while it waits for its score."""
+    base = outcome.base
+    if isinstance(base, Failed):
+        return base.error or base.reason
+    return (outcome.error or "") if outcome.score is not None else ""
+
+
+def _state_of(outcome: Outcome) -> dict[str, Any]:
+    base, score = outcome.base, outcome.score
+    return {**(base.state if isinstance(base, Generated) else {}), **(score.extra if score else {})}
+
+
+def judgements(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Title (model and label) and text of each judgement that scoring recorded."""
+    held = _state_of(outcome).get(JUDGEMENTS)
+    for entry in cast("list[object]", held) if isinstance(held, list) else []:
+        known: Mapping[str, object] = cast(JsonDict, entry) if isinstance(entry, dict) else {"text": entry}
+        names, text = [known.get("model") or "no model", known.get("label")], known.get("text")
+        yield " · ".join(clean(name, 200) for name in names if name), text if isinstance(text, str) else to_text(text)
+
+
 def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Name and value of each figure of a rollout: reward, metrics, how it ended, usage, times."""
     base, score = outcome.base, outcome.score
     yield "reward", numerals.score(outcome.reward) if outcome.is_scored else verdict(outcome)
     for name, value in (score.metrics if score is not None else {}).items():
         yield name, numerals.score(value)
     if isinstance(base, Failed):
-        yield "failed in", f"{base.stage}" + (", in a way that time may heal" if base.retryable else "")
+        yield "failed in", f"{base.stage}" + (", and a retry may succeed" if base.retryable else "")
     elif base.stop_condition or base.is_truncated:
         yield "ended by", (base.stop_condition or "") + (", cut short by a limit" if base.is_truncated else "")
     usage, timing = base.usage, base.timing
@@ -237,15 +300,6 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "took", ", ".join(seconds)
     if base.attempts > 1:
         yield "attempts", str(base.attempts)
-
-
-def _judgement(entry: object) -> Iterator[str]:
-    known: Mapping[str, object] = cast(JsonDict, entry) if isinstance(entry, dict) else {"text": entry}
-    label = known.get("label")
-    yield ""
-    yield f"judge · {clean(known.get('model') or 'no model', 200)}" + (f" · {clean(label, 200)}" if label else "")
-    text = known.get("text")
-    yield from _block(text if isinstance(text, str) else to_text(text))
 
 
 def _rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
@@ -270,5 +324,5 @@ def _table(values: Mapping[str, object]) -> Iterator[str]:
 
 
 def _block(text: str, indent: str = INDENT) -> Iterator[str]:
-    # Not splitlines(), which also splits at characters that are no line breaks in a terminal.
+    # Not splitlines(), which also splits at characters that are not line breaks in a terminal.
     yield from (f"{indent}{line}" if line else "" for line in clean_block(text).split("\n"))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 from harness.core.errors import EnvironmentFault, HarnessError, JudgeError, StateLost
 from harness.core.records import FIXED_COLUMNS, STATE_LOST
+from harness.core.safe_text import clean
 from harness.usercode.exceptions import place
 
 RewardFunc: TypeAlias = Callable[..., Any]
@@ -59,7 +60,7 @@ def plan(function: RewardFunc, weight: float, class_objects: Collection[str]) ->
     """
     name = _name(function)
     if name in FIXED_COLUMNS:
-        raise EnvironmentFault(f"reward function {name!r}: results have a column of that name already; rename it")
+        raise EnvironmentFault(f"reward function {name!r}: results already have a column with this name; rename it")
     if not isinstance(weight, int | float) or not math.isfinite(weight):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise EnvironmentFault(f"reward function {name!r}: its weight must be a finite number, not {weight!r}")
     parameters = _parameters(name, function)
@@ -92,7 +93,7 @@ def read(value: object) -> Value:
         return (number, "") if math.isfinite(number) else (None, f"returned {number}")
     if value is None:
         return None, "returned None"
-    return None, f"returned {type(value).__name__}: {_short(value)}"
+    return None, f"returned {type(value).__name__}: {clean(repr(value), 58)}"
 
 
 def read_group(value: object, size: int) -> list[Value]:
@@ -168,11 +169,9 @@ def _is_taken(function: str, parameter: inspect.Parameter, known: Collection[str
     if parameter.default is not parameter.empty and not near:
         return False
     if name in ROLLOUT_NAMES:
-        raise EnvironmentFault(f"{where}: a function of a group takes lists; did you mean {name + 's'!r}?")
-    hint = f"did you mean {near[0]!r}?" if near else "rename it, or add a class object of that name first."
-    raise EnvironmentFault(
-        f"{where}: nothing of that name is passed; {hint} It may take {', '.join(known)} or **kwargs"
-    )
+        raise EnvironmentFault(f"{where}: a group function has list parameters; did you mean {name + 's'!r}?")
+    hint = f"did you mean {near[0]!r}?" if near else "rename it, or first add a class object with this name."
+    raise EnvironmentFault(f"{where}: unknown name; {hint} Known names are {', '.join(known)}; **kwargs receives all")
 
 
 def _parameters(name: str, function: RewardFunc) -> list[inspect.Parameter]:
@@ -182,7 +181,7 @@ def _parameters(name: str, function: RewardFunc) -> list[inspect.Parameter]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise EnvironmentFault(
-            f"reward function {name!r}: its signature cannot be read; wrap it in a def ({error})"
+            f"reward function {name!r}: its signature cannot be read; wrap it in a function ({error})"
         ) from error
     # Parameters that a partial binds by keyword stay in its signature with a default.
     bound: set[str] = set(function.keywords) if isinstance(function, functools.partial) else set()
@@ -199,8 +198,3 @@ def _is_async(function: object) -> bool:
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"

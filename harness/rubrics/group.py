@@ -13,7 +13,40 @@ from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 
 
-class RubricGroup(Rubric):
+class CombinedRubric(Rubric):
+    """Base class of rubrics that consist of other rubrics."""
+
+    def _parts(self) -> Sequence[Rubric]:
+        """The rubrics that it consists of."""
+        raise NotImplementedError
+
+    @property
+    def parser(self) -> Parser:
+        """The parser of the first rubric."""
+        return self._parts()[0].parser
+
+    @property
+    def is_group(self) -> bool:
+        """Whether a function of any rubric needs all rollouts of an example together."""
+        return any(rubric.is_group for rubric in self._parts())
+
+    @property
+    def needs_live_state(self) -> bool:
+        """Whether any rubric can score only in the process that generated the rollouts."""
+        return any(rubric.needs_live_state for rubric in self._parts())
+
+    @property
+    def judges(self) -> tuple[JudgeSpec, ...]:
+        """The judges of all rubrics, in order."""
+        return tuple(spec for rubric in self._parts() for spec in rubric.judges)
+
+    def add_class_object(self, name: str, obj: object) -> None:
+        """Make `obj` available to functions of all rubrics as parameter `name`."""
+        for rubric in self._parts():
+            rubric.add_class_object(name, obj)
+
+
+class RubricGroup(CombinedRubric):
     """Combination of rubrics for the same rollouts. The reward is the sum of their rewards, or None if one of them has
     none.
 
@@ -34,15 +67,13 @@ class RubricGroup(Rubric):
         self.rubrics = list(rubrics)
         self._check_names()
 
+    def _parts(self) -> Sequence[Rubric]:
+        return self.rubrics
+
     def adopt_parser(self, parser: Parser) -> None:
         """Set `parser` in every rubric that has none of its own."""
         for rubric in self.rubrics:
             rubric.adopt_parser(parser)
-
-    @property
-    def parser(self) -> Parser:
-        """The parser of the first rubric."""
-        return self.rubrics[0].parser
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -55,30 +86,15 @@ class RubricGroup(Rubric):
         return {name: weight for rubric in self.rubrics for name, weight in rubric.weights.items()}
 
     @property
-    def is_group(self) -> bool:
-        """Whether a function of any rubric needs all rollouts of an example together."""
-        return any(rubric.is_group for rubric in self.rubrics)
-
-    @property
-    def needs_live_state(self) -> bool:
-        """Whether any rubric can score only in the process that generated the rollouts."""
-        return any(rubric.needs_live_state for rubric in self.rubrics)
-
-    @property
-    def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judges of all rubrics, in order."""
-        return tuple(spec for rubric in self.rubrics for spec in rubric.judges)
-
-    @property
     def reward_range(self) -> tuple[float, float]:
         """Sum of the lowest rewards and sum of the highest rewards."""
         return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     @property
-    def has_own_way(self) -> bool:
+    def has_custom_reward(self) -> bool:
         """Whether any rubric, or a subclass of the group, computes the reward in another way than as a weighted sum."""
         owner = next(base for base in type(self).__mro__ if "score" in vars(base))
-        return not owner.__module__.startswith("harness.") or any(rubric.has_own_way for rubric in self.rubrics)
+        return not owner.__module__.startswith("harness.") or any(rubric.has_custom_reward for rubric in self.rubrics)
 
     def only(self, name: str) -> Rubric:
         """Make the rubric that contains the function, with that function alone.
@@ -94,11 +110,6 @@ class RubricGroup(Rubric):
         self.rubrics[0].add_reward_func(func, weight)
         self._check_names()
 
-    def add_class_object(self, name: str, obj: object) -> None:
-        """Make `obj` available to functions of all rubrics as parameter `name`."""
-        for rubric in self.rubrics:
-            rubric.add_class_object(name, obj)
-
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts with each rubric in turn and add the scores up."""
         parts = [await rubric.score(states) for rubric in self.rubrics]
@@ -107,7 +118,8 @@ class RubricGroup(Rubric):
             state["reward"], state["metrics"] = score.reward, score.metrics
         return scores
 
-    def _score(self, values: Mapping[str, Value]) -> Score:
+    def add_up(self, values: Mapping[str, Value]) -> Score:
+        """Compute the score of a rollout: the sum of the scores of all rubrics."""
         return _sum([rubric.add_up(values) for rubric in self.rubrics])
 
     def _check_names(self) -> None:
@@ -115,7 +127,7 @@ class RubricGroup(Rubric):
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
             raise EnvironmentFault(
-                f"two rubrics of a group have a function called {repeated!r}; results have one column a function, so "
+                f"two rubrics of a group have a function called {repeated!r}; results have one column per function, so "
                 "rename one"
             )
 

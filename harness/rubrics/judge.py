@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
+from weakref import WeakValueDictionary
 
 from harness.core.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
 from harness.core.records import JUDGEMENTS, Score
 from harness.core.state import State
 from harness.core.types import JsonDict, ModelResponse, Prompt, Usage
 from harness.rubrics.functions import RewardFunc, RewardFunction, plan
-from harness.rubrics.judge_port import JudgeSpec, ask, judged_by, prompt_digest, watched
-from harness.rubrics.judge_port import seated as seated
+from harness.rubrics.judge_port import JudgeSpec, ask, collect_failures, judged_by, prompt_digest, scoring_pass
 from harness.rubrics.judge_prompt import (
     DEFAULT_PROMPT,
     DEFAULT_VERDICTS,
@@ -38,7 +37,7 @@ from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 from harness.settings.wording import suggestion
 
-__all__ = ["Judge", "JudgeRubric", "JudgeSpec", "Verdict", "judge_verdict", "judged_by", "quoted_response", "seated"]
+__all__ = ["Judge", "JudgeRubric", "JudgeSpec", "Verdict", "judge_verdict", "judged_by", "quoted_response"]
 
 DEFAULT_JUDGE = "openai/gpt-4.1-mini"
 """Default judge model, at the run's default endpoint."""
@@ -63,7 +62,8 @@ class Judge:
         self.template = template
         self.verdicts = dict(verdicts)
         self._answer_of = answer_of
-        self._turns: dict[tuple[int, str], _Turn] = {}
+        self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+        """One lock for each question about a rollout; equal questions wait until the first one has been answered."""
 
     async def __call__(self, prompt: Prompt, completion: Prompt, answer: str = "", state: State | None = None) -> str:
         """Ask the judge about a rollout and return its reply.
@@ -128,8 +128,9 @@ class Judge:
                 asked = await ask(self.spec, messages)
                 return reply_text(asked.response), asked.entry
             key = prompt_digest(self.spec, messages)
-            async with self._turn(state, key):
-                entry = next((each for each in _kept(state) if each.get("prompt") == key), None)
+            async with self._locks.setdefault((id(state), key), asyncio.Lock()):
+                judgements = cast("list[JsonDict]", state.get(JUDGEMENTS, []))
+                entry = next((each for each in judgements if each.get("prompt") == key), None)
                 if entry is not None:
                     return reply_text(_replayed(entry)), entry
                 asked = await ask(self.spec, messages, cast("MutableMapping[str, Any]", state))
@@ -139,41 +140,11 @@ class Judge:
         except SystemicError:
             raise
         except ModelError as error:
-            raise _unasked(error) from error
-
-    @asynccontextmanager
-    async def _turn(self, state: State, key: str) -> AsyncGenerator[None]:
-        """Wait until an equal question about the same rollout has been answered."""
-        place = (id(state), key)
-        turn = self._turns.setdefault(place, _Turn())
-        turn.waiting += 1
-        try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.waiting -= 1
-            if not turn.waiting:
-                del self._turns[place]
+            raise JudgeError(f"judge {error.reason}", str(error)) from error
 
 
-class _Turn:
-    __slots__ = ("lock", "waiting")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.waiting = 0
-
-
-class RubricOptions(TypedDict, total=False):
-    """Additional arguments of `Rubric`."""
-
-    class_objects: Mapping[str, object] | None
-    reward_range: tuple[float, float] | None
-    needs_live_state: bool
-
-
-class JudgeSettings(TypedDict, total=False):
-    """Settings of the judge besides its model."""
+class JudgeOptions(TypedDict, total=False):
+    """Settings of the judge besides its model, and the additional arguments of `Rubric`."""
 
     judge_prompt: str
     """Prompt template with the fields `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and
@@ -183,10 +154,9 @@ class JudgeSettings(TypedDict, total=False):
     judge_api_key_var: str | None
     verdicts: Mapping[str, float]
     max_concurrent: int | None
-
-
-class _Options(JudgeSettings, RubricOptions, total=False):
-    pass
+    class_objects: Mapping[str, object] | None
+    reward_range: tuple[float, float] | None
+    needs_live_state: bool
 
 
 class JudgeRubric(Rubric):
@@ -218,9 +188,12 @@ class JudgeRubric(Rubric):
         parser: Parser | None = None,
         *,
         judge_model: str = DEFAULT_JUDGE,
-        **options: Unpack[_Options],
+        **options: Unpack[JudgeOptions],
     ) -> None:
-        _refuse_unknown(options)
+        known = ["judge_model", *JudgeOptions.__annotations__, "funcs", "weights", "parser"]
+        for name in options:
+            if name not in known:
+                raise EnvironmentFault(f"JudgeRubric({name}=…): unknown argument; {suggestion(name, known)}")
         verdicts = check_verdicts(options.get("verdicts", DEFAULT_VERDICTS))
         template = check_template(options.get("judge_prompt", DEFAULT_PROMPT))
         sampling_args = _table("judge_sampling_args", options.get("judge_sampling_args"))
@@ -241,7 +214,7 @@ class JudgeRubric(Rubric):
             "judge_sampling_args": sampling_args,
         }
         if taken := given.keys() & (options.get("class_objects") or {}):
-            raise EnvironmentFault(f"class object {min(taken)!r}: functions get the judge's by that name; rename it")
+            raise EnvironmentFault(f"class object {min(taken)!r}: this name is reserved for the judge; rename it")
         super().__init__(
             [judge_verdict] if funcs is None else funcs,
             weights,
@@ -276,11 +249,11 @@ class JudgeRubric(Rubric):
         planned = plan(func, weight, tuple(self._objects))
         if not planned.is_async and planned.takes is not None and "judge" in planned.takes:
             raise EnvironmentFault(
-                f"reward function {planned.name!r} takes judge, which must be awaited: make it `async def`"
+                f"reward function {planned.name!r} has the parameter judge, which must be awaited: make it `async def`"
             )
         super().add_reward_func(func, weight)
         if planned.is_async:
-            self._functions[-1] = replace(self._functions[-1], function=_watched(planned))
+            self._functions[-1] = replace(self._functions[-1], function=_fail_with_judge(planned))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts as `Rubric` does.
@@ -289,7 +262,7 @@ class JudgeRubric(Rubric):
             SystemicError: the judge's endpoint is unusable; no rollout is scored.
             ThreadsHung: as in `Rubric`.
         """
-        with seated():
+        with scoring_pass():
             return await super().score(states)
 
 
@@ -298,48 +271,29 @@ async def judge_verdict(judge: Judge, prompt: Prompt, completion: Prompt, answer
     return (await judge.verdict(prompt, completion, answer, state)).value
 
 
-class _Entries(Protocol):
-    def get(self, name: str, default: object) -> object: ...
-
-
-def _kept(state: _Entries) -> list[JsonDict]:
-    return cast("list[JsonDict]", state.get(JUDGEMENTS, []))
-
-
 def _replayed(entry: JsonDict) -> ModelResponse:
     """Rebuild a recorded reply, with the fields that `reply_text` needs."""
     message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
     return ModelResponse(message, cast("str | None", entry["finish_reason"]), Usage())
 
 
-def _unasked(error: ModelError) -> JudgeError:
-    return JudgeError(f"judge {error.reason}", str(error))
-
-
-def _watched(planned: RewardFunction) -> RewardFunc:
+def _fail_with_judge(planned: RewardFunction) -> RewardFunc:
     """Wrap a function so that it has no value if a judge call failed, even if it caught the error."""
 
-    async def watching(**arguments: Any) -> object:
-        with watched() as failures:
+    async def checked(**arguments: Any) -> object:
+        with collect_failures() as failures:
             value = planned.function(**arguments)
             value = await value if inspect.isawaitable(value) else value
-        if failures:
-            raise _unasked(failures[0]) from failures[0]
+        for error in failures:
+            raise JudgeError(f"judge {error.reason}", str(error)) from error
         return value
 
-    return watching
-
-
-def _refuse_unknown(options: Mapping[str, object]) -> None:
-    known = ["judge_model", *_Options.__annotations__, "funcs", "weights", "parser"]
-    for name in options:
-        if name not in known:
-            raise EnvironmentFault(f"JudgeRubric({name}=…): unknown; {suggestion(name, known)}")
+    return checked
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise EnvironmentFault(f"{name} must be a text, not {value!r}")
+        raise EnvironmentFault(f"{name} must be a string, not {value!r}")
     return value
 
 

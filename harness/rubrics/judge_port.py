@@ -6,8 +6,8 @@ judges (`Panel`), and the record of every reply.
                                                 └──► state["judgements"]: text, model, tokens, cost
 
 A rubric that uses this module directly (the classic API does) returns its specs from `judges`, wraps its `score` in
-`seated()`, and asks through `ask` or `judge_chat`. Tests and notebooks that score without the engine provide a panel
-with `judged_by`.
+`scoring_pass()`, and asks through `ask` or `judge_chat`. Tests and notebooks that score without the engine provide a
+panel with `judged_by`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> 
     if value is None:
         return
     if not isinstance(value, str):
-        raise ConfigError(f"{name} must be {kind}, a text, not a value of type {type(value).__name__}")
+        raise ConfigError(f"{name} must be {kind} as a string, not a value of type {type(value).__name__}")
     try:
         check(value)
     except ValueError as error:
@@ -90,23 +90,21 @@ class Panel(Protocol):
         ...
 
 
-class _Pass:
+@dataclass(slots=True)
+class _ScoringPass:
     """Errors of one scoring pass."""
 
-    __slots__ = ("failed", "fault")
-
-    def __init__(self) -> None:
-        self.fault: SystemicError | None = None
-        self.failed: dict[tuple[int, str], ModelError] = {}
-        """Failed calls by state and question, so that the next function does not repeat them."""
+    fault: SystemicError | None = None
+    failed: dict[tuple[int, str], ModelError] = field(default_factory=dict[tuple[int, str], ModelError])
+    """Failed calls by state and question, so that the next function does not repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _JudgeContext:
-    """What applies to judge calls of the current task."""
+    """The judges for calls of the current task, and where the errors of these calls are collected."""
 
     panel: Panel | None = None
-    scoring: _Pass | None = None
+    scoring: _ScoringPass | None = None
     failures: list[ModelError] | None = None
     """Where failed calls are collected."""
 
@@ -134,14 +132,14 @@ def panel() -> Panel | None:
 
 
 @contextmanager
-def seated() -> Generator[None]:
+def scoring_pass() -> Generator[None]:
     """Context of one scoring pass. If a judge's endpoint is unusable, the pass fails, even if an author's code caught
     the error.
 
     Raises:
         SystemicError: at the end of the block, if a judge's endpoint was unusable.
     """
-    now = _Pass()
+    now = _ScoringPass()
     with _changed(scoring=now):
         yield
     if now.fault is not None:
@@ -149,7 +147,7 @@ def seated() -> Generator[None]:
 
 
 @contextmanager
-def watched() -> Generator[list[ModelError]]:
+def collect_failures() -> Generator[list[ModelError]]:
     """Collect failed judge calls inside the block and in tasks started there. If a function catches such an error, its
     value says nothing about the rollout."""
     failures: list[ModelError] = []
@@ -188,18 +186,18 @@ async def ask(
         ModelError: the call failed after all retries.
         EnvironmentFault: no judge is connected.
     """
-    seated_here = panel()
-    if seated_here is None:
+    connected = panel()
+    if connected is None:
         raise EnvironmentFault(
-            f"nobody has connected the judge {spec.model!r}: `bench run` does, and `judged_by(panel)` does elsewhere"
+            f"the judge {spec.model!r} is not connected; outside of a run, connect it with `judged_by(panel)`"
         )
     question = prompt_digest(spec, prompt, sampling_args)
-    now, place = _context.get().scoring or _Pass(), (id(state), question)
+    now, place = _context.get().scoring or _ScoringPass(), (id(state), question)
     if state is not None and (failed := now.failed.get(place)) is not None:
         _note(failed)
         raise failed
     try:
-        chat = seated_here.chat(spec, state)
+        chat = connected.chat(spec, state)
         response = await chat(prompt, tools=tools, sampling_args=sampling_args)
     except SystemicError as error:
         words = f"the judge {spec.model} cannot be asked: {error}"
@@ -250,18 +248,14 @@ def prompt_digest(spec: JudgeSpec, prompt: Prompt, sampling_args: Mapping[str, A
 
 def judge_chat(spec: JudgeSpec, state: MutableMapping[str, Any] | None = None) -> Chat:
     """`ask` as a `Chat`, for code that needs one (a classic `judge_client`)."""
-    return _AskingChat(spec, state)
+    return _JudgeChat(spec, state, spec.model)
 
 
 @dataclass(frozen=True, slots=True)
-class _AskingChat:
+class _JudgeChat:
     spec: JudgeSpec
     state: MutableMapping[str, Any] | None
-
-    @property
-    def model(self) -> str:
-        """The judge's name in the rubric."""
-        return self.spec.model
+    model: str
 
     async def __call__(
         self,

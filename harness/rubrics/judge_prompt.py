@@ -12,6 +12,7 @@ from typing import cast
 
 from harness.core.errors import EnvironmentFault, JudgeError
 from harness.core.keys import digest
+from harness.core.safe_text import clean
 from harness.core.types import Messages, ModelResponse, Prompt, text_of
 
 FIELDS: tuple[str, ...] = ("question", "answer", "response", "mark", "verdicts")
@@ -67,14 +68,14 @@ def check_verdicts(given: object) -> dict[str, float]:
             case, or a value that is not a finite number.
     """
     if not isinstance(given, Mapping):
-        raise EnvironmentFault(f'verdicts must say what each label is worth, {{"A": 1.0, "B": 0.0}} say, not {given!r}')
+        raise EnvironmentFault(f'verdicts must map labels to values, such as {{"A": 1.0, "B": 0.0}}, not {given!r}')
     wrong = next((key for key in cast("Mapping[object, object]", given) if not isinstance(key, str)), None)
     if wrong is not None:
-        raise EnvironmentFault(f"verdicts: a label must be a text, not {wrong!r}")
+        raise EnvironmentFault(f"verdicts: a label must be a string, not {wrong!r}")
     verdicts = cast("Mapping[str, float]", given)
     labels = list(verdicts)
     if len(labels) < 2:
-        raise EnvironmentFault(f"verdicts: a judge needs at least two to choose from, not {labels}")
+        raise EnvironmentFault(f"verdicts: at least two labels are needed, not {labels}")
     for label, value in verdicts.items():
         if _bare(label) != label or not label or "\n" in label or "<" in label:
             raise EnvironmentFault(f"verdicts: {label!r} must be one plain word or phrase without quotes or markup")
@@ -83,7 +84,7 @@ def check_verdicts(given: object) -> dict[str, float]:
     folded = [label.casefold() for label in labels]
     twice = next((label for label, key in zip(labels, folded, strict=True) if folded.count(key) > 1), None)
     if twice is not None:
-        raise EnvironmentFault(f"verdicts: {twice!r} is there twice, since upper and lower case are not told apart")
+        raise EnvironmentFault(f"verdicts: {twice!r} occurs twice, since upper and lower case are not distinguished")
     return {label: float(value) for label, value in verdicts.items()}
 
 
@@ -94,13 +95,13 @@ def check_template(template: object) -> str:
         EnvironmentFault: not a text, without `{response}`, or with a misspelt field.
     """
     if not isinstance(template, str):
-        raise EnvironmentFault(f"judge_prompt must be a text, not {template!r}")
+        raise EnvironmentFault(f"judge_prompt must be a string, not {template!r}")
     for name in cast("list[str]", _NAMED.findall(template)):
         near = difflib.get_close_matches(name, FIELDS, 1, 0.75)
         if near and name not in FIELDS:
-            raise EnvironmentFault(f"judge_prompt: there is no field {{{name}}}; did you mean {{{near[0]}}}?")
+            raise EnvironmentFault(f"judge_prompt: unknown field {{{name}}}; did you mean {{{near[0]}}}?")
     if "{response}" not in template:
-        raise EnvironmentFault("judge_prompt does not hold {response}: the judge would not see what it is to grade")
+        raise EnvironmentFault("judge_prompt must contain {response}, so that the judge sees the response")
     return template
 
 
@@ -194,5 +195,4 @@ def _bare(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    shown = repr(" ".join(text.split()))
-    return shown if len(shown) <= _LONG else shown[: _LONG - 1] + "…"
+    return clean(repr(" ".join(text.split())), _LONG)

@@ -147,7 +147,7 @@ def boxed_answer(parser: Parser, completion: Prompt) -> str:
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise EnvironmentFault(f"the parser must find a text to compare, not {type(found).__name__}: {found!r:.60}")
+        raise EnvironmentFault(f"the parser must return a string, not {type(found).__name__}: {found!r:.60}")
     return extract_boxed_answer(found).strip()
 
 
@@ -181,7 +181,7 @@ async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str
     if squeezed(answer) == squeezed(gold):
         return True, ""
     if len(gold) > LONGEST_GOLD:
-        raise VerificationError(f"the expected answer has {len(gold)} letters; at most {LONGEST_GOLD} can be compared")
+        raise VerificationError(f"the expected answer has {len(gold)} characters; the limit is {LONGEST_GOLD}")
     if len(answer) > max(LONGEST, 4 * len(gold)):
         return False, ""
     try:

@@ -25,6 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, cast
 
 from harness.core.errors import VerificationError
+from harness.core.safe_text import clean
 
 PROGRAM = Path(__file__).with_name("math_worker.py")
 
@@ -55,6 +56,9 @@ class _MathCheck:
     gold: str
     cpu_seconds: float
     future: Future[bool] = field(default_factory=Future[bool])
+
+    def __str__(self) -> str:
+        return f"comparing {clean(repr(self.answer), 80)} with {clean(repr(self.gold), 80)}"
 
 
 class Exhausted(VerificationError):
@@ -124,18 +128,16 @@ class _Process:
             reply = self._reply(until)
             died = reply.get("died")
             if died == signal.SIGPROF:
-                raise Exhausted(
-                    f"{_words(check)} was cut after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds"
-                )
+                raise Exhausted(f"{check} was cut after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds")
             if died in CRASHES:
-                raise Exhausted(f"{_words(check)} crashed (signal {died})")
+                raise Exhausted(f"{check} crashed (signal {died})")
             if died is not None:
                 raise _Lost(f"signal {died}")
             if reply.get("id") == self._number:
                 break
         if "error" in reply:
             kind = Exhausted if str(reply["error"]).startswith(RESOURCES) else VerificationError
-            raise kind(f"{_words(check)}: {reply['error']}")
+            raise kind(f"{check}: {reply['error']}")
         return bool(reply["right"])
 
     def kill(self) -> None:
@@ -146,9 +148,8 @@ class _Process:
             self._popen.kill()
         self._popen.wait()
 
-    def end(self) -> None:
-        """Kill the process and its child, and close the pipes. Only for the thread that uses them."""
-        self.kill()
+    def close_pipes(self) -> None:
+        """Close the pipes. Only for the thread that uses them."""
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
                 pipe.close()
@@ -156,25 +157,19 @@ class _Process:
     def disown(self) -> None:
         """Close the pipes in a forked child of the harness; open ends would keep the process alive."""
         self._popen.returncode = 0
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                pipe.close()
+        self.close_pipes()
 
     def _send(self, data: bytes, until: float) -> None:
-        poll = select.poll()
-        poll.register(self._stdin, select.POLLOUT)
         while data:
-            self._wait(poll, until)
+            _wait(self._stdin, select.POLLOUT, until)
             try:
                 data = data[os.write(self._stdin, data) :]
             except OSError as error:
                 raise _WorkerGone(str(error)) from error
 
     def _reply(self, until: float) -> Mapping[str, Any]:
-        poll = select.poll()
-        poll.register(self._stdout, select.POLLIN)
         while b"\n" not in self._rest:
-            self._wait(poll, until)
+            _wait(self._stdout, select.POLLIN, until)
             part = os.read(self._stdout, 1 << 16)
             if not part:
                 raise _WorkerGone("its pipe closed")
@@ -182,9 +177,13 @@ class _Process:
         line, _, self._rest = self._rest.partition(b"\n")
         return cast("dict[str, Any]", json.loads(line))
 
-    def _wait(self, poll: select.poll, until: float) -> None:
-        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-            raise _WorkerGone(f"no sign of life for {WALL_SECONDS:g} s")
+
+def _wait(fd: int, event: int, until: float) -> None:
+    """Wait until a pipe can be read or written."""
+    poll = select.poll()
+    poll.register(fd, event)
+    if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+        raise _WorkerGone(f"no reply within {WALL_SECONDS:g} s")
 
 
 class MathPool:
@@ -287,10 +286,7 @@ class MathPool:
                         self._end(process)
                     process = None
             check.future.set_exception(
-                VerificationError(
-                    f"the process that compared {_shorten(check.answer)} with {_shorten(check.gold)} died "
-                    f"{len(causes)} times ({'; '.join(causes)})"
-                )
+                VerificationError(f"{check}: the process died {len(causes)} times ({'; '.join(causes)})")
             )
         except Exception as error:  # passed on to the task that awaits the check
             check.future.set_exception(error)
@@ -298,7 +294,7 @@ class MathPool:
 
     def _start(self) -> _Process:
         if self._closed:
-            raise VerificationError("the program is ending")
+            raise VerificationError("bench is shutting down")
         try:
             process = _Process()
         except OSError as error:
@@ -313,7 +309,8 @@ class MathPool:
         return process
 
     def _end(self, process: _Process) -> None:
-        process.end()
+        process.kill()
+        process.close_pipes()
         with self._lock:
             self._processes.discard(process)
 
@@ -321,14 +318,6 @@ class MathPool:
 def cores() -> int:
     """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _words(check: _MathCheck) -> str:
-    return f"comparing {_shorten(check.answer)} with {_shorten(check.gold)}"
-
-
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:79] + "…")
 
 
 math_pool = MathPool()

@@ -129,10 +129,10 @@ def plain(text: str) -> str:
 def squeezed(text: str) -> str:
     """Remove insignificant whitespace. Whitespace is kept between letters and digits (`1 1/2` is not `11/2`) and next
     to a comma or point between digits (`1, 234` is not `1,234`)."""
-    return _SPACE.sub(lambda m: " " if _tells(m[1], m[2]) else "", text.strip())
+    return _SPACE.sub(lambda m: " " if _is_significant(m[1], m[2]) else "", text.strip())
 
 
-def _tells(before: str, after: str) -> bool:
+def _is_significant(before: str, after: str) -> bool:
     both = before.isalnum() and after.isalnum()
     return both or (before in ",." and after.isdigit()) or (before.isdigit() and after in ",.")
 

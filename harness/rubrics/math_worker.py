@@ -254,7 +254,7 @@ def main() -> int:
     except Exception as error:  # any problem of the installation is reported by the parent
         say({"ready": False, "error": f"{type(error).__name__}: {error}"})
         return 1
-    say({"ready": warm, "error": "" if warm else "it does not know that 1/2 is 0.5"})
+    say({"ready": warm, "error": "" if warm else "its self-test failed: 1/2 must equal 0.5"})
     limit_memory()
     worker = os.getpid()
     while True:

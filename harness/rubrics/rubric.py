@@ -56,7 +56,9 @@ class Rubric:
     ) -> None:
         functions = list(funcs or [])
         if weights is not None and len(weights) != len(functions):
-            raise EnvironmentFault(f"a rubric got {len(functions)} functions and {len(weights)} weights")
+            raise EnvironmentFault(
+                f"a rubric needs one weight per function, not {len(weights)} weights for {len(functions)} functions"
+            )
         if parser is not None and not isinstance(parser, Parser):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise EnvironmentFault(f"parser must be a Parser, not {parser!r}")
         self._own_parser = parser
@@ -122,7 +124,7 @@ class Rubric:
         planned = plan(func, weight, tuple(self._objects))
         if planned.name in self.metric_names:
             raise EnvironmentFault(
-                f"two reward functions are called {planned.name!r}; results have one column a function, so rename one"
+                f"two reward functions are called {planned.name!r}; results have one column per function, so rename one"
             )
         self._functions.append(planned)
 
@@ -133,12 +135,12 @@ class Rubric:
     def add_class_object(self, name: str, obj: object) -> None:
         """Make `obj` available to functions as parameter `name`. Call it before adding these functions."""
         if name in {*ROLLOUT_NAMES, *GROUP_NAMES, "parser"}:
-            raise EnvironmentFault(f"class object {name!r}: functions get something else by that name; rename it")
+            raise EnvironmentFault(f"class object {name!r}: this name is reserved; rename it")
         self._objects[name] = obj
 
     @property
-    def has_own_way(self) -> bool:
-        """Whether a subclass computes the reward in another way than by `add_up`."""
+    def has_custom_reward(self) -> bool:
+        """Whether a subclass computes the reward itself, not as the weighted sum of `add_up`."""
         owner = next(base for base in type(self).__mro__ if "score" in vars(base))
         named = tuple(planned.name for planned in self._functions)
         return (
@@ -161,14 +163,6 @@ class Rubric:
         part._range = self._range if len(self._functions) == 1 else None
         return part
 
-    def add_up(self, values: Mapping[str, Value]) -> Score:
-        """Compute the score from the functions' values.
-
-        Args:
-            values: Value of every function in `metric_names`: a number, or None and the reason.
-        """
-        return self._score(values)
-
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts: one, or all rollouts of an example for group functions.
 
@@ -181,24 +175,17 @@ class Rubric:
             return []
         scoring = Scoring(states, {"parser": self.parser, **self._objects})
         await scoring.run(self._functions)
-        scores = [self._score(values) for values in scoring.values]
+        scores = [self.add_up(values) for values in scoring.values]
         for state, score in zip(states, scores, strict=True):
             state["reward"], state["metrics"] = score.reward, score.metrics
         return scores
 
-    def _check_only(self, name: str) -> None:
-        if not self.metric_names:
-            raise UsageError(f"{name!r}: the rubric has no functions")
-        if name not in self.metric_names:
-            raise UsageError(f"{name!r}: the rubric has no such function; {suggestion(name, self.metric_names)}")
-        if self.has_own_way:
-            raise UsageError(
-                f"{name!r}: {type(self).__name__} scores in its own way, so none of its functions can be run alone; "
-                "score with the whole rubric"
-            )
+    def add_up(self, values: Mapping[str, Value]) -> Score:
+        """Compute the score of a rollout from the functions' values. Reasons that make the reward None come first.
 
-    def _score(self, values: Mapping[str, Value]) -> Score:
-        """The score of one rollout. Reasons that make the reward None come first."""
+        Args:
+            values: Value of every function in `metric_names`: a number, or None and the reason.
+        """
         terms: list[float] = []
         metrics: dict[str, float | None] = {}
         fatal: dict[str, str] = {}
@@ -214,6 +201,17 @@ class Rubric:
         if not fatal and not math.isfinite(reward):
             fatal["*"] = f"the weighted sum is {reward}"
         return Score(None if fatal else reward, metrics, {**fatal, **minor})
+
+    def _check_only(self, name: str) -> None:
+        if not self.metric_names:
+            raise UsageError(f"{name!r}: the rubric has no functions")
+        if name not in self.metric_names:
+            raise UsageError(f"{name!r}: the rubric has no such function; {suggestion(name, self.metric_names)}")
+        if self.has_custom_reward:
+            raise UsageError(
+                f"{name!r}: {type(self).__name__} overrides the computation of the reward, so its functions cannot be "
+                "run separately; score with the whole rubric"
+            )
 
 
 def _checked_range(declared: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -8,27 +8,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, cast
 
 from harness.core.errors import ThreadsHung
 from harness.core.state import State
-from harness.rubrics.functions import ROLLOUT_NAMES, RewardFunction, Value, raised_there, read, read_group
-from harness.usercode.exceptions import USER_EXCEPTIONS, should_propagate
+from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, RewardFunction, Value, raised_there, read, read_group
+from harness.usercode.exceptions import should_propagate
 from harness.usercode.threads import offload
 
 
+@dataclass(slots=True)
 class _FunctionCall:
     """A call of one function for one rollout or for the whole group, and its result."""
 
-    __slots__ = ("error", "index", "planned", "value")
-
-    def __init__(self, planned: RewardFunction, index: int | None) -> None:
-        self.planned = planned
-        self.index = index
-        """Index of the rollout; None for the group."""
-        self.value: Any = None
-        self.error: BaseException | None = None
+    planned: RewardFunction
+    index: int | None
+    """Index of the rollout; None for the group."""
+    value: Any = None
+    error: BaseException | None = None
 
 
 class Scoring:
@@ -51,7 +51,7 @@ class Scoring:
         Raises:
             ThreadsHung: sync functions of earlier rollouts hang.
         """
-        for is_async, neighbours in groupby(functions, key=_is_async):
+        for is_async, neighbours in groupby(functions, key=attrgetter("is_async")):
             if is_async:
                 for planned in neighbours:
                     await self._run_async(self._calls(planned))
@@ -60,31 +60,28 @@ class Scoring:
 
     def invoke(self, call: _FunctionCall) -> None:
         """Call a function and store its return value or exception in `call`."""
-        planned, index = call.planned, call.index
         try:
-            arguments = self._group_arguments(planned) if index is None else self._arguments(planned, index)
-            call.value = planned.function(**arguments)
-        except USER_EXCEPTIONS as error:
+            call.value = call.planned.function(**self._arguments(call))
+        except BaseException as error:
             # A failing reward function gives a reason and does not stop the run.
             if isinstance(error, KeyboardInterrupt) and should_propagate(error):
                 raise
             call.error = error
 
     def _calls(self, planned: RewardFunction) -> list[_FunctionCall]:
-        if planned.is_group:
-            return [_FunctionCall(planned, None)]
-        return [_FunctionCall(planned, index) for index in range(len(self._states))]
+        indices = [None] if planned.is_group else range(len(self._states))
+        return [_FunctionCall(planned, index) for index in indices]
 
     async def _run_async(self, calls: Sequence[_FunctionCall]) -> None:
         for call in calls:
             self.invoke(call)
         if len(calls) == 1:
-            await self._settle(calls[0])
+            await self._finish(calls[0])
             return
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call in calls:
-                    tasks.create_task(self._settle(call))
+                    tasks.create_task(self._finish(call))
         except BaseExceptionGroup as group:
             raise _hung(group) or group from None
 
@@ -95,14 +92,14 @@ class Scoring:
         finally:
             batch.is_over = True
         for call in calls:
-            await self._settle(call)
+            await self._finish(call)
 
-    async def _settle(self, call: _FunctionCall) -> None:
+    async def _finish(self, call: _FunctionCall) -> None:
         """Await the value if necessary, and store it."""
         if inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
-            except USER_EXCEPTIONS as error:  # as in `invoke`
+            except BaseException as error:  # as in `invoke`
                 if hung := _hung(error):
                     raise hung from None
                 if should_propagate(error):
@@ -117,18 +114,19 @@ class Scoring:
         for values, value in zip(self.values, group, strict=True):
             values[name] = value
 
-    def _arguments(self, planned: RewardFunction, index: int) -> dict[str, Any]:
-        state, common = self._states[index], self._common
-        takes = planned.takes if planned.takes is not None else (*ROLLOUT_NAMES, *common)
-        return {name: _of(state, name) if name in ROLLOUT_NAMES else common[name] for name in takes}
-
-    def _group_arguments(self, planned: RewardFunction) -> dict[str, Any]:
-        states, common = self._states, self._common
-        plurals = {f"{name}s": name for name in ROLLOUT_NAMES}
-        takes = planned.takes if planned.takes is not None else (*plurals, *common)
-        return {
-            name: [_of(state, plurals[name]) for state in states] if name in plurals else common[name] for name in takes
-        }
+    def _arguments(self, call: _FunctionCall) -> dict[str, Any]:
+        """The arguments of a call: values of the state (for a group function, one list per name) and common objects."""
+        planned, common = call.planned, self._common
+        states = self._states if call.index is None else [self._states[call.index]]
+        fields = dict(zip(GROUP_NAMES if planned.is_group else ROLLOUT_NAMES, ROLLOUT_NAMES, strict=True))
+        arguments: dict[str, Any] = {}
+        for name in (*fields, *common) if planned.takes is None else planned.takes:
+            if name not in fields:
+                arguments[name] = common[name]
+                continue
+            values = list(states) if fields[name] == "state" else [state[fields[name]] for state in states]
+            arguments[name] = values if planned.is_group else values[0]
+        return arguments
 
 
 class _SyncBatch:
@@ -155,17 +153,9 @@ class _SyncBatch:
         return f"reward function {self._current.planned.name}"
 
 
-def _is_async(planned: RewardFunction) -> bool:
-    return planned.is_async
-
-
 def _hung(error: BaseException) -> ThreadsHung | None:
     """Find a `ThreadsHung` error, also in an exception group."""
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return next((hung for hung in map(_hung, inner) if hung is not None), None)
     return error if isinstance(error, ThreadsHung) else None
-
-
-def _of(state: State, name: str) -> Any:
-    return state if name == "state" else state[name]

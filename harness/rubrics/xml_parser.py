@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import cast
 
 from harness.core.types import Prompt, text_of
 from harness.rubrics.parser import FormatReward, Parser, identity
+from harness.settings.wording import suggestion
 
 
 class XMLParser(Parser):
@@ -36,9 +36,9 @@ class XMLParser(Parser):
         every = [name for names in self._fields for name in names]
         # The default may be missing in a format without a single answer; an explicit name must not.
         if answer_field != "answer" and answer_field not in every:
-            near = difflib.get_close_matches(answer_field, every, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(every)}"
-            raise ValueError(f"answer_field {answer_field!r} is not a field of this parser; {hint}")
+            raise ValueError(
+                f"answer_field {answer_field!r} is not a field of this parser; {suggestion(answer_field, every)}"
+            )
         self.answer_field = answer_field
         self._names = every
 
@@ -146,14 +146,14 @@ def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
 def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Convert every field to a tuple of its names."""
     if isinstance(fields, str):
-        raise TypeError(f"fields must be a list of names, not the text {fields!r}")
+        raise TypeError(f"fields must be a list of names, not the string {fields!r}")
     result: list[tuple[str, ...]] = []
     for field in fields:
         names = cast("tuple[object, ...]", field) if isinstance(field, tuple) else (field,)
         if not all(isinstance(name, str) for name in names):  # possible despite the annotation
             raise TypeError(f"a field must be a string or a tuple of strings, not {field!r}")
         if not names or not all(names):
-            raise ValueError("a field has no name")
+            raise ValueError("a field name must not be empty")
         result.append(tuple(str(name) for name in names))
     every = [name for names in result for name in names]
     repeated = sorted({name for name in every if every.count(name) > 1})

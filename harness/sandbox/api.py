@@ -1,11 +1,10 @@
-"""The public interface of sandboxes: the protocol, the limits and the result."""
+"""Resource limits of sandboxed programs, and the results of their runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 from harness.core.errors import ConfigError
 
@@ -80,78 +79,3 @@ class Result:
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     signal: int | None = None
-
-
-class Session(Protocol):
-    """A long-running program with line-based input and output. Leaving its `async with` kills its whole process
-    tree."""
-
-    async def send(self, data: bytes) -> None:
-        """Write to the program's stdin. Waits while the program does not read.
-
-        If the program has ended or closed its stdin, the data is dropped; the next `read_line` reports the end."""
-        ...
-
-    async def read_line(self, timeout: float) -> bytes:
-        r"""Read the next line of stdout with its `\n`, or the rest at the end of output; `b""` at the end.
-
-        A line longer than `output_bytes` is returned in parts. Unread output is buffered up to `output_bytes`; then the
-        program has to wait.
-
-        Raises:
-            TimeoutError: no complete line within `timeout` seconds. A partial line is kept for the next call.
-        """
-        ...
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the program is running."""
-        ...
-
-    async def close(self) -> Result:
-        """Kill the program and its children if they are running, and return the result with the unread stdout.
-
-        A program that had to be killed has the outcome `signalled`. May be called repeatedly."""
-        ...
-
-
-@runtime_checkable
-class Sandbox(Protocol):
-    """A place to run untrusted code.
-
-    The paths of `files` are relative to the work folder, which contains nothing else and is the program's current
-    directory. `argv[0] == "python"` means the sandbox's Python interpreter."""
-
-    @property
-    def name(self) -> str:
-        """`bubblewrap`, `docker`, `podman` or `unsafe-local`."""
-        ...
-
-    async def run(
-        self, files: Files, argv: Sequence[str], stdin: str | bytes = b"", limits: Limits = DEFAULT_LIMITS
-    ) -> Result:
-        """Run a program to completion. Cancelling kills its whole process tree.
-
-        The number of concurrent runs is limited by the machine; waiting for a turn does not count towards any limit.
-
-        Args:
-            files: Contents of the work folder.
-            argv: The program and its arguments.
-            stdin: The program's whole input.
-            limits: Resource limits. Exceeding one is a result, not an error.
-
-        Raises:
-            ConfigError: invalid `files` or `argv`; nothing was started.
-            SandboxError: the sandbox itself failed, not the program; must never be scored.
-        """
-        ...
-
-    def session(
-        self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
-    ) -> AbstractAsyncContextManager[Session]:
-        """Start a long-running program. Arguments and errors are those of `run`, but sessions never wait for a turn."""
-        ...
-
-    async def open_session(self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Session:
-        """Start a long-running program like `session`, for callers without `async with`; they must call `close`."""
-        ...

@@ -1,4 +1,5 @@
-"""Base class of the sandbox backends: runs, sessions, and the limit on concurrent runs."""
+"""The interface of sandboxes and of their sessions, and the limit on concurrent runs. Backends implement the
+isolation."""
 
 from __future__ import annotations
 
@@ -9,49 +10,60 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from weakref import WeakKeyDictionary
 
-from harness.sandbox.api import DEFAULT_LIMITS, Files, Limits, Result, Session
-from harness.sandbox.contained import Contained
-from harness.sandbox.orders import Launch
+from harness.sandbox.api import DEFAULT_LIMITS, Files, Limits, Result
+from harness.sandbox.launch_data import Launch
+from harness.sandbox.process import SandboxedProcess
 
 RUNS_AT_ONCE = max(2, 2 * (os.cpu_count() or 1))
 """Maximum number of concurrent runs. More would compete for the CPUs, so that correct programs could time out."""
 
-_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_run_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-def _gate() -> asyncio.Semaphore:
-    return _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(RUNS_AT_ONCE))
+class Sandbox(ABC):
+    """A place to run untrusted code.
 
+    The paths of `files` are relative to the work folder, which contains nothing else and is the program's current
+    directory. `argv[0] == "python"` means the sandbox's Python interpreter."""
 
-class SandboxBackend(ABC):
-    """A sandbox without the isolation, which subclasses implement."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Name of the sandbox, as in `find_sandbox`."""
+    name: str
+    """`bubblewrap`, `docker`, `podman` or `unsafe-local`."""
 
     @abstractmethod
     def launch(self, limits: Limits) -> AbstractContextManager[Launch]:
         """Prepare the start of one process. Leaving the context after the process has ended frees the resources."""
 
     async def ended(self, launch: Launch) -> None:  # noqa: B027  # an optional hook
-        """Called when a process has ended or was killed, before its `launch` context is left."""
+        """Clean up after a process that has ended or was killed, before its `launch` context is left."""
 
     async def run(
         self, files: Files, argv: Sequence[str], stdin: str | bytes = b"", limits: Limits = DEFAULT_LIMITS
     ) -> Result:
-        """Run a program to completion; see `Sandbox.run`."""
-        async with _gate(), self._contained(files, argv, limits) as process:
-            process.wire.write(stdin.encode() if isinstance(stdin, str) else stdin)
-            process.wire.close_stdin()
+        """Run a program to completion. Cancelling kills its whole process tree.
+
+        The number of concurrent runs is limited by the machine; waiting for a turn does not count towards any limit.
+
+        Args:
+            files: Contents of the work folder.
+            argv: The program and its arguments.
+            stdin: The program's whole input.
+            limits: Resource limits. Exceeding one is a result, not an error.
+
+        Raises:
+            ConfigError: invalid `files` or `argv`; nothing was started.
+            SandboxError: the sandbox itself failed, not the program; must never be scored.
+        """
+        slots = _run_slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(RUNS_AT_ONCE))
+        async with slots, self._process(files, argv, limits) as process:
+            process.pipes.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            process.pipes.close_stdin()
             return await process.finish()
 
     @asynccontextmanager
     async def session(
         self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
     ) -> AsyncGenerator[Session, None]:
-        """Start a long-running program; see `Sandbox.session`."""
+        """Start a long-running program. Arguments and errors are those of `run`, but sessions never wait for a turn."""
         session = await self.open_session(files, argv, limits)
         try:
             yield session
@@ -59,17 +71,16 @@ class SandboxBackend(ABC):
             await session.close()
 
     async def open_session(self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Session:
-        """Start a long-running program that the caller must close; see `Sandbox.open_session`."""
-        context = self._contained(files, argv, limits, holds_back=True)
-        process = await context.__aenter__()
-        return LiveSession(process, context)
+        """Start a long-running program like `session`, for callers without `async with`; they must call `close`."""
+        context = self._process(files, argv, limits, pauses_when_full=True)
+        return Session(await context.__aenter__(), context)
 
     @asynccontextmanager
-    async def _contained(
-        self, files: Files, argv: Sequence[str], limits: Limits, holds_back: bool = False
-    ) -> AsyncGenerator[Contained, None]:
+    async def _process(
+        self, files: Files, argv: Sequence[str], limits: Limits, pauses_when_full: bool = False
+    ) -> AsyncGenerator[SandboxedProcess, None]:
         with self.launch(limits) as launch:
-            process = Contained(self.name, launch, limits, holds_back)
+            process = SandboxedProcess(self.name, launch, limits, pauses_when_full)
             try:
                 await process.start(files, argv)
                 yield process
@@ -81,10 +92,11 @@ class SandboxBackend(ABC):
                     await self.ended(launch)
 
 
-class LiveSession:
-    """A running program in a sandbox; implements `Session`."""
+class Session:
+    """A long-running program with line-based input and output, made by `Sandbox.session`. Leaving its `async with`
+    kills its whole process tree."""
 
-    def __init__(self, process: Contained, context: AbstractAsyncContextManager[Contained]) -> None:
+    def __init__(self, process: SandboxedProcess, context: AbstractAsyncContextManager[SandboxedProcess]) -> None:
         self._process = process
         self._context = context
         self._result: Result | None = None
@@ -95,25 +107,35 @@ class LiveSession:
         return self._result is None and self._process.is_running
 
     async def send(self, data: bytes) -> None:
-        """Write to the program's stdin; see `Session.send`."""
-        wire = self._process.wire
-        wire.write(data)
-        while not wire.can_write and not wire.is_over:
+        """Write to the program's stdin. Waits while the program does not read.
+
+        If the program has ended or closed its stdin, the data is dropped; the next `read_line` reports the end."""
+        pipes = self._process.pipes
+        pipes.write(data)
+        while not pipes.can_write and not pipes.is_over:
             await self._process.changed()
 
     async def read_line(self, timeout: float) -> bytes:
-        """Read the next line of the program's stdout; see `Session.read_line`."""
-        wire = self._process.wire
+        r"""Read the next line of stdout with its `\n`, or the rest at the end of output; `b""` at the end.
+
+        A line longer than `output_bytes` is returned in parts. Unread output is buffered up to `output_bytes`; then the
+        program has to wait.
+
+        Raises:
+            TimeoutError: no complete line within `timeout` seconds. A partial line is kept for the next call.
+        """
         async with asyncio.timeout(timeout):
-            while (line := wire.take_line()) is None:
+            while (line := self._process.pipes.take_line()) is None:
                 await self._process.changed()
         return line
 
     async def close(self) -> Result:
-        """Kill the program if it is running, and return its result; see `Session.close`."""
+        """Kill the program and its children if they are running, and return the result with the unread stdout.
+
+        A program that had to be killed has the outcome `signalled`. May be called repeatedly."""
         if self._result is None:
-            self._process.wire.drop_unread()
-            await self._process.last_words()
+            self._process.pipes.stop_pausing()
+            await self._process.wait_for_final_report()
             await self._context.__aexit__(None, None, None)
             self._result = self._process.result()
         return self._result

@@ -3,9 +3,9 @@
 Only listed things are visible inside: the machine's programs and libraries and the Python interpreter, read-only; a
 private folder in memory; separate processes and devices.
 
-Users: when started by root, bubblewrap makes no user namespace, and the warden switches to an unused user id before it
-starts the program. So the kernel's limit on processes applies (it never does for root) and counts this run alone. When
-started by another user, bubblewrap makes a user namespace, which has its own process count since Linux 5.14."""
+Users: when started by root, bubblewrap makes no user namespace, and the launcher switches to an unused user id before
+it starts the program. So the kernel's limit on processes applies (it never does for root) and counts this run alone.
+When started by another user, bubblewrap makes a user namespace, which has its own process count since Linux 5.14."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from harness.sandbox.api import Limits
-from harness.sandbox.backend import SandboxBackend
+from harness.sandbox.backend import Sandbox
 from harness.sandbox.interpreter import ROOT_FOLDERS, base_interpreter, hidden, package_paths, shown
-from harness.sandbox.orders import WARDEN, Launch, Lifeline
+from harness.sandbox.launch_data import LAUNCHER, Launch, Lifeline
 from harness.sandbox.seccomp import filter_program
 
 NOBODY = 65534
 PACKAGES = "/opt/packages"
 
 _OWN_THREADS = 3
-"""Threads of the sandbox itself: bubblewrap outside, bubblewrap inside, and the warden."""
+"""Threads of the sandbox itself: bubblewrap outside, bubblewrap inside, and the launcher."""
 
 _FIRST_UID, _LAST_UID = 1_900_000_000, 1_999_999_999
 """User ids that accounts, containers and systemd do not use."""
 
 
-class Bubblewrap(SandboxBackend):
+class Bubblewrap(Sandbox):
     """Sandbox that uses bubblewrap.
 
     Args:
@@ -43,19 +43,16 @@ class Bubblewrap(SandboxBackend):
         EnvironmentFault: a package is not installed.
     """
 
+    name = "bubblewrap"
+
     def __init__(self, program: str, packages: Sequence[str] = ()) -> None:
         self._program = program
         self._packages = package_paths(packages)
         self._uids = _spare_uids() if os.geteuid() == 0 else None
 
-    @property
-    def name(self) -> str:
-        """Name of the sandbox, as in `find_sandbox`."""
-        return "bubblewrap"
-
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """Prepare the start of one process; see `SandboxBackend.launch`."""
+        """Prepare the start of one process; see `Sandbox.launch`."""
         python = base_interpreter()
         read_end, write_end = os.pipe()
         lifeline = Lifeline()
@@ -66,18 +63,19 @@ class Bubblewrap(SandboxBackend):
         uid = random.SystemRandom().randrange(*self._uids) if self._uids else None
         rlimits: dict[str, int] = {}
         if uid is not None:
-            rlimits["NPROC"] = limits.processes + 1  # plus the warden, which has the same user
+            rlimits["NPROC"] = limits.processes + 1  # plus the launcher, which has the same user
         elif _counts_by_namespace():
             rlimits["NPROC"] = limits.processes + 2  # plus bubblewrap inside, which also has the same user
         seccomp = ("--seccomp", str(read_end)) if filter_program() else ()
         try:
             yield Launch(
-                command=(self._program, *self._rights(), *seccomp, *self._view(limits), "--", python, *WARDEN),
+                command=(self._program, *self._rights(), *seccomp, *self._view(limits), "--", python, *LAUNCHER),
                 python=python,
                 base="/tmp",
-                env=_environment(python, bool(self._packages)),
+                env=program_environment("/tmp", os.path.dirname(python))
+                | ({"PYTHONPATH": PACKAGES} if self._packages else {}),
                 pass_fds=(read_end, lifeline.read_end),
-                order={"uid": uid, "strict": True},
+                request={"uid": uid, "strict": True},
                 rlimits=rlimits,
                 own_threads=_OWN_THREADS,
                 has_init=True,
@@ -127,21 +125,15 @@ class Bubblewrap(SandboxBackend):
         return [*options, "--chdir", "/tmp"]
 
 
-def _environment(python: str, has_packages: bool) -> dict[str, str]:
-    return {
-        **program_environment("/tmp"),
-        "PATH": f"{os.path.dirname(python)}:/usr/local/bin:/usr/bin:/bin",
-        **({"PYTHONPATH": PACKAGES} if has_packages else {}),
-    }
-
-
-def program_environment(base: str) -> dict[str, str]:
-    """Environment variables of a sandboxed program, except PATH.
+def program_environment(base: str, *folders: str) -> dict[str, str]:
+    """Environment variables of a sandboxed program.
 
     Args:
         base: The private folder.
+        *folders: Folders of programs, in addition to the usual ones.
     """
     return {
+        "PATH": ":".join((*folders, "/usr/local/bin", "/usr/bin", "/bin")),
         "HOME": f"{base}/work",
         "TMPDIR": base,
         "USER": "sandbox",

@@ -1,8 +1,8 @@
 """Sandbox backend with docker or podman. Killing the engine's client does not end a container, so containers are
 removed explicitly.
 
-The engine limits memory, processes and network. The warden inside enforces the time limit, so a container ends even if
-the harness was killed and cannot remove it."""
+The engine limits memory, processes and network. The launcher inside enforces the time limit, so a container ends even
+if the harness was killed and cannot remove it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import contextlib
 import os
 import secrets
 import subprocess
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from harness.sandbox.api import Limits
-from harness.sandbox.backend import SandboxBackend
+from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import NOBODY, program_environment
-from harness.sandbox.orders import WARDEN, Launch
+from harness.sandbox.launch_data import LAUNCHER, Launch
 from harness.usercode.threads import offload
 
 IMAGE = "python:3.12-slim"
@@ -38,7 +38,7 @@ def client_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
 
 
-class Container(SandboxBackend):
+class Container(Sandbox):
     """Sandbox that uses docker or podman.
 
     Args:
@@ -48,32 +48,27 @@ class Container(SandboxBackend):
     """
 
     def __init__(self, engine: str, program: str, image: str = IMAGE) -> None:
-        self._engine = engine
+        self.name = engine
         self._program = program
         self._image = image
 
-    @property
-    def name(self) -> str:
-        """Name of the sandbox, as in `find_sandbox`."""
-        return self._engine
-
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """Prepare the start of one process; see `SandboxBackend.launch`."""
+        """Prepare the start of one process; see `Sandbox.launch`."""
         name = f"bench-{os.getpid()}-{secrets.token_hex(6)}"
         yield Launch(
             command=tuple(self._command(name, limits)),
             python="python3",
             base="/tmp",
-            env={**program_environment("/tmp"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            env=program_environment("/tmp"),
             outer_env=client_environment(),
-            order={"container": name, "strict": True},
+            request={"container": name, "strict": True},
             start_seconds=START_SECONDS,
         )
 
     async def ended(self, launch: Launch) -> None:
         """Remove the container if it still exists. Completes in its thread even if the await is cancelled."""
-        await offload.run(self._remove, str(launch.order["container"]))
+        await offload.run(self._remove, str(launch.request["container"]))
 
     def _remove(self, name: str) -> None:
         # in its own session, so that Ctrl-C does not end it along with the harness
@@ -91,7 +86,7 @@ class Container(SandboxBackend):
     def _command(self, name: str, limits: Limits) -> list[str]:
         shared = max(1, limits.disk_mb // 8)
         private = max(1, limits.disk_mb - shared)
-        options: Mapping[str, str] = {
+        options = {
             "--name": name,
             "--network": "none",
             "--cap-drop": "ALL",
@@ -111,4 +106,4 @@ class Container(SandboxBackend):
         command = [self._program, "run", "--rm", "--interactive", "--read-only"]
         for option, value in options.items():
             command += [option, value]
-        return [*command, self._image, *WARDEN]
+        return [*command, self._image, *LAUNCHER]

@@ -3,7 +3,6 @@ never chosen automatically."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import secrets
 import shutil
@@ -13,13 +12,14 @@ from collections.abc import Sequence
 from functools import cache
 
 from harness.core.errors import ConfigError, SandboxMissing
-from harness.sandbox.api import Limits, Sandbox
-from harness.sandbox.backend import SandboxBackend
+from harness.sandbox.api import Limits
+from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import Bubblewrap
 from harness.sandbox.container import IMAGE, Container, client_environment
+from harness.sandbox.launch_data import encode_request
 from harness.sandbox.local import UnsafeLocal
-from harness.sandbox.orders import encode_order
-from harness.sandbox.wire import WardenReports
+from harness.sandbox.pipes import LauncherReports
+from harness.settings.wording import suggestion
 
 ENGINES = ("docker", "podman")
 NAMES = ("auto", "bubblewrap", *ENGINES, "unsafe-local")
@@ -43,20 +43,23 @@ def find_sandbox(name: str = "auto", *, packages: Sequence[str] = (), image: str
     """
     if name == "unsafe-local":
         return UnsafeLocal()
-    if name == "bubblewrap":
-        return _checked(_bubblewrap(tuple(packages)))
-    if name in ENGINES:
-        return _checked(_container(name, image))
-    if name != "auto":
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"sandbox={name!r} is not known; {hint}There are {', '.join(NAMES)}")
+    if name not in NAMES:
+        raise ConfigError(f"sandbox={name!r} is unknown; {suggestion(name, NAMES)}")
     reasons: list[str] = []
-    for found in (_bubblewrap(tuple(packages)), *(_container(engine, image) for engine in ENGINES)):
-        if isinstance(found, SandboxBackend):
+    for each in ("bubblewrap", *ENGINES) if name == "auto" else (name,):
+        found = _bubblewrap(tuple(packages)) if each == "bubblewrap" else _container(each, image)
+        if isinstance(found, Sandbox):
             return found
         reasons.append(found)
-    raise _missing(reasons)
+    install = (
+        "install bubblewrap, 0.7 or newer (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
+        if sys.platform == "linux"
+        else "install docker or podman, and start it"
+    )
+    raise SandboxMissing(
+        f"model-written code needs a sandbox, and none works here: {'; '.join(reasons)}. Remedy: {install}; "
+        "or pass sandbox='unsafe-local', which runs the code without isolation"
+    )
 
 
 def unavailable_reason(name: str, image: str = IMAGE) -> str:
@@ -67,30 +70,12 @@ def unavailable_reason(name: str, image: str = IMAGE) -> str:
         image: Container image.
     """
     found = _bubblewrap(()) if name == "bubblewrap" else _container(name, image)
-    return "" if isinstance(found, SandboxBackend) else found
-
-
-def _checked(found: SandboxBackend | str) -> Sandbox:
-    if isinstance(found, SandboxBackend):
-        return found
-    raise _missing([found])
-
-
-def _missing(reasons: Sequence[str]) -> SandboxMissing:
-    install = (
-        "install bubblewrap, 0.7 or newer (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
-        if sys.platform == "linux"
-        else "install docker or podman, and start it"
-    )
-    return SandboxMissing(
-        f"model-written code needs a sandbox, and none works here: {'; '.join(reasons)}. To go on, {install}. "
-        "On a machine that you can lose, sandbox='unsafe-local' runs the code with no containment"
-    )
+    return found if isinstance(found, str) else ""
 
 
 @cache
 def _bubblewrap(packages: tuple[str, ...]) -> Bubblewrap | str:
-    """The sandbox, or the reason why it is not available."""
+    """Return the sandbox, or the reason why it is not available."""
     program = shutil.which("bwrap") if sys.platform == "linux" else None
     if program is None:
         return "bubblewrap (bwrap) is not installed" if sys.platform == "linux" else "bubblewrap is for Linux only"
@@ -101,18 +86,19 @@ def _bubblewrap(packages: tuple[str, ...]) -> Bubblewrap | str:
 
 @cache
 def _container(engine: str, image: str) -> Container | str:
+    """Return the sandbox of a container engine, or the reason why it is not available."""
     program = shutil.which(engine)
     if program is None:
         return f"{engine} is not installed"
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             [program, "info"], capture_output=True, stdin=subprocess.DEVNULL, timeout=PROBE_SECONDS,
             env=client_environment(),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{engine} does not answer: {error}"
-    if asked.returncode != 0:
-        return f"{engine} does not work: {_last_line(asked.stderr)}"
+    if answer.returncode != 0:
+        return f"{engine} does not work: {_last_line(answer.stderr)}"
     return Container(engine, program, image)
 
 
@@ -120,21 +106,21 @@ def _probe(sandbox: Bubblewrap) -> str | None:
     """Try to run an empty program; return the error, or None on success."""
     limits, nonce = Limits(), secrets.token_hex(16)
     with sandbox.launch(limits) as launch:
-        order = encode_order(launch, {}, ["python", "-I", "-S", "-c", ""], limits, nonce)
+        request = encode_request(launch, {}, ["python", "-I", "-S", "-c", ""], limits, nonce)
         try:
             done = subprocess.run(
-                launch.command, input=order, capture_output=True, timeout=PROBE_SECONDS, env=dict(launch.outer_env),
+                launch.command, input=request, capture_output=True, timeout=PROBE_SECONDS, env=dict(launch.outer_env),
                 pass_fds=launch.pass_fds, cwd="/",
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-    reports = WardenReports(nonce)
-    said = reports.add(done.stderr) + reports.rest()
+    reports = LauncherReports(nonce)
+    errors = reports.add(done.stderr) + reports.rest()
     if any(report.get("code") == 0 for report in reports.seen):
         return None
-    return next((str(report["failed"]) for report in reports.seen if "failed" in report), _last_line(said))
+    return next((str(report["failed"]) for report in reports.seen if "failed" in report), _last_line(errors))
 
 
-def _last_line(said: bytes) -> str:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1][:300] if lines else f"it said nothing (as user {os.geteuid()})"
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:300] if lines else f"no error message (as user {os.geteuid()})"

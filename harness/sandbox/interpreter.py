@@ -66,7 +66,7 @@ def package_paths(packages: Sequence[str]) -> dict[str, str]:
         origin = spec.origin if spec is not None else None
         if origin is None or not os.path.isfile(origin):
             raise EnvironmentFault(
-                f"the sandbox is to offer the package {package!r}, which is not installed here; "
+                f"the sandbox needs the package {package!r}, which is not installed here; "
                 f"install it with the environment that needs it (pip install {package})"
             )
         path = Path(origin)

@@ -14,35 +14,29 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from harness.sandbox.api import Limits
-from harness.sandbox.backend import SandboxBackend
+from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import program_environment
-from harness.sandbox.orders import WARDEN, Launch, Lifeline
+from harness.sandbox.launch_data import LAUNCHER, Launch, Lifeline
 
 
-class UnsafeLocal(SandboxBackend):
+class UnsafeLocal(Sandbox):
     """Sandbox without isolation."""
 
-    @property
-    def name(self) -> str:
-        """Name of the sandbox, as in `find_sandbox`."""
-        return "unsafe-local"
+    name = "unsafe-local"
 
     @contextmanager
     def launch(self, limits: Limits) -> Generator[Launch, None, None]:
-        """Prepare the start of one process; see `SandboxBackend.launch`."""
+        """Prepare the start of one process; see `Sandbox.launch`."""
         base = os.path.realpath(tempfile.mkdtemp(prefix="bench-sandbox-"))
         lifeline = Lifeline()
         try:
             yield Launch(
-                command=(sys.executable, *WARDEN),
+                command=(sys.executable, *LAUNCHER),
                 python=sys.executable,
                 base=base,
-                env={
-                    **program_environment(base),
-                    "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
-                },
+                env=program_environment(base, os.path.dirname(sys.executable)),
                 pass_fds=(lifeline.read_end,),
-                order={"sweep": True},
+                request={"delete_base": True},
                 own_threads=1,
                 lifeline=lifeline,
             )

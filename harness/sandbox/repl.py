@@ -1,10 +1,10 @@
-"""The Python interpreter for a model's code, run in a sandbox by `attendant`. It keeps one namespace and returns the
-output of each piece of code. Uses only the standard library.
+"""The Python interpreter for a model's code, run in a sandbox by `session_program`. It keeps one namespace and returns
+the output of each piece of code. Uses only the standard library.
 
-It reads one JSON object per line from stdin (`code`, `mark`, and `apart` for a split reply) and writes one per line to
-stdout: first `ready`, then for each request `mark` and either `output` alone, which includes errors, value and
-traceback, or `output`, `errors`, `value` and `error`. The code's output is redirected to files, so it can neither mix
-with the replies nor fill a pipe."""
+It reads one JSON object per line from stdin (`code`, `mark`, and `apart` to separate the parts of the result) and
+writes one per line to stdout: first `ready`, then for each request `mark`, `output`, `errors`, `value` and `error`.
+Unless `apart`, the output includes the other three, which are empty. The code's output is redirected to files, so it
+can neither mix with the replies nor fill a pipe."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import tempfile
 import traceback
 from typing import IO, Any, TextIO
 
-MOST = 50_000
+MAX_OUTPUT = 50_000
 """Maximum characters of output that are returned, from its start and its end."""
 
-LONGEST_VALUE = 10_000
+MAX_VALUE = 10_000
 """Maximum characters of the value of a last expression."""
 
 
@@ -38,13 +38,11 @@ def run(code: str, number: int, scope: dict[str, Any], apart: bool) -> dict[str,
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     try:
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            value, error = captured(code, name, scope, (output, errors) if apart else (output, output), apart)
-            if not apart:
-                return {"output": shown(output)}
+            value, error = captured(code, name, scope, (output, errors if apart else output), apart)
             return {"output": shown(output), "errors": shown(errors), "value": value, "error": error}
     except OSError as error:
-        words = f"[The output could not be kept: {error}]\n"
-        return {"output": words, "errors": "", "value": None, "error": None} if apart else {"output": words}
+        message = f"[The output could not be stored: {error}]\n"
+        return {"output": message, "errors": "", "value": None, "error": None}
 
 
 def captured(
@@ -63,9 +61,9 @@ def captured(
             value = execute(code, name, scope, apart)
         except BaseException as raised:  # any exception of the code, even of exit(), is part of its result
             error = trimmed(raised, name)
-        say("" if apart else error or "")
+        flush_and_write("" if apart else error or "")
     sys.stdout = sys.stderr = writer(os.open(os.devnull, os.O_WRONLY), closefd=True)
-    return value, cut(error) if error is not None else None
+    return (value, cut(error) if error is not None else None) if apart else (None, None)
 
 
 def writer(target: int, closefd: bool = False) -> TextIO:
@@ -85,14 +83,14 @@ def execute(code: str, name: str, scope: dict[str, Any], apart: bool) -> str | N
         return None
     scope["_"] = value
     text = repr(value)
-    text = text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "…"
+    text = text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
     if apart:
         return text
     sys.stdout.write(text + "\n")
     return None
 
 
-def say(text: str) -> None:
+def flush_and_write(text: str) -> None:
     """Write to the output, even if the code closed or replaced `sys.stdout`."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # may be an object of the code's, with any behaviour
@@ -113,25 +111,24 @@ def trimmed(error: BaseException, name: str) -> str:
 
 def cut(text: str) -> str:
     """Shorten a text by omitting its middle."""
-    left_out = len(text) - MOST
+    left_out = len(text) - MAX_OUTPUT
     if left_out <= 0:
         return text
-    return f"{text[: MOST // 2]}\n[… {left_out} characters left out …]\n{text[-MOST // 2 :]}"
+    return f"{text[: MAX_OUTPUT // 2]}\n[… {left_out} characters left out …]\n{text[-MAX_OUTPUT // 2 :]}"
 
 
 def shown(file: IO[bytes]) -> str:
     """Read a file as text, omitting the middle if it is too long."""
     size = file.seek(0, os.SEEK_END)
-    if size <= 4 * MOST:
-        file.seek(0)
+    file.seek(0)
+    if size <= 4 * MAX_OUTPUT:
         text = file.read().decode("utf-8", "replace")
-        if len(text) <= MOST:
+        if len(text) <= MAX_OUTPUT:
             return text
-        head, tail = text[: MOST // 2], text[-MOST // 2 :]
+        head, tail = text[: MAX_OUTPUT // 2], text[-MAX_OUTPUT // 2 :]
     else:
-        file.seek(0)
-        head = file.read(MOST // 2).decode("utf-8", "replace")
-        file.seek(-(MOST // 2), os.SEEK_END)
+        head = file.read(MAX_OUTPUT // 2).decode("utf-8", "replace")
+        file.seek(-(MAX_OUTPUT // 2), os.SEEK_END)
         tail = file.read().decode("utf-8", "replace")
     return f"{head}\n[… {size - len(head.encode()) - len(tail.encode())} bytes left out …]\n{tail}"
 

@@ -48,7 +48,16 @@ def usage(root: int) -> TreeUsage | None:
 def exact_memory(pids: tuple[int, ...]) -> int:
     """Memory of these processes in bytes, with each shared page divided among its users. Slow: reads their page
     tables."""
-    return sum(_proportional(pid) for pid in pids)
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                lines = file.read().splitlines()
+            total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith((b"Pss:", b"SwapPss:")))
+        except OSError:
+            fields = _stat(pid)
+            total += int(fields[21]) * _PAGE if fields else 0
+    return total
 
 
 def holds_more(root: int, bound: int) -> bool:
@@ -70,16 +79,6 @@ def files_in(pid: int, folder: str) -> int | None:
     except OSError:
         return None
     return found.f_files - found.f_ffree
-
-
-def _proportional(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        fields = _stat(pid)
-        return int(fields[21]) * _PAGE if fields else 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith((b"Pss:", b"SwapPss:")))
 
 
 def _stat(pid: int) -> list[bytes] | None:

@@ -1,5 +1,5 @@
 """A rollout's persistent workspace in a sandbox: shell commands and Python code, run one at a time in the same folder.
-It is opened on first use, and opened again after it was lost. `attendant` and `repl` run inside."""
+It is opened on first use, and opened again after it was lost. `session_program` and `repl` run inside."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from importlib.resources import files
 from typing import Any, cast
 
 from harness.core.errors import SandboxError
-from harness.sandbox.api import Limits, Result, Sandbox, Session
-from harness.sandbox.attendant import BOOT
+from harness.sandbox.api import Limits, Result
+from harness.sandbox.backend import Sandbox, Session
+from harness.sandbox.session_program import BOOT
 
 START_SECONDS = 120.0
-"""Timeout for starting the attendant."""
+"""Timeout for starting the session program."""
 
 GRACE_SECONDS = 90.0
 """Seconds added to the timeout of a request, since the interpreter may have to start first."""
@@ -84,12 +85,6 @@ class Lost:
         return f"{self.reason}. {NEW_PLACE if self.everything else NEW_INTERPRETER}"
 
 
-class _ProgramGone(Exception):
-    def __init__(self, lost: Lost) -> None:
-        super().__init__(str(lost))
-        self.lost = lost
-
-
 class Workbench:
     """A persistent workspace. Requests are run one at a time.
 
@@ -139,12 +134,11 @@ class Workbench:
         Raises:
             SandboxError: the sandbox itself failed.
         """
-        asked = {"command": command, "seconds": seconds, "folder": folder, "environment": dict(environment or {})}
-        try:
-            reply = await self._ask(asked, seconds)
-            return Ran(reply["stdout"], reply["stderr"], reply["exit_code"], reply["timed_out"])
-        except _ProgramGone as gone:
-            return gone.lost
+        request = {"command": command, "seconds": seconds, "folder": folder, "environment": dict(environment or {})}
+        reply = await self._request(request, seconds)
+        if isinstance(reply, Lost):
+            return reply
+        return Ran(reply["stdout"], reply["stderr"], reply["exit_code"], reply["timed_out"])
 
     async def python(self, code: str, seconds: float, apart: bool = False) -> CodeResult | Lost:
         """Run code in the interpreter.
@@ -157,25 +151,27 @@ class Workbench:
         Raises:
             SandboxError: the sandbox itself failed.
         """
-        try:
-            reply = await self._ask({"code": code, "seconds": seconds, "apart": apart}, seconds)
-        except _ProgramGone as gone:
-            return gone.lost
+        reply = await self._request({"code": code, "seconds": seconds, "apart": apart}, seconds)
+        if isinstance(reply, Lost):
+            return reply
         if "failed" in reply:
             raise SandboxError(str(reply["failed"]))
         self.ready_seconds = max(self.ready_seconds, float(reply["ready_seconds"]))
         if "lost" in reply:
-            return _lost(reply["lost"], reply["code"], seconds)
-        return CodeResult(reply["output"], reply.get("errors", ""), reply.get("value"), reply.get("error"))
+            return _lost_interpreter(reply["lost"], reply["code"], seconds)
+        return CodeResult(reply["output"], reply["errors"], reply["value"], reply["error"])
 
     async def close(self) -> None:
         """Kill all programs in the workspace and delete its contents."""
+        await self._close()
+
+    async def _close(self) -> Result | None:
+        """Close the session; return its result, or None if the workspace was not open."""
         self._abandoned.clear()
         session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        return None if session is None else await session.close()
 
-    async def _ask(self, request: Mapping[str, object], seconds: float) -> dict[str, Any]:
+    async def _request(self, request: Mapping[str, object], seconds: float) -> dict[str, Any] | Lost:
         async with self._lock:
             session = await self._open()
             waiting = seconds + GRACE_SECONDS + sum(self._abandoned.values())
@@ -183,76 +179,61 @@ class Workbench:
 
     async def _exchange(
         self, session: Session, request: Mapping[str, object], waiting: float, seconds: float
-    ) -> dict[str, Any]:
-        """Send a request and return the reply.
-
-        Raises:
-            _ProgramGone: there was no reply; the session is closed.
-        """
+    ) -> dict[str, Any] | Lost:
+        """Send a request and return the reply. If there is none, close the session and return the reason."""
         mark = secrets.token_hex(16)
         end = time.monotonic() + waiting
         try:
             async with asyncio.timeout(waiting):
                 await session.send(json.dumps({**request, "mark": mark}).encode() + b"\n")
             while True:
-                reply = _read(await session.read_line(max(0.001, end - time.monotonic())))
+                reply = _parse(await session.read_line(max(0.001, end - time.monotonic())))
                 if reply is not None and self._abandoned.pop(str(reply.get("mark")), None) is not None:
                     continue  # reply to a request that was cancelled
                 if reply is not None and reply.get("mark") == mark:
                     return reply
-                is_running = session.is_running
-                result = await self._give_up()
-                words = (
-                    "Its replies were written over" if is_running and reply is not None else _end(result, self._limits)
-                )
-                raise _ProgramGone(Lost(words, everything=True))
+                is_overwritten = session.is_running and reply is not None
+                reason = _end_reason(await self._close(), self._limits)
+                return Lost("Its replies were overwritten" if is_overwritten else reason, everything=True)
         except TimeoutError:
-            await self._give_up()
-            raise _ProgramGone(Lost("It no longer answered", timed_out=True, everything=True)) from None
+            await self._close()
+            return Lost("It no longer answered", timed_out=True, everything=True)
         except asyncio.CancelledError:
             self._abandoned[mark] = seconds
             raise
-
-    async def _give_up(self) -> Result:
-        session, self._session = self._session, None
-        self._abandoned.clear()
-        assert session is not None
-        return await session.close()
 
     async def _open(self) -> Session:
         if self._session is not None:
             return self._session
         started = time.monotonic()
-        attendant, repl = (files("harness.sandbox").joinpath(f"{name}.py").read_text("utf-8") for name in _PROGRAMS)
+        program, repl = (files("harness.sandbox").joinpath(name).read_text("utf-8") for name in _PROGRAMS)
         self._session = session = await self._sandbox.open_session({}, ["python", "-c", BOOT], self._limits)
         try:
-            await session.send(json.dumps(attendant).encode() + b"\n")
-            hello = {"program": repl, "environment": self._environment, "modules": self._modules, "start": self._start}
-            reply = await self._exchange(session, hello, START_SECONDS, 0)
-        except _ProgramGone as gone:
-            raise SandboxError(f"the sandbox does not start: {gone.lost.reason}") from None
+            await session.send(json.dumps(program).encode() + b"\n")
+            setup = {"program": repl, "environment": self._environment, "modules": self._modules, "start": self._start}
+            reply = await self._exchange(session, setup, START_SECONDS, 0)
         except asyncio.CancelledError:
-            await self._give_up()
+            await self._close()
             raise
-        problem = _problem(self._sandbox.name, reply)
+        problem = ""
+        if isinstance(reply, Lost):
+            problem = f"the sandbox does not start: {reply.reason}"
+        elif reply["missing"]:
+            missing = ", ".join(reply["missing"])
+            problem = f"the sandbox ({self._sandbox.name}) does not contain {missing}: use an image that does"
+        elif not reply["shell"]:
+            problem = f"the sandbox ({self._sandbox.name}) does not contain a shell: use an image with bash or sh"
         if problem:
-            await self._give_up()
+            await self._close()
             raise SandboxError(problem)
         self.open_seconds, self.ready_seconds = time.monotonic() - started, 0.0
         return session
 
 
-_PROGRAMS = ("attendant", "repl")
+_PROGRAMS = ("session_program.py", "repl.py")
 
 
-def _problem(name: str, hello: Mapping[str, Any]) -> str:
-    if hello["missing"]:
-        missing = ", ".join(hello["missing"])
-        return f"the sandbox ({name}) has no {missing}: its image must hold what programs inside are to import"
-    return "" if hello["shell"] else f"the sandbox ({name}) has no shell: its image must hold bash or sh"
-
-
-def _read(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         reply = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
@@ -260,22 +241,20 @@ def _read(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", reply) if isinstance(reply, dict) else None
 
 
-def _lost(why: str, code: int | None, seconds: float) -> Lost:
+def _lost_interpreter(why: str, code: int | None, seconds: float) -> Lost:
     """Why the interpreter ended while the workspace remains."""
     if why == "timeout":
         return Lost(f"The code ran for more than {seconds:g} s and was stopped", timed_out=True)
     if why == "garbled":
         return Lost("The code wrote over the interpreter's replies")
-    if code is None:
-        return Lost("The interpreter was ended")
-    if code < 0:
-        return Lost(f"The interpreter was ended by signal {-code}")
+    if code is None or code < 0:
+        return Lost("The interpreter was ended" + (f" by signal {-code}" if code else ""))
     return Lost(f"The code ended the interpreter (exit code {code})")
 
 
-def _end(result: Result, limits: Limits) -> str:
+def _end_reason(result: Result | None, limits: Limits) -> str:
     """Why the workspace ended."""
-    ends = {
+    reasons = {
         "memory": f"It used more than {limits.memory_mb} MB of memory",
         "cpu": f"It used more than {limits.cpu_seconds:g} s of CPU time in all",
         "processes": f"It started more than {limits.processes} processes",
@@ -283,6 +262,6 @@ def _end(result: Result, limits: Limits) -> str:
         "output": "It wrote too much",
         "timeout": f"It was open for more than {limits.wall_seconds:g} s",
     }
-    if result.outcome in ends:
-        return ends[result.outcome]
-    return f"It was ended by signal {result.signal}" if result.signal else "It was ended from inside"
+    if result is not None and result.outcome in reasons:
+        return reasons[result.outcome]
+    return f"It was ended by signal {result.signal}" if result and result.signal else "It was ended from inside"

@@ -11,8 +11,9 @@ from typing import Literal, TypeAlias, cast
 
 from harness.core.errors import ConfigError
 from harness.settings.checks import NONE_WORD
+from harness.settings.schema import SHORTCUT_BY_KEY
 from harness.settings.sections import Place
-from harness.settings.wording import shown, suggestion
+from harness.settings.wording import shown, suggestion, use_set
 
 BUDGET = "budget"
 """Name of the table in a suite file, and first part of a `--set` path."""
@@ -21,9 +22,7 @@ Bound: TypeAlias = Literal["max_cost", "max_tokens_total", "max_time"]
 
 BOUNDS: tuple[Bound, ...] = ("max_cost", "max_tokens_total", "max_time")
 
-FLAGS: Mapping[Bound, str] = {
-    "max_cost": "--max-cost", "max_tokens_total": "--max-tokens-total", "max_time": "--max-time",
-}  # fmt: skip
+FLAGS: Mapping[Bound, str] = {bound: SHORTCUT_BY_KEY[bound].flag for bound in BOUNDS}
 
 NO_RUN = "a budget is of the whole invocation: write it once, in a table [budget] at the top of the file"
 
@@ -154,10 +153,8 @@ def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple
             flag, filed = flags.get(bound), file.get(bound)
             chosen = _smaller(flag, filed)
             if flag is not None and filed is not None and chosen is filed and filed.value != flag.value:
-                notices.append(
-                    f"{flag.source} has no effect: {filed.source} is smaller; use --set {BUDGET}.{bound}="
-                    f"{flag.source.partition(' ')[2]}"
-                )
+                advice = use_set(f"{BUDGET}.{bound}", flag.source.partition(" ")[2])
+                notices.append(f"{flag.source} has no effect: {filed.source} is smaller; {advice}")
         if chosen is not None and chosen.value is not None:
             values[bound], sources[bound] = chosen.value, chosen.source
     tokens = values.get("max_tokens_total")

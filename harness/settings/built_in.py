@@ -35,6 +35,8 @@ class BuiltIn:
     """Function from the environment's arguments to the name of a run in tables, folders and datasets."""
     about: str
     """Message for commands that expect an environment package."""
+    remedy: str
+    """What to do instead: the template of a message."""
 
     def has_rows(self, env_args: Mapping[str, object]) -> bool:
         """Whether the arguments name a file of rows, so that settings alone can repeat a run."""
@@ -54,9 +56,9 @@ class BuiltIn:
             return
         suite = " or as `dataset` of an [[eval]]" if self.rows == "dataset" else ""
         raise ConfigError(
-            f"{where}: {self.env_id} without a {self.rows} file: name one with -a {self.rows}=FILE{suite}. Settings of "
-            "a run that a Python program made cannot repeat it, since its rows are in that program: run the program "
-            "again, with resume=True to go on"
+            f"{where}: {self.env_id} without a {self.rows} file",
+            remedy=f"name one with {{env_args}} {self.rows}=FILE{suite}. Settings of a run that a Python program made "
+            "cannot repeat it, since its rows are in that program: run the program again, with resume=True to resume",
         )
 
 
@@ -89,8 +91,8 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         _found("harness.agents.environment", AGENT_EVAL),
         "dataset",
         _agent_and_rows,
-        f"{AGENT_EVAL} is built in, an agent over the rows of a file: `bench eval -m MODULE:AGENT -d FILE --eval-fn "
-        "MODULE:FUNCTION --model MODEL` evaluates one, and with --dry-run shows and checks it",
+        f"{AGENT_EVAL} is built in: it evaluates an agent over the rows of a file",
+        "run it with `{eval_command}`, which can also show and check the settings (dry_run)",
     ),
     MULTI_EVAL: BuiltIn(
         MULTI_EVAL,
@@ -98,8 +100,8 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         _found("harness.multi.environment", MULTI_EVAL),
         "tasks",
         _task_file,
-        f"{MULTI_EVAL} is built in, a list of tasks for several models: `bench multi TASKS -m MODEL -m MODEL` "
-        "evaluates them, and with --dry-run shows and checks it",
+        f"{MULTI_EVAL} is built in: it evaluates several models on a list of tasks",
+        "run it with `{multi_command}`, which can also show and check the settings (dry_run)",
     ),
 }
 """Built-in environments by `env_id`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from itertools import pairwise
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from harness.core.loopback import litellm_provider
+from harness.core.loopback import litellm_provider, plugin_provider
 from harness.core.records import FIXED_COLUMNS
 from harness.core.redact import REDACTED, hidden, redactor
 from harness.core.types import JsonDict
@@ -32,25 +33,19 @@ _HUB_NAME_LIMIT = 96
 """Maximum length of a repository name on the Hub."""
 
 
-def all_or_some(value: int) -> int:
-    """Validate a number of examples."""
-    if value != -1 and value < 1:
-        raise ValueError("must be -1 (all of them) or at least 1")
-    return value
+def at_least_one_or(minus_one: str) -> Callable[[int], int]:
+    """Make a validator of a count that may also be -1.
 
+    Args:
+        minus_one: Meaning of -1, for the message.
+    """
 
-def unlimited_or_some(value: int) -> int:
-    """Validate a concurrency limit."""
-    if value != -1 and value < 1:
-        raise ValueError("must be -1 (unlimited) or at least 1")
-    return value
+    def validate(value: int) -> int:
+        if value != -1 and value < 1:
+            raise ValueError(f"must be -1 ({minus_one}) or at least 1")
+        return value
 
-
-def end_or_some(value: int) -> int:
-    """Validate an interval in rollouts."""
-    if value != -1 and value < 1:
-        raise ValueError("must be -1 (only at the end) or at least 1")
-    return value
+    return validate
 
 
 def at_least_one(value: int) -> int:
@@ -165,7 +160,8 @@ def url(value: str) -> str:
         port_ok = parts.port is None or parts.port > 0
     except ValueError as exc:
         raise ValueError(f"is no URL: {exc}") from exc
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok or " " in value:
+    scheme = parts.scheme.removeprefix(f"{plugin_provider(value).lower()}+")
+    if scheme not in ("http", "https") or not parts.hostname or not port_ok or " " in value:
         raise ValueError('must be an http or https URL, such as "http://localhost:8000/v1"')
     if parts.username or parts.password:
         redactor.add(parts.password or parts.username or "")  # the error message repeats the URL

@@ -22,10 +22,10 @@ _HEADERS = BY_PATH["model", "extra_headers"]
 _URL, _KEY = BY_PATH["model", "api_base_url"], BY_PATH["model", "api_key_var"]
 
 _NO_EFFECT: Mapping[str, str] = {
-    "verbose": "use -v",
-    "disable_tui": "use -q",
-    "resume": "use --resume",
-    "resume_path": "use --resume-from",
+    "verbose": "it is an option of the command",
+    "disable_tui": "it is an option of the command: quiet",
+    "resume": "it is an option of the command",
+    "resume_path": "it is an option of the command: resume_from",
     "independent_scoring": "a rollout is scored as soon as it is generated, unless a reward function needs its group",
     "num_workers": "`workers` gives an environment processes of its own",
     "disable_env_server": "`workers` gives an environment processes of its own",

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from harness.core.errors import ConfigError
 from harness.core.size_limits import read_text
@@ -63,6 +63,10 @@ class Endpoint:
     price: Mapping[str, float] | None = None
     """US dollars per million tokens, by `input`, `output` and `cached_input`. Empty if the endpoint reports the cost of
     each reply itself; None if unknown."""
+    key: str = field(default="", repr=False, compare=False)
+    """API key that a program passed as a value, in place of the variable's. Never recorded."""
+    client: Any = field(default=None, repr=False, compare=False)
+    """A client that a program passed; `url` is then only its name in records. Never recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ def load_registry(path: Path | None, cwd: Path) -> Registry:
         inside = [path / Path(name).name for name in DEFAULT_FILES]
         path = next((each for each in inside if each.is_file()), inside[0])
     if not path.is_file():
-        raise ConfigError(f"{shown_path(path, cwd)}: no such endpoint registry; -e takes a .toml or .py file")
+        raise ConfigError(f"{shown_path(path, cwd)}: no such endpoint registry", remedy="name a .toml or .py file")
     return _read(path, cwd)
 
 
@@ -169,7 +173,7 @@ def read_tables(tables: object, place: Place) -> dict[str, tuple[Registered, ...
         values = cast("dict[str, object]", table)
         alias = values.get("endpoint_id")
         if not isinstance(alias, str) or not alias:
-            raise ConfigError(f"{at.of('endpoint_id')}: must be a string: the alias that -m takes")
+            raise ConfigError(f"{at.of('endpoint_id')}: must be a string: the alias that a run names as model")
         _add(found, _entry(alias, {key: item for key, item in values.items() if key != "endpoint_id"}, at))
     return found
 

@@ -12,18 +12,20 @@ from typing import cast
 
 from harness.core.errors import ConfigError
 from harness.settings import values
-from harness.settings.budget import BUDGET, Bound, Written, WrittenBound, read_set
+from harness.settings.budget import BOUNDS, BUDGET, Bound, Written, WrittenBound, read_set, read_table
 from harness.settings.layers import KeyPath, Layer, Origin, dotted, flatten, merge
 from harness.settings.packages import module_name
 from harness.settings.schema import (
     BY_FLAT_NAME,
     BY_PATH,
     GROUPS,
+    SHARED,
     SHORTCUT_BY_KEY,
     Setting,
     Shortcut,
     keys_of,
 )
+from harness.settings.sections import Place
 from harness.settings.wording import suggestion
 
 ENDPOINTS_PATH = "endpoints_path"
@@ -54,6 +56,28 @@ def command_line(flags: Mapping[str, object]) -> Layer:
         elif len(shortcut.path) > len(("group", "key")):  # the resolver reads the others
             low.append(_shortcut(shortcut, value))
     return merge(*low, *high)  # -S wins over -t and -T
+
+
+def shared_options(given: object, where: str) -> dict[str, object]:
+    """Validate options that every command and Python function for evaluations takes, by their TOML names.
+
+    Args:
+        given: Values by name, such as `message_limit`; None for none.
+        where: Name of the argument, for messages.
+
+    Raises:
+        ConfigError: it is not a mapping, or a name or value is invalid.
+    """
+    if not isinstance(given, Mapping | None):
+        raise ConfigError(f"{where}: must be a dict, not {type(given).__name__}")
+    found = dict(cast("Mapping[str, object]", given or {}))
+    for name, value in found.items():
+        if name not in SHARED:
+            raise ConfigError(f"{where}: {name}: unknown setting; {suggestion(str(name), SHARED)}")
+        if name in BY_FLAT_NAME:
+            values.check(BY_FLAT_NAME[name], value, f"{where}: {name}")
+    read_table({name: value for name, value in found.items() if name in BOUNDS}, Place(where))
+    return found
 
 
 def _setting(name: str) -> Setting:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import ConfigError
+from harness.settings.endpoint_selection import Layers, LeftOut
 from harness.settings.flags import typed
 from harness.settings.layers import KeyPath, Layer, LayerValue, dotted, fold
-from harness.settings.runs import ResolvedRun
-from harness.settings.serving import Layers, LeftOut
-from harness.settings.wording import MASK, is_secret_header, listed, shown
+from harness.settings.resolved_run import ResolvedRun
+from harness.settings.wording import MASK, is_secret_header, listed, shown, use_set
 
 _FILE_LAYERS = ("defaults", "eval")
 
@@ -35,7 +35,7 @@ def shadowed(runs: Sequence[Shadows]) -> list[str]:
             if winner is not None:
                 file, _, key = winner.origin.source.partition(": ")
                 told = f"{file} sets {key} = {_masked(winner)}"
-                instead = "change the sweep" if fold(winner.path) in run.swept else f"use {_instead(entry)}"
+                instead = "change the sweep" if fold(winner.path) in run.swept else _instead(entry)
                 names.setdefault((entry.origin.source, told, instead), []).append(run.name)
     return [
         f"{flag} has no effect on {listed(which)}: {told}; {instead}" for (flag, told, instead), which in names.items()
@@ -72,7 +72,7 @@ def _is_secret(entry: LayerValue) -> bool:
 
 def _instead(entry: LayerValue) -> str:
     value = "…" if _is_secret(entry) else typed(entry.value)
-    return f"--set {dotted(entry.path)}={value}"
+    return use_set(dotted(entry.path), value)
 
 
 def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:

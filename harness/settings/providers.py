@@ -3,16 +3,20 @@ providers and the list of those reached through litellm. Holds only names of env
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 from urllib.parse import urlsplit
 
 from harness.core.errors import ConfigError
-from harness.core.loopback import LITELLM_SCHEME, is_loopback_url, litellm_provider
+from harness.core.loopback import LITELLM_SCHEME, is_loopback_url, litellm_provider, plugin_provider
+from harness.core.messages import Message, Name
+from harness.core.plugins import PROVIDERS as PROVIDER_GROUP
+from harness.core.plugins import load_plugins
 from harness.settings import checks
+from harness.settings.endpoint_selection import REFERENCE_PREFIX, is_reference, same_host
 from harness.settings.layers import LayerValue
-from harness.settings.serving import REFERENCE_PREFIX, is_reference, same_host
 from harness.settings.wording import nearest, shown
 
 SHARED_KEY_VAR = "LITELLM_API_KEY"
@@ -30,8 +34,8 @@ BARE_NAMES_GO_TO = "openai"
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
-    """One provider with an OpenAI-compatible API."""
+class ProviderEntry:
+    """A provider of models: its address and its keys."""
 
     url: str
     """Base URL of the provider."""
@@ -43,43 +47,50 @@ class Provider:
     """Suffix that the values of `base_vars` leave out by convention."""
     port: int | None = None
     """Default port of an address without one."""
+    create: Callable[..., Any] | None = None
+    """Creates the `harness.models.provider.Provider` of a `harness.models.target.RequestTarget`, which it gets with the
+    keywords `timeout` and `connect_timeout` (seconds). None for the OpenAI wire format."""
 
 
-PROVIDERS: Mapping[str, Provider] = {
-    "openai": Provider("https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE")),
-    "anthropic": Provider(
+PROVIDERS: Mapping[str, ProviderEntry] = {
+    "openai": ProviderEntry("https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE")),
+    "anthropic": ProviderEntry(
         "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "/v1"
     ),
-    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "groq": Provider("https://api.groq.com/openai/v1", ("GROQ_API_KEY",), ("GROQ_API_BASE",)),
-    "mistral": Provider("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), ("MISTRAL_API_BASE",), "/v1"),
-    "cohere": Provider("https://api.cohere.ai/compatibility/v1", ("COHERE_API_KEY",)),
-    "together_ai": Provider(
+    "gemini": ProviderEntry(
+        "https://generativelanguage.googleapis.com/v1beta/openai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    ),
+    "groq": ProviderEntry("https://api.groq.com/openai/v1", ("GROQ_API_KEY",), ("GROQ_API_BASE",)),
+    "mistral": ProviderEntry("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), ("MISTRAL_API_BASE",), "/v1"),
+    "cohere": ProviderEntry("https://api.cohere.ai/compatibility/v1", ("COHERE_API_KEY",)),
+    "together_ai": ProviderEntry(
         "https://api.together.ai/v1",
         ("TOGETHERAI_API_KEY", "TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"),
         ("TOGETHER_AI_API_BASE",),
     ),
-    "fireworks_ai": Provider(
+    "fireworks_ai": ProviderEntry(
         "https://api.fireworks.ai/inference/v1",
         ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
         ("FIREWORKS_API_BASE",),
     ),
-    "deepseek": Provider("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), ("DEEPSEEK_API_BASE",)),
-    "xai": Provider("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_API_BASE",)),
-    "openrouter": Provider("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), ("OPENROUTER_API_BASE",)),
-    "perplexity": Provider(
+    "deepseek": ProviderEntry("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), ("DEEPSEEK_API_BASE",)),
+    "xai": ProviderEntry("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_API_BASE",)),
+    "openrouter": ProviderEntry("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), ("OPENROUTER_API_BASE",)),
+    "perplexity": ProviderEntry(
         "https://api.perplexity.ai", ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"), ("PERPLEXITY_API_BASE",)
     ),
-    "deepinfra": Provider("https://api.deepinfra.com/v1/openai", ("DEEPINFRA_API_KEY",), ("DEEPINFRA_API_BASE",)),
-    "cerebras": Provider("https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), ("CEREBRAS_API_BASE",)),
-    "ai21": Provider("https://api.ai21.com/studio/v1", ("AI21_API_KEY",), ("AI21_API_BASE",)),
-    "sambanova": Provider("https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",), ("SAMBANOVA_API_BASE",)),
-    "nvidia_nim": Provider(
+    "deepinfra": ProviderEntry("https://api.deepinfra.com/v1/openai", ("DEEPINFRA_API_KEY",), ("DEEPINFRA_API_BASE",)),
+    "cerebras": ProviderEntry("https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), ("CEREBRAS_API_BASE",)),
+    "ai21": ProviderEntry("https://api.ai21.com/studio/v1", ("AI21_API_KEY",), ("AI21_API_BASE",)),
+    "sambanova": ProviderEntry("https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",), ("SAMBANOVA_API_BASE",)),
+    "nvidia_nim": ProviderEntry(
         "https://integrate.api.nvidia.com/v1", ("NVIDIA_NIM_API_KEY", "NVIDIA_API_KEY"), ("NVIDIA_NIM_API_BASE",)
     ),
-    "github": Provider("https://models.github.ai/inference", ("GITHUB_API_KEY", "GITHUB_TOKEN"), ("GITHUB_API_BASE",)),
-    "ollama": Provider("http://localhost:11434/v1", (), ("OLLAMA_API_BASE", "OLLAMA_HOST"), "/v1", 11434),
-    "lm_studio": Provider("http://localhost:1234/v1", (), ("LM_STUDIO_API_BASE",)),
+    "github": ProviderEntry(
+        "https://models.github.ai/inference", ("GITHUB_API_KEY", "GITHUB_TOKEN"), ("GITHUB_API_BASE",)
+    ),
+    "ollama": ProviderEntry("http://localhost:11434/v1", (), ("OLLAMA_API_BASE", "OLLAMA_HOST"), "/v1", 11434),
+    "lm_studio": ProviderEntry("http://localhost:1234/v1", (), ("LM_STUDIO_API_BASE",)),
 }
 """Called directly, without litellm. docs/reference/providers.md repeats the table; a test compares both."""
 
@@ -135,7 +146,6 @@ def route(
     environ: Mapping[str, str],
     key_var: str | None = None,
     has_key: bool = False,
-    baseline: bool = False,
 ) -> Route:
     """Resolve a model name to an address, a model name for requests and a key variable.
 
@@ -148,35 +158,34 @@ def route(
         base_url: Base URL as typed; None or "" for none.
         environ: Environment variables with keys and base URLs.
         key_var: Environment variable that the user named for the key.
-        has_key: Whether the key itself was given. It is recorded as `key_var`, or `LITERAL_KEY_VAR`
-            (`BASELINE_KEY_VAR`).
-        baseline: Whether messages name the baseline's options.
+        has_key: Whether the key itself was given. It is recorded as `key_var`, or `LITERAL_KEY_VAR`.
 
     Raises:
         ConfigError: the name is empty, the provider unknown, its key missing, or the base URL invalid.
     """
-    dash = "--baseline-" if baseline else "--"
     model = model.strip()
     if not model:
-        raise ConfigError(f"Model cannot be empty. Pass a value with {dash}model.")
-    given = key_var or ((BASELINE_KEY_VAR if baseline else LITERAL_KEY_VAR) if has_key else None)
+        raise ConfigError("Model cannot be empty.", remedy="Pass a value with {model}.")
+    given = key_var or (LITERAL_KEY_VAR if has_key else None)
     if base_url:
-        url = _base_url(base_url, f"{dash}base-url")
-        _require_given(given, url, environ, has_key, dash)
+        url = _base_url(base_url, Name("api_base_url"))
+        _require_given(given, url, environ, has_key)
         return Route(model, url, given, litellm_provider(url) or "")
     if is_reference(model):
         return Route(model, "", None, REFERENCE_PREFIX.rstrip("/"))
     provider, slash, name = model.partition("/")
     if not slash:
         provider, name = BARE_NAMES_GO_TO, model
-    if not name or not any(provider in known for known in (PROVIDERS, LITELLM_PROVIDERS, LITELLM_ADDRESSES)):
-        raise ConfigError(_unknown(model, provider, name, dash))
-    known = PROVIDERS.get(provider)
+    known = provider_entry(provider)
+    if not name or (known is None and provider not in LITELLM_PROVIDERS and provider not in LITELLM_ADDRESSES):
+        raise _unknown(model, provider, name)
     url, moved_by = (f"{LITELLM_SCHEME}://{provider}", "") if known is None else _address(known, environ)
+    if known is not None and known.create is not None:
+        url = f"{provider}+{url}"
     if known is None:
         require_address(provider, environ)
-    _require_given(given, url, environ, has_key, dash)
-    found = given or _provider_key(provider, url, environ, f"{dash}api-key")
+    _require_given(given, url, environ, has_key)
+    found = given or _provider_key(provider, url, environ)
     return Route(name, url, found, provider, moved_by)
 
 
@@ -195,31 +204,45 @@ def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mappi
         url: Base URL of the model, with origin.
         key: Environment variable of the key, with origin.
         named: Every URL in a layer, with its source; see `serving.RunEndpoints`.
-        remedy: How to set the URL, for the message.
+        remedy: How to set the URL: a template of the message.
 
     Raises:
         ConfigError: the message names the layer with the other host or the key, and the remedy.
     """
     if url.origin.layer != "builtin" or not url.value or any(same_host(str(url.value), each) for each in named):
         return
+    again = f"{remedy}, also if it is {{url}}"
     told = f"{who} would be asked at {url.value}, the default, because no layer names its url, "
     for other, source in named.items():
-        raise ConfigError(f"{told}while {source} names {urlsplit(other).netloc}; {remedy}, also if it is {url.value}")
+        raise ConfigError(f"{told}while {source} names {urlsplit(other).netloc}", remedy=again, url=url.value)
     if owner := key_owner(str(key.value or "")):
         raise ConfigError(
-            f"{told}with {key.value}, the key of {owner} ({key.origin.source}); {remedy}, also if it is {url.value}"
+            f"{told}with {key.value}, the key of {owner} ({key.origin.source})", remedy=again, url=url.value
         )
 
 
-def require_litellm(url: str) -> None:
-    """Raise if a URL needs litellm and litellm is not installed.
+def provider_entry(name: str) -> ProviderEntry | None:
+    """The provider of this name, from the table or from an installed plugin; None without one."""
+    known = PROVIDERS.get(name)
+    if known is None and name not in LITELLM_PROVIDERS:
+        known = load_plugins(PROVIDER_GROUP, ProviderEntry, name=name).get(name)
+    return known
+
+
+def require_provider(url: str) -> None:
+    """Raise if a URL needs litellm, or a provider of another package, that is not installed.
 
     Raises:
-        ConfigError: the message has the install command.
+        ConfigError: the message says what to install.
     """
-    provider = litellm_provider(url)
+    provider, plugin = litellm_provider(url), plugin_provider(url)
     if provider is not None and find_spec("litellm") is None:
         raise ConfigError(missing_litellm(provider))
+    if plugin and ((entry := provider_entry(plugin)) is None or entry.create is None):
+        raise ConfigError(
+            f"{url.partition('?')[0]}: the provider {plugin!r} is not installed: install the package that declares it "
+            "(entry-point group bench.providers), or remove its name from the URL"
+        )
 
 
 def require_address(provider: str, environ: Mapping[str, str]) -> None:
@@ -245,29 +268,35 @@ def missing_litellm(provider: str) -> str:
     )
 
 
-def unknown_provider(model: str, details: str) -> str:
-    """Message for a model name without a known provider."""
-    return (
+def unknown_provider(model: str, details: Message) -> ConfigError:
+    """Error for a model name without a known provider.
+
+    Args:
+        model: The name as typed.
+        details: The cause.
+    """
+    return ConfigError(
         "Invalid LiteLLM model format. Use 'provider/model' (for example: openai/gpt-5-mini). "
-        f"Received model={model!r}. Details: {details}"
+        f"Received model={model!r}.",
+        remedy="Details: {details}",
+        details=details,
     )
 
 
-def _unknown(model: str, provider: str, name: str, dash: str) -> str:
-    if "://" in model:
-        return unknown_provider(model, f"an address is given with {dash}base-url, and only the name with {dash}model")
-    if not name:
-        return unknown_provider(model, f"there is no model's name after {provider!r}")
+def _unknown(model: str, provider: str, name: str) -> ConfigError:
     found = nearest(provider, [*PROVIDERS, *sorted(LITELLM_PROVIDERS)])
-    hint = (
-        f"did you mean '{found}/{name}'?"
-        if found
-        else f"for a server of your own, give its address with {dash}base-url"
-    )
-    return unknown_provider(model, f"no provider is called {provider!r}; {hint}")
+    if "://" in model:
+        details = "an address is given with {api_base_url}, and only the name with {model}"
+    elif not name:
+        details = "there is no model's name after {provider!r}"
+    elif found:
+        details = "no provider is called {provider!r}; did you mean {found!r}?"
+    else:
+        details = "no provider is called {provider!r}; for a server of your own, give its address with {api_base_url}"
+    return unknown_provider(model, Message(details, provider=provider, found=f"{found}/{name}"))
 
 
-def _address(provider: Provider, environ: Mapping[str, str]) -> tuple[str, str]:
+def _address(provider: ProviderEntry, environ: Mapping[str, str]) -> tuple[str, str]:
     """Base URL, and the environment variable that set it."""
     for name in provider.base_vars:
         text = environ.get(name, "").strip()
@@ -302,25 +331,26 @@ def _base_url(text: str, source: str) -> str:
     try:
         return checks.url(text.strip())
     except ValueError as exc:
-        raise ConfigError(f"{source} = {shown(text)}: {exc}") from None
+        wrong = Message("{source} = {text}: {problem}", source=source, text=shown(text), problem=exc)
+        raise ConfigError(wrong) from None
 
 
-def _require_given(given: str | None, url: str, environ: Mapping[str, str], has_key: bool, dash: str) -> None:
+def _require_given(given: str | None, url: str, environ: Mapping[str, str], has_key: bool) -> None:
     """Raise if a key variable named by the user is not set. A local server may need none."""
     if given is None or has_key or is_loopback_url(url) or environ.get(given, "").strip():
         return
     try:
         checks.variable(given)
     except ValueError as exc:  # not shown: may be the key itself
-        raise ConfigError(f"{dash}api-key-var: {exc}") from None
+        raise ConfigError(exc, setting="api_key_var") from None
     raise ConfigError(
-        f"{dash}api-key-var {given}: the environment variable is not set; export it, put it into .env, "
-        f"or pass {dash}api-key"
+        Message("{api_key_var} {given}: the environment variable is not set", given=given),
+        remedy="export it, put it into .env, or pass {api_key}",
     )
 
 
-def _provider_key(provider: str, url: str, environ: Mapping[str, str], option: str) -> str | None:
-    known = PROVIDERS.get(provider)
+def _provider_key(provider: str, url: str, environ: Mapping[str, str]) -> str | None:
+    known = provider_entry(provider)
     names = known.key_vars if known is not None else tuple(filter(None, [LITELLM_KEY_VARS.get(provider)]))
     if not names:
         return None
@@ -330,5 +360,8 @@ def _provider_key(provider: str, url: str, environ: Mapping[str, str], option: s
     if is_loopback_url(url):
         return None
     raise ConfigError(
-        f"Missing API key for provider {provider!r}. Set {names[0]} or {SHARED_KEY_VAR}, or pass {option}."
+        f"Missing API key for provider {provider!r}.",
+        remedy="Set {name} or {shared}, or pass {api_key}.",
+        name=names[0],
+        shared=SHARED_KEY_VAR,
     )

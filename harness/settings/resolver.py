@@ -12,24 +12,25 @@ from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback_url
+from harness.core.messages import Message
 from harness.settings import budget
 from harness.settings.built_in import BUILT_INS, built_in
 from harness.settings.classic_keys import usable
+from harness.settings.endpoint_selection import Layers, RunEndpoints, serve, serving_notices
 from harness.settings.endpoints import Registry, load_registry
+from harness.settings.environment_lookup import require_environment
 from harness.settings.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origin, below, dotted, merge, value_at
-from harness.settings.lookup import require_environment
 from harness.settings.notices import Shadows, duplicate_run_notices, not_used, refuse_hub_clashes, shadowed
 from harness.settings.packages import FoundEnvironment
 from harness.settings.paths import path_name
-from harness.settings.providers import refuse_default_host, require_litellm
-from harness.settings.runs import Resolution, ResolvedRun
-from harness.settings.schema import BY_PATH, GROUPS, SETTINGS, RunSettings
+from harness.settings.providers import refuse_default_host, require_provider
+from harness.settings.resolved_run import Resolution, ResolvedRun
+from harness.settings.schema import BY_FLAT_NAME, BY_PATH, GROUPS, SETTINGS, SHORTCUT_BY_KEY, RunSettings
 from harness.settings.sections import Place, Rules, builtins, entry_for, read_section
-from harness.settings.serving import Layers, RunEndpoints, serve, serving_notices
 from harness.settings.suite import ENV_ID, SuiteRequest, read_target
 from harness.settings.suite import SuiteEntry as SuiteEntry
-from harness.settings.wording import listed, shown_path, suggestion
+from harness.settings.wording import listed, shown_path, suggestion, use_set
 
 __all__ = ["Origin", "Resolution", "ResolvedRun", "missing_keys", "resolve"]
 
@@ -39,6 +40,12 @@ ENV_ARGS = BY_PATH["env", "env_args"]
 OUTPUT_DIR = BY_PATH["save", "output_dir"]
 _PLACE = ("api_base_url", "api_key_var")
 _DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
+_NEEDS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    (("hf_hub_dataset_name", "hf_public"), ("save_to_hf_hub",), "nothing is pushed"),
+    (("shuffle_seed",), ("shuffle",), "examples are taken in order"),
+    (("worker_memory_mb", "worker_vars"), ("workers", "isolate"), "no environment runs in a process of its own"),
+)
+"""Settings without effect unless another one is on: these settings, the settings that they need, and why."""
 _NOT_A_DEFAULT = "an environment's defaults cannot name an environment or a run"
 _PACKAGE = Rules(
     "package", groups=("env",), grouped=False, barred={key: _NOT_A_DEFAULT for key in ("env_id", "id", "name")}
@@ -48,7 +55,7 @@ _PACKAGE = Rules(
 def resolve(
     target: str,
     flags: Mapping[str, object],
-    sets: Sequence[str] = (),
+    sets: Sequence[str | Override] = (),
     endpoints_path: str | None = None,
     cwd: Path | None = None,
     registry: Registry | None = None,
@@ -58,7 +65,7 @@ def resolve(
     Args:
         target: A suite file (`.toml`), or environments separated by commas.
         flags: Command-line values by setting key, dotted path or shortcut key; see `flags.command_line`.
-        sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`.
+        sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`, or parsed ones.
         endpoints_path: Endpoint registry; default: `configs/endpoints.toml` or `configs/endpoints.py`, if it exists.
         cwd: Base of relative paths; default: the working directory.
         registry: Aliases of models; None reads the registry's file.
@@ -70,7 +77,8 @@ def resolve(
         ConfigError: a setting, file or flag is invalid.
         EnvironmentNotFound: an environment is not installed.
     """
-    job = _Resolution(target, flags, [parse_set(text) for text in sets], endpoints_path, cwd or Path.cwd(), registry)
+    overrides = [each if isinstance(each, Override) else parse_set(each) for each in sets]
+    job = _Resolution(target, flags, overrides, endpoints_path, cwd or Path.cwd(), registry)
     return job.resolution()
 
 
@@ -90,7 +98,7 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
     for run in resolution.runs:
         _refuse_default_host(run)
         for endpoint in run.endpoints:
-            require_litellm(endpoint.url)
+            require_provider(endpoint.url)
             name = endpoint.key_var
             if name and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
                 missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
@@ -98,8 +106,9 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
         lines = [f"{name} is not set, and {listed(runs)} at {url} needs it"
                  for (name, url), runs in missing.items()]  # fmt: skip
         raise ConfigError(
-            f"{'; '.join(lines)}. Export it or put it in .env, name another variable with -k, ask another endpoint "
-            "with -b, or try `-m reference/oracle`, which needs no key"
+            f"{'; '.join(lines)}.",
+            remedy="Export it or put it in .env, name another variable with {api_key_var}, ask another endpoint with "
+            "{api_base_url}, or try `{model} reference/oracle`, which needs no key",
         )
 
 
@@ -107,7 +116,8 @@ def _refuse_default_host(run: ResolvedRun) -> None:
     model, origins = run.settings.model, run.origins
     url, key = (LayerValue(("model", name), getattr(model, name), origins[f"model.{name}"]) for name in _PLACE)
     who = f"{origins['model.model'].source}: {model.model}, the model of {run.settings.env.name},"
-    refuse_default_host(who, url, key, run.named, "write its url beside it (api_base_url, or -b for all models)")
+    remedy = "write its url beside it (api_base_url in a file, or {api_base_url} for all models)"
+    refuse_default_host(who, url, key, run.named, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +136,8 @@ class _Resolution:
         suite = read_target(self.target, self.cwd)
         if NAME.path in cli and len(suite.entries) > 1:
             raise ConfigError(
-                f"--name names one run, and {self.target} has {len(suite.entries)}; use `name` in a suite file"
+                Message("{name} names one run, and {target} has {count}", target=self.target, count=len(suite.entries)),
+                remedy="use `name` in a suite file",
             )
         registry, notices = self._registry(suite)
         notices += suite.notes
@@ -150,7 +161,10 @@ class _Resolution:
         path = self.cwd / override if override else suite.endpoints_path or (self.cwd / typed if typed else None)
         if typed and suite.endpoints_path and not override:
             file = shown_path(cast("Path", suite.path), self.cwd)
-            notices.append(f"-e {typed} has no effect: {file} sets endpoints_path; use --set endpoints_path={typed}")
+            flag = SHORTCUT_BY_KEY[ENDPOINTS_PATH].flag
+            notices.append(
+                f"{flag} {typed} has no effect: {file} sets endpoints_path; {use_set(ENDPOINTS_PATH, typed)}"
+            )
         return suite.endpoints.over(load_registry(path, self.cwd)), notices
 
     def _registry_of(self, entry: SuiteEntry, suite: SuiteRequest, registry: Registry) -> Registry:
@@ -217,23 +231,23 @@ class _Resolution:
         return {**cli, **entry_for(OUTPUT_DIR, str(inside / "outputs"), Origin("cli", f"-p {folder}"))}, []
 
     def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
+        """Notices for flags that need another setting, which no run has."""
         notices: list[str] = []
-        if not any(run.settings.save.save_to_hf_hub for run in runs):
-            named = self.flags.get("hf_hub_dataset_name")
-            idle = [f"-D {named}"] if named else []
-            idle += ["--hf-public"] if self.flags.get("hf_public") else []
-            notices += [f"{flag} has no effect: nothing is pushed without -H" for flag in idle]
-        seed = self.flags.get("shuffle_seed")
-        if seed is not None and not any(run.settings.env.shuffle for run in runs):
-            notices.append(f"--shuffle-seed {seed} has no effect: examples are taken in order without --shuffle")
-        if not any(run.settings.env.is_isolated for run in runs):
-            idle = [name for name in ("worker_memory_mb", "worker_vars") if self.flags.get(name) is not None]
-            notices += [
-                f"--{name.replace('_', '-')} has no effect: no environment lives in a process of its own without "
-                "--workers or --isolate"
-                for name in idle
-            ]
+        for keys, needed, why in _NEEDS:
+            if any(_is_on(run, needed) for run in runs):
+                continue
+            for key in keys:
+                if (value := self.flags.get(key)) not in (None, False):
+                    flag = BY_FLAT_NAME[key].flag + (
+                        f" {value}" if isinstance(value, str | int) and value is not True else ""
+                    )
+                    needs = " or ".join(BY_FLAT_NAME[name].flag for name in needed)
+                    notices.append(f"{flag} has no effect: {why} without {needs}")
         return notices
+
+
+def _is_on(run: ResolvedRun, keys: Sequence[str]) -> bool:
+    return any(getattr(getattr(run.settings, BY_FLAT_NAME[key].group), key) for key in keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +357,7 @@ def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry:
     if settings.save.save_to_hf_hub and settings.save.private:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.private"].source
         raise ConfigError(
-            f"{push} publishes what {keep} keeps from others; leave one of them out, or look at the run first and "
-            "then say: bench push RUN --allow-private"
+            f"{push} publishes what {keep} keeps from others",
+            remedy="leave one of them out, or look at the run first and then say: {push_command} RUN {allow_private}",
         )
     return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry, served.named)

@@ -37,6 +37,8 @@ class CliOption:
     """Further names in the flat TOML form."""
     derived: str = ""
     """What the built-in is taken from, when it is no constant."""
+    is_shared: bool = False
+    """Whether every command that makes rollouts has the option; if not, `bench run` and commands that name it do."""
 
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -45,7 +47,7 @@ _OptionalSeconds = Annotated[float | None, BeforeValidator(checks.none_word), Af
 _OptionalWidth = _OptionalSeconds
 _OptionalRate = Annotated[int | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
 _OptionalCount = _OptionalRate
-_Bound = Annotated[int, AfterValidator(checks.unlimited_or_some)]
+_Bound = Annotated[int, AfterValidator(checks.at_least_one_or("unlimited"))]
 _Table = Annotated[JsonDict, AfterValidator(checks.json_table)]
 
 
@@ -58,29 +60,32 @@ class EnvSettings(BaseModel):
     """The environment's name (its module is the part after the last `/`, with `-` read as `_`), or the path of its file
     or folder, such as `./my_env.py`."""
     name: Annotated[str, AfterValidator(checks.printable), CliOption("string", ("--name",), derived="env_id")]
-    """What tables call the run, so that one environment can run twice in a suite."""
+    """Name of the run in tables; distinguishes two runs of one environment in a suite."""
     env_args: Annotated[_Table, CliOption("table", ("--env-args", "-a"), aliases=("args",))] = {}
     """Arguments of the environment's `load_environment()`."""
     extra_env_kwargs: Annotated[_Table, CliOption("table", ("--extra-env-kwargs", "-x"))] = {}
-    """Given to the built environment: `set_<key>(value)` where it has that method, else an attribute that exists."""
-    num_examples: Annotated[int, AfterValidator(checks.all_or_some), CliOption("integer", ("--num-examples", "-n"))] = 5
-    """Examples to evaluate; -1 is all of them."""
+    """Values for the loaded environment: calls its method `set_<key>(value)` if there is one, else sets an existing
+    attribute."""
+    num_examples: Annotated[
+        int, AfterValidator(checks.at_least_one_or("all of them")), CliOption("integer", ("--num-examples", "-n"))
+    ] = 5
+    """Number of examples to evaluate; -1 is all of them."""
     rollouts_per_example: Annotated[
         int, AfterValidator(checks.at_least_one), CliOption("integer", ("--rollouts-per-example", "-r"))
     ] = 3
-    """Attempts at each example."""
+    """Number of rollouts of each example."""
     until_ci: Annotated[_OptionalWidth, CliOption("number", ("--until-ci",))] = None
-    """Stop when the mean of the whole run is known to plus or minus this, in units of the reward; the interval is valid
-    however one stops. Examples come in random order, all of them unless `num_examples` says otherwise, and once each
-    unless `rollouts_per_example` does; "none" makes them all."""
+    """Stop early when the confidence interval of the mean reward is at most plus or minus this, in units of the reward;
+    the interval is valid in spite of early stopping. The defaults become all examples, in random order, once each.
+    "none" is no early stopping."""
     shuffle: Annotated[bool, CliOption("boolean", ("--shuffle",), off=("--no-shuffle",))] = False
-    """Take the examples from a permutation of the whole dataset instead of from its start."""
+    """Take the examples from a random permutation of the whole dataset instead of from its start."""
     shuffle_seed: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--shuffle-seed",))] = 0
-    """Seed of that permutation."""
+    """Seed of the permutation of `shuffle`."""
     interleave_scoring: Annotated[
         bool, CliOption("boolean", ("--interleave-scoring",), off=("--no-interleave-scoring", "-N"))
     ] = True
-    """Score while others still generate; false scores after all generation."""
+    """Score each rollout as soon as it is generated; false scores all of them after the last one is generated."""
     state_columns: Annotated[
         tuple[str, ...],
         BeforeValidator(checks.as_tuple),
@@ -89,44 +94,44 @@ class EnvSettings(BaseModel):
     ] = ()
     """State values to save as columns; on the command line separated by commas."""
     timeout: Annotated[_OptionalSeconds, CliOption("number", ("--timeout",))] = None
-    """Seconds that one rollout may take to generate, not counting waits for a slot or a retry; "none" is no limit."""
+    """Timeout for generating one rollout, in seconds, without waits for a slot or a retry; "none" is no limit."""
     scoring_timeout: Annotated[_OptionalSeconds, CliOption("number", ("--scoring-timeout",))] = 300.0
-    """Seconds that scoring one rollout (or one group) may take; "none" is no limit."""
-    message_limit: Annotated[_OptionalCount, CliOption("integer", ("--message-limit",))] = None
+    """Timeout for scoring one rollout (or one group), in seconds; "none" is no limit."""
+    message_limit: Annotated[_OptionalCount, CliOption("integer", ("--message-limit",), is_shared=True)] = None
     """Model calls that one attempt at a rollout may make; a further call is not sent, and the rollout ends with stop
     condition `message_limit` and is scored. "none" is no limit."""
-    token_limit: Annotated[_OptionalCount, CliOption("integer", ("--token-limit",))] = None
+    token_limit: Annotated[_OptionalCount, CliOption("integer", ("--token-limit",), is_shared=True)] = None
     """Tokens, in and out, that one attempt at a rollout may use; `max_tokens` of each request is cut to what is left,
     and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
     max_retries: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--max-retries",))] = 0
-    """Further attempts at a rollout that failed for a reason that may pass."""
+    """Maximum number of retries of a rollout that failed for a temporary reason."""
     max_failures: Annotated[
         int | None,
         BeforeValidator(checks.none_word),
         AfterValidator(checks.not_negative),
-        CliOption("integer", ("--max-failures",)),
+        CliOption("integer", ("--max-failures",), is_shared=True),
     ] = None
     """Stop the run when more than this many rollouts of it have failed for good or could not be scored; 0 stops at the
     first. Rollouts in flight are finished, and a resume makes the rest. "none" is no limit."""
     pass_threshold: Annotated[float, AfterValidator(checks.finite), CliOption("number", ("--pass-threshold",))] = 1.0
     """Reward from which a rollout counts as passed in pass@k and pass^k."""
     isolate: Annotated[bool, CliOption("boolean", ("--isolate",), off=("--no-isolate",))] = False
-    """Let the environment live in processes of its own: whatever it does there, other runs go on, and it sees no API
-    key."""
+    """Run the environment in processes of its own: its faults do not affect other runs, and it sees no API key."""
     workers: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--workers",))] = 0
-    """Processes that the environment lives in; more than one use more cores. 0 is this process, or one with
+    """Number of processes of the environment, to use several cores; 0 is this process, or one process with
     `isolate`."""
     worker_memory_mb: Annotated[
-        int, AfterValidator(checks.unlimited_or_some), CliOption("integer", ("--worker-memory-mb",))
+        int, AfterValidator(checks.at_least_one_or("unlimited")), CliOption("integer", ("--worker-memory-mb",))
     ] = 4096
-    """Memory that each of these processes may hold, in MiB; -1 is no limit."""
+    """Memory limit of each process of the environment, in MiB; -1 is no limit."""
     worker_vars: Annotated[
         tuple[str, ...],
         BeforeValidator(checks.as_tuple),
         AfterValidator(checks.variables),
         CliOption("list", ("--worker-vars",)),
     ] = ()
-    """Variables that these processes see although they look like keys; on the command line separated by commas."""
+    """Environment variables that the environment's processes get although their names look like names of keys; on the
+    command line separated by commas."""
 
     @property
     def is_isolated(self) -> bool:
@@ -151,35 +156,35 @@ class ModelSettings(BaseModel):
     api_key_var: Annotated[
         str, AfterValidator(checks.variable), CliOption("string", ("--api-key-var", "-k"), aliases=("key",))
     ] = BUILTIN_KEY_VAR
-    """Environment variable that holds the key; "" sends none. The built-in goes to the built-in host only."""
+    """Environment variable that holds the key; "" sends none. The default is sent to the default host only."""
     extra_headers: Annotated[
         dict[str, str], AfterValidator(checks.header_table), CliOption("headers", ("--header",), aliases=("headers",))
     ] = {}
     """Further HTTP headers; on the command line `--header 'Name: Value'`, repeatable."""
     sampling_args: Annotated[_Table, CliOption("table", ("--sampling-args", "-S"), aliases=("sampling",))] = {}
-    """Merged into every request body, such as `temperature` or `max_tokens`."""
+    """Arguments merged into every request body, such as `temperature` or `max_tokens`."""
     max_concurrent: Annotated[_Bound, CliOption("integer", ("--max-concurrent", "-c"))] = 32
-    """Rollouts in flight; -1 is unlimited."""
+    """Maximum number of rollouts in flight; -1 is unlimited."""
     max_concurrent_generation: Annotated[
         _Bound, CliOption("integer", ("--max-concurrent-generation",), derived="max_concurrent")
     ] = 32
-    """Rollouts that generate at once; -1 is unlimited."""
+    """Maximum number of rollouts generated concurrently; -1 is unlimited."""
     max_concurrent_scoring: Annotated[
         _Bound, CliOption("integer", ("--max-concurrent-scoring",), derived="max_concurrent")
     ] = 32
-    """Rollouts that are scored at once; -1 is unlimited."""
+    """Maximum number of rollouts scored concurrently; -1 is unlimited."""
     rpm: Annotated[_OptionalRate, CliOption("integer", ("--rpm",))] = None
-    """Requests a minute that the endpoint may be sent; "none" is no limit."""
+    """Limit of requests per minute to the endpoint; "none" is no limit."""
     tpm: Annotated[_OptionalRate, CliOption("integer", ("--tpm",))] = None
-    """Tokens a minute that the endpoint may be sent; "none" is no limit."""
+    """Limit of tokens per minute to the endpoint; "none" is no limit."""
     request_timeout: Annotated[float, AfterValidator(checks.positive), CliOption("number", ("--request-timeout",))] = (
         600.0
     )
-    """Seconds that one request may take."""
+    """Timeout of one request, in seconds."""
     request_retries: Annotated[
         int, AfterValidator(checks.not_negative), CliOption("integer", ("--request-retries",))
     ] = 6
-    """Further attempts at a request that failed for a reason that may pass."""
+    """Maximum number of retries of a request that failed for a temporary reason."""
 
 
 class SaveSettings(BaseModel):
@@ -188,9 +193,11 @@ class SaveSettings(BaseModel):
     model_config = _CONFIG
 
     save_results: Annotated[bool, CliOption("boolean", ("--save-results", "-s"), off=("--no-save",))] = True
-    """Keep a run folder with its dataset; false keeps nothing once the run has ended."""
-    save_every: Annotated[int, AfterValidator(checks.end_or_some), CliOption("integer", ("--save-every", "-f"))] = 100
-    """Rollouts by which the dataset on disk may lag behind the journal; -1 writes it only at the end."""
+    """Keep the run folder with its dataset; false removes it when the run has ended."""
+    save_every: Annotated[
+        int, AfterValidator(checks.at_least_one_or("only at the end")), CliOption("integer", ("--save-every", "-f"))
+    ] = 100
+    """Number of new rollouts after which the dataset is written again; -1 writes it only at the end."""
     save_to_hf_hub: Annotated[bool, CliOption("boolean", ("--save-to-hf-hub", "-H"))] = False
     """Push the run's dataset to the Hugging Face Hub when it has ended."""
     hf_hub_dataset_name: Annotated[
@@ -204,9 +211,9 @@ class SaveSettings(BaseModel):
     output_dir: Annotated[str, AfterValidator(checks.printable), CliOption("string", ("--output-dir", "-o"))] = (
         "outputs"
     )
-    """Folder that results are written under, relative to the working directory."""
+    """Output folder of results, relative to the working directory."""
     private: Annotated[bool, CliOption("boolean", ("--private",))] = False
-    """Let nobody else on this machine read what is written: folders 0700, files 0600."""
+    """Make folders and files of results readable by their owner only (modes 0700 and 0600)."""
 
 
 class RunSettings(BaseModel):
@@ -269,6 +276,8 @@ class Shortcut:
     path: tuple[str, ...]
     """The setting, or the key of a table, that it writes; empty when it is about the invocation."""
     doc: str
+    is_shared: bool = False
+    """As of a `CliOption`."""
 
     @property
     def flag(self) -> str:
@@ -301,11 +310,14 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("endpoints_path", "string", ("--endpoints-path", "-e"), (),
              "Endpoint registry: a .toml or .py file, or a folder that holds endpoints.toml or endpoints.py."),
     Shortcut("max_cost", "number", ("--max-cost",), (),
-             "US dollars that the whole invocation may spend, judges included; then no request is sent."),
+             "US dollars that the whole invocation may spend, judges included; then no request is sent.",
+             is_shared=True),
     Shortcut("max_tokens_total", "integer", ("--max-tokens-total",), (),
-             "Tokens, in and out, that the whole invocation may use, judges included; then no request is sent."),
+             "Tokens, in and out, that the whole invocation may use, judges included; then no request is sent.",
+             is_shared=True),
     Shortcut("max_time", "duration", ("--max-time",), (),
-             "Time that the invocation may take, such as 90s, 30m or 1h30m: then nothing new begins."),
+             "Time that the invocation may take, such as 90s, 30m or 1h30m: then nothing new begins.",
+             is_shared=True),
 )  # fmt: skip
 
 BY_PATH: Mapping[tuple[str, str], Setting] = {setting.path: setting for setting in SETTINGS}
@@ -314,6 +326,11 @@ BY_FLAT_NAME: Mapping[str, Setting] = {
 }
 """Settings by key and alias in the flat form; keys are unique over all groups."""
 SHORTCUT_BY_KEY: Mapping[str, Shortcut] = {shortcut.key: shortcut for shortcut in SHORTCUTS}
+SHARED: tuple[str, ...] = (
+    *(setting.key for setting in SETTINGS if setting.door.is_shared),
+    *(shortcut.key for shortcut in SHORTCUTS if shortcut.is_shared),
+)
+"""Keys of the options that every command that makes rollouts has."""
 
 
 def keys_of(group: str) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ _SECRET_WORDS = ("authorization", "cookie", "token", "secret", "password", "key"
 
 MASK = "***"
 
+SET_FLAG = "--set"
+
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate most similar to `name`; None if none is close."""
@@ -56,6 +58,11 @@ def listed(names: Sequence[str]) -> str:
     shown_names = unlike if len(unlike) <= _LISTED else unlike[: _LISTED - 1]
     more = len(unlike) - len(shown_names)
     return ", ".join(shown_names) + (f" and {more} more" if more else "")
+
+
+def use_set(path: str, value: object) -> str:
+    """Advice to override a file with `--set`."""
+    return f"use {SET_FLAG} {path}={value}"
 
 
 def is_secret_header(name: str) -> bool:

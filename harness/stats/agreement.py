@@ -78,7 +78,15 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
     if not units:
         return None
     if scale == "nominal":
-        return _nominal_alpha(units)
+        totals: Counter[Hashable] = Counter()
+        distances: list[float] = []
+        for unit in units:
+            counts = Counter(unit)
+            totals.update(counts)
+            distances.append((len(unit) ** 2 - sum(count * count for count in counts.values())) / (len(unit) - 1))
+        n = totals.total()
+        expected = n * n - sum(count * count for count in totals.values())
+        return 1 - (n - 1) * math.fsum(distances) / expected if expected else None
     rows = [[_finite(rating) for rating in unit] for unit in units]
     if scale == "ordinal":
         # The ordinal distance of two ranks is the distance of the midpoints of their positions.
@@ -88,7 +96,12 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
             places[value] = below + count / 2
             below += count
         rows = [[places[value] for value in row] for row in rows]
-    return _interval_alpha(rows)
+    every = [value for row in rows for value in row]
+    if same(min(every), max(every)):
+        return None
+    # The sum of squared distances over ordered pairs is 2·m·Σ(x − mean)².
+    observed = math.fsum(2 * len(row) * _variance(row) for row in rows)
+    return 1 - observed / (2 * len(every) * _variance(every))
 
 
 def rogan_gladen(
@@ -171,7 +184,7 @@ def prediction_powered(judged: Numbers, labelled_judged: Numbers, labels: Number
     weight, variance_of_judge = 0.0, 0.0
     if n > 1 and big > 1:
         both = [*few.tolist(), *many.tolist()]
-        variance_of_judge = 0.0 if same(min(both), max(both)) else float(_variance(both))
+        variance_of_judge = 0.0 if same(min(both), max(both)) else _variance(both)
         if variance_of_judge:
             shared = float(((truth - truth.mean()) * (few - few.mean())).sum()) / (n - 1)
             weight = min(1.0, max(0.0, shared / ((1 + n / big) * variance_of_judge)))
@@ -194,31 +207,10 @@ def _check(first: Sequence[Hashable], second: Sequence[Hashable]) -> None:
 
 def _finite(rating: float | str) -> float:
     if isinstance(rating, str) or not math.isfinite(rating):
-        raise ValueError(f"krippendorff_alpha: {rating!r} is no number; names have the scale 'nominal'")
+        raise ValueError(f"krippendorff_alpha: {rating!r} is not a number; for names use the scale 'nominal'")
     return float(rating)
 
 
 def _variance(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-def _nominal_alpha(units: Sequence[Sequence[Hashable]]) -> float | None:
-    totals: Counter[Hashable] = Counter()
-    observed: list[float] = []
-    for unit in units:
-        counts = Counter(unit)
-        totals.update(counts)
-        observed.append((len(unit) ** 2 - sum(count * count for count in counts.values())) / (len(unit) - 1))
-    n = totals.total()
-    expected = n * n - sum(count * count for count in totals.values())
-    return 1 - (n - 1) * math.fsum(observed) / expected if expected else None
-
-
-def _interval_alpha(rows: Sequence[Sequence[float]]) -> float | None:
-    every = [value for row in rows for value in row]
-    if same(min(every), max(every)):
-        return None
-    # The sum of squared distances over ordered pairs is 2·m·Σ(x − mean)².
-    observed = math.fsum(2 * len(row) * _variance(row) for row in rows)
-    return 1 - observed / (2 * len(every) * _variance(every))

@@ -62,20 +62,12 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Es
         df = 1 / math.fsum((v / stderr / stderr) ** 2 / d for v, d in zip(variances, degrees, strict=True))
         half = t_quantile_real(0.5 + level / 2, df) * stderr
         return Estimate(mean, stderr, mean - half, mean + half, "satterthwaite", examples, level, df=df)
-    ends = _combined([(each, weight / total) for each, weight in parts])
-    if ends is None:
-        return Estimate(mean, stderr, examples=examples, level=level)
-    return Estimate(mean, stderr, mean - ends[0], mean + ends[1], "mover", examples, level)
-
-
-def _combined(parts: Sequence[tuple[Estimate, float]]) -> tuple[float, float] | None:
-    """Distances from the mean to the lower and the upper end of the combined interval; None if a part has no
-    interval."""
     down: list[float] = []
     up: list[float] = []
     for each, weight in parts:
         if each.mean is None or each.low is None or each.high is None:
-            return None
-        down.append((weight * (each.mean - each.low)) ** 2)
-        up.append((weight * (each.high - each.mean)) ** 2)
-    return math.sqrt(math.fsum(down)), math.sqrt(math.fsum(up))
+            return Estimate(mean, stderr, examples=examples, level=level)
+        down.append((weight / total * (each.mean - each.low)) ** 2)
+        up.append((weight / total * (each.high - each.mean)) ** 2)
+    ends = mean - math.sqrt(math.fsum(down)), mean + math.sqrt(math.fsum(up))
+    return Estimate(mean, stderr, *ends, "mover", examples, level)

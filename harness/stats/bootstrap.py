@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from harness.stats.arrays import column, number_groups, sums_of
@@ -176,9 +177,7 @@ def bootstrap_ratio(
             return (weights @ above) / (weights @ below)
 
     estimate = bootstrap(len(above), ratio, corrected=True, seed=seed, draws=draws, level=level)
-    return Estimate(
-        estimate.mean, estimate.stderr, estimate.low, estimate.high, estimate.method, examples, level, clusters=count
-    )
+    return replace(estimate, examples=examples, clusters=count)
 
 
 def resampled(

@@ -142,16 +142,12 @@ def difference_of(first: Scores, second: Scores) -> Difference:
     unpaired = welch(list(first.means.values()), list(second.means.values()), clusters=clusters)
     if unpaired.p_value is None and paired.pairs:
         return Difference(paired=paired, unpaired=None)  # the pair gives as much information
-    return Difference(paired=paired, unpaired=_within(unpaired, limits_of(first, second)))
-
-
-def _within(unpaired: Unpaired, limits: Range | None) -> Unpaired:
-    """Limit the interval of a difference to the range of possible differences."""
-    estimate = unpaired.estimate
-    if limits is None or estimate.low is None or estimate.high is None:
-        return unpaired
-    width = limits[1] - limits[0]
-    return replace(unpaired, estimate=replace(estimate, low=max(-width, estimate.low), high=min(width, estimate.high)))
+    limits, estimate = limits_of(first, second), unpaired.estimate
+    if limits is not None and estimate.low is not None and estimate.high is not None:
+        # No difference exceeds the width of the range of scores.
+        width = limits[1] - limits[0]
+        estimate = replace(estimate, low=max(-width, estimate.low), high=min(width, estimate.high))
+    return Difference(paired=paired, unpaired=replace(unpaired, estimate=estimate))
 
 
 def paired_scores(first: Scores, second: Scores) -> Paired:

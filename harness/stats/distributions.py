@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 
-from harness.stats.quantiles import normal_cdf, normal_quantile, t_quantile
+from harness.stats.quantiles import normal_quantile, t_quantile
 
 PRECISION = 1e-15
 """Relative precision of continued fractions and of quantiles."""
@@ -98,47 +98,6 @@ def t_quantile_real(probability: float, df: float) -> float:
         if math.isinf(high):
             return high
     return _root(lambda t: tail - t_two_sided(t, df), 0.0, high)
-
-
-@lru_cache(maxsize=4096)
-def t_shift(tail: float, power: float, df: int) -> float:
-    """Distance of a true mean from 0, in standard errors, at which t exceeds its quantile at 1 − `tail` with
-    probability `power`: the noncentrality parameter of the noncentral t distribution.
-
-    Args:
-        tail: One-sided level of the test, strictly between 0 and 1.
-        power: Probability of a significant result, strictly between 0 and 1.
-        df: Degrees of freedom, at least 1.
-
-    Raises:
-        ValueError: an argument is out of range.
-    """
-    critical = t_quantile(1.0 - tail, df)
-    places = _spreads(df)
-    shift = critical + normal_quantile(power)
-    # The probability increases with the shift; Newton's method converges from here.
-    for _ in range(50):
-        chance = math.fsum(weight * normal_cdf(shift - critical * s) for s, weight in places)
-        slope = math.fsum(weight * math.exp(-((shift - critical * s) ** 2) / 2) for s, weight in places)
-        step = (power - chance) * math.sqrt(2.0 * math.pi) / slope
-        shift += max(-1.0, min(1.0, step))
-        if abs(step) <= 1e-12 * max(1.0, abs(shift)):
-            break
-    return shift
-
-
-def _spreads(df: int) -> list[tuple[float, float]]:
-    """Distribution of the sample standard deviation with these degrees of freedom for a true one of 1: values and
-    weights."""
-    reach = 9.0 / math.sqrt(2.0 * df)
-    low, high, steps = max(0.0, 1.0 - reach), 1.0 + reach, 400
-    places = [low + (high - low) * i / steps for i in range(steps + 1)]
-    density = [
-        math.exp((df - 1) * math.log(s) + df * (1.0 - s * s) / 2) if s else (df == 1) * math.exp(0.5) for s in places
-    ]
-    weights = [d * (1 if i in (0, steps) else 4 if i % 2 else 2) for i, d in enumerate(density)]  # Simpson's rule
-    total = math.fsum(weights)
-    return [(s, weight / total) for s, weight in zip(places, weights, strict=True)]
 
 
 def _beta_tail(x: float, a: float, b: float) -> float:

@@ -61,9 +61,8 @@ def mcnemar(first_only: int, second_only: int) -> McNemar:
         seen = math.comb(n, least) / 2**n
     else:
         twice = 2.0 * beta_cdf(0.5, n - least, least + 1)
-        seen = math.exp(
-            math.lgamma(n + 1) - math.lgamma(least + 1) - math.lgamma(n - least + 1) - n * math.log(2.0)
-        )  # fmt: skip
+        log_ways = math.lgamma(n + 1) - math.lgamma(least + 1) - math.lgamma(n - least + 1)
+        seen = math.exp(log_ways - n * math.log(2.0))
     twice, mid_p = (min(1.0, max(LEAST_P, p)) for p in (twice, twice - seen))
     return McNemar(first_only, second_only, twice, mid_p)
 
@@ -256,5 +255,5 @@ def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:
     known = [(p, index) for index, p in enumerate(p_values) if p is not None]
     for p, _ in known:
         if not 0 <= p <= 1:
-            raise ValueError(f"{p} is no p-value: it lies from 0 to 1")
+            raise ValueError(f"{p} is not a p-value, which is from 0 to 1")
     return sorted(known)

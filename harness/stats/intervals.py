@@ -192,9 +192,13 @@ def wilson(successes: float, n: int, level: float = LEVEL) -> tuple[float, float
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"wilson({successes}, {n}): needs n >= 1 and 0 <= successes <= n")
-    low, high = _score_interval(successes / n, n, normal_quantile(0.5 + level / 2))
+    # All θ with |p − θ| ≤ z·√(θ(1−θ)/n).
+    p, z = successes / n, normal_quantile(0.5 + level / 2)
+    scale = 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / scale
+    half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / scale
     # The ends are exact at p = 0 and p = 1; rounding must not move them beyond the mean.
-    return 0.0 if successes == 0 else low, 1.0 if successes == n else high
+    return 0.0 if successes == 0 else max(0.0, centre - half), 1.0 if successes == n else min(1.0, centre + half)
 
 
 def clopper_pearson(successes: int, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -364,11 +368,3 @@ def _scaled(ends: tuple[float, float], limits: tuple[float, float]) -> tuple[flo
     """Convert an interval of shares to scores with these limits."""
     low, high = limits
     return low + ends[0] * (high - low), high - (1 - ends[1]) * (high - low)
-
-
-def _score_interval(p: float, n: float, z: float) -> tuple[float, float]:
-    """All θ with |p − θ| ≤ z·√(θ(1−θ)/n); within [0, 1], for any n > 0."""
-    scale = 1 + z * z / n
-    centre = (p + z * z / (2 * n)) / scale
-    half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / scale
-    return max(0.0, centre - half), min(1.0, centre + half)

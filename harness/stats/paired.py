@@ -192,6 +192,10 @@ def paired_difference(
     seen, units = {*first, *second}, _Units(differences, clusters)
     width = None if limits is None else float(limits[1] - limits[0])
     estimate, p_value = _tested(units, _estimate(differences, clusters, level), width)
+    spread = _spread(differences)
+    effect = None if estimate.mean is None or spread is None else estimate.mean / spread
+    unpaired_spread = math.hypot(*(_spread(side) or 0.0 for side in (first, second)))
+    saved = None if spread is None or unpaired_spread == 0.0 else 1.0 - (spread / unpaired_spread) ** 2
     return Paired(
         estimate=estimate,
         p_value=p_value,
@@ -199,15 +203,15 @@ def paired_difference(
         wins=wins,
         losses=losses,
         ties=len(differences) - wins - losses,
-        first=_mean(first),
-        second=_mean(second),
+        first=math.fsum(first) / len(first) if first else None,
+        second=math.fsum(second) / len(second) if second else None,
         correlation=_correlation(first, second),
         t_p_value=t_of_estimate(estimate),
         cautious_low=_cautious_low(units, estimate, width),
         sums=units.sums,
-        effect=_effect(estimate, differences),
+        effect=effect,
         mcnemar=mcnemar(wins, losses) if seen and seen <= {0.0, 1.0} else None,
-        variance_saved=_saved(first, second, differences),
+        variance_saved=saved,
     )
 
 
@@ -338,7 +342,7 @@ def _checked(
     if limits is not None:
         low, high = limits
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"paired_difference: limits {low} and {high} are no range")
+            raise ValueError(f"paired_difference: limits {low} and {high} are not a range")
         slack = SAME * max(abs(low), abs(high))
         if not all(low - slack <= value <= high + slack for side in (first, second) for value in side):
             raise ValueError(f"paired_difference: a value lies outside the limits {low} and {high}")
@@ -353,22 +357,6 @@ def _spread(differences: Sequence[float]) -> float | None:
         return None
     # Squares of very small differences underflow to 0.
     return sample_std(differences, math.fsum(differences) / len(differences)) or None
-
-
-def _effect(estimate: Estimate, differences: Sequence[float]) -> float | None:
-    spread = _spread(differences)
-    return None if estimate.mean is None or spread is None else estimate.mean / spread
-
-
-def _saved(first: Sequence[float], second: Sequence[float], differences: Sequence[float]) -> float | None:
-    spread = _spread(differences)
-    sides = [_spread(side) or 0.0 for side in (first, second)]
-    alone = math.hypot(*sides)
-    return None if spread is None or alone == 0.0 else 1.0 - (spread / alone) ** 2
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
 
 
 def _correlation(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import TypeAlias
 
-from harness.stats.intervals import Estimate, mean_interval, rate_interval
+from harness.stats.intervals import Estimate, rate_interval
 
 Estimator: TypeAlias = Callable[[int, int, int], float]
 """Function (attempts, passed, k) → probability; NaN for fewer than k attempts."""
@@ -118,7 +117,8 @@ def best_of_k(values: Sequence[float], k: int) -> float:
     _check(n, 0, k)
     if n < k:
         return math.nan
-    return math.fsum(weight * value for weight, value in zip(_best_weights(n, k), sorted(values), strict=True))
+    ways = math.comb(n, k)
+    return math.fsum(math.comb(i, k - 1) / ways * value for i, value in enumerate(sorted(values)))
 
 
 def worst_of_k(values: Sequence[float], k: int) -> float:
@@ -209,36 +209,6 @@ def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Estimato
     # Rates are passes and failures if every example has one rollout.
     estimate = rate_interval(rates, single_rollout=k == 1 and all(n <= 1 for n, _ in counts))
     return PassRate(estimate.mean, estimate.examples, excluded, estimate)
-
-
-def pass_curve(counts: Mapping[tuple[int, int], int], ks: Iterable[int], estimator: Estimator) -> dict[int, PassRate]:
-    """`pass_rate` for every k."""
-    return {k: pass_rate(counts, k, estimator) for k in ks}
-
-
-def reward_curve(
-    groups: Iterable[Sequence[float]], ks: Iterable[int], estimator: Callable[[Sequence[float], int], float]
-) -> dict[int, PassRate]:
-    """Mean of `best_of_k` or `worst_of_k` over examples, for every k.
-
-    Args:
-        groups: The scores of each example; examples without scores count as excluded.
-        ks: Numbers of attempts allowed.
-        estimator: Function of one example's scores and k.
-    """
-    ascending = [sorted(group) for group in groups]
-    curve: dict[int, PassRate] = {}
-    for k in ks:
-        values = [estimator(group, k) for group in ascending if len(group) >= k]
-        estimate = mean_interval(values, single_rollout=k == 1 and all(len(group) <= 1 for group in ascending))
-        curve[k] = PassRate(estimate.mean, len(values), len(ascending) - len(values), estimate)
-    return curve
-
-
-@lru_cache(maxsize=256)
-def _best_weights(n: int, k: int) -> tuple[float, ...]:
-    ways = math.comb(n, k)
-    return tuple(math.comb(i, k - 1) / ways for i in range(n))
 
 
 def _tail(n: int, c: int, k: int, least: int) -> float:

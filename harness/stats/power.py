@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.stats.distributions import beta_quantile
-from harness.stats.intervals import EXACT_TAIL, LEVEL
+from harness.stats.intervals import EXACT_TAIL
 from harness.stats.paired import Paired, fewest_pairs
 from harness.stats.quantiles import normal_quantile, t_quantile
-from harness.stats.variance import Noise, noise
+from harness.stats.variance import noise
 
 ALPHA = 0.05
 POWER = 0.8
@@ -83,9 +83,7 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
     variance = math.fsum((d - mean) ** 2 for d in differences) / (len(differences) - 1)
     sides = [noise(a for a, _ in pairs), noise(b for _, b in pairs)]
     within = [(side.rerun_std or 0.0) ** 2 for side in sides]
-    own = [
-        math.fsum(1 / len(pair[side]) for pair in pairs) / len(pairs) * within[side] for side in (0, 1)
-    ]  # fmt: skip
+    own = [math.fsum(1 / len(pair[side]) for pair in pairs) / len(pairs) * within[side] for side in (0, 1)]
     blind = [name for name, side in zip(("first", "second"), sides, strict=True) if side.rerun_std is None]
     assumed = f"re-run noise of the {' and the '.join(blind)} is unknown: one rollout an example" if blind else ""
     return Components(max(0.0, variance - own[0] - own[1]), within[0], within[1], len(pairs), assumed)
@@ -328,28 +326,6 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
 
     units = bisect_left(range(1, MOST_EXAMPLES), True, key=passes) + 1
     return max(needed or 0, math.ceil(units * estimate.examples / (estimate.clusters or estimate.examples)))
-
-
-def examples_for_half_width(parts: Noise, half_width: float, rollouts: int = 1, level: float = LEVEL) -> int | None:
-    """Number of examples for which the t interval of a mean has the given half-width; None if it cannot be computed.
-
-    Without repeated rollouts, the spread of the examples is only known for their present number of rollouts.
-
-    Raises:
-        ValueError: the half-width is not above 0, or rollouts below 1.
-    """
-    if not 0 < half_width < math.inf or rollouts < 1:
-        raise ValueError(f"examples_for_half_width: {half_width} with {rollouts} rollouts")
-    if parts.question_std is not None and parts.rerun_std is not None:
-        variance = parts.question_std**2 + parts.rerun_std**2 / rollouts
-    elif parts.stderr is not None:
-        variance = parts.stderr**2 * parts.examples
-    else:
-        return None
-    n = max(2, math.ceil(variance * (normal_quantile(0.5 + level / 2) / half_width) ** 2 - SLACK))
-    while t_quantile(0.5 + level / 2, n - 1) * math.sqrt(variance / n) > half_width * (1 + SLACK):
-        n += 1
-    return n
 
 
 def _z(alpha: float, power: float) -> float:

@@ -135,10 +135,11 @@ class ScoreTable:
             ValueError: a negative index.
         """
         row = self._row(example, rollout)
-        value = _usable(reward)
-        scored = value == value
-        self._reward[row] = value
-        self._reason[row] = -1 if scored else self._code(UNUSABLE if reward is not None else reason or NO_REASON)
+        value = self._reward[row] = _usable(reward)
+        self._reason[row] = -1
+        if value != value:
+            words = UNUSABLE if reward is not None else reason or NO_REASON
+            self._reason[row] = self._reasons.setdefault(words, len(self._reasons))
         self._flags[row] = (
             (TRUNCATED if details.get("truncated") else 0)
             | (EMPTY if details.get("empty") else 0)
@@ -153,7 +154,11 @@ class ScoreTable:
         if self._judged is not None:
             self._judged.set(row, judged or Usage())
             self._unpriced[row] = details.get("judged_unpriced", 0)
-        self._set_metrics(row, metrics)
+        for name in metrics:
+            if name not in self._metrics:
+                self._metrics[name] = array("d", [math.nan]) * len(self._reward)
+        for name, column in self._metrics.items():
+            column[row] = _usable(metrics.get(name))
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -223,7 +228,12 @@ class ScoreTable:
         if example < 0 or rollout < 0:
             raise ValueError(f"example {example}, rollout {rollout}: an index is negative")
         if rollout >= self._width:
-            self._widen(max(rollout + 1, 2 * self._width))
+            width = max(rollout + 1, 2 * self._width)
+            grid: array[int] = array("i")
+            for start in range(0, len(self._grid), self._width):
+                grid.extend(self._grid[start : start + self._width])
+                grid.extend(array("i", [-1]) * (width - self._width))
+            self._grid, self._width = grid, width
         slot = example * self._width + rollout
         missing = (example + 1) * self._width - len(self._grid)
         if missing > 0:
@@ -240,24 +250,6 @@ class ScoreTable:
                 self._judged.append()
                 self._unpriced.append(0)
         return row
-
-    def _widen(self, width: int) -> None:
-        grid: array[int] = array("i")
-        padding = array("i", [-1]) * (width - self._width)
-        for start in range(0, len(self._grid), self._width):
-            grid.extend(self._grid[start : start + self._width])
-            grid.extend(padding)
-        self._grid, self._width = grid, width
-
-    def _code(self, reason: str) -> int:
-        return self._reasons.setdefault(reason, len(self._reasons))
-
-    def _set_metrics(self, row: int, metrics: Mapping[str, float | None]) -> None:
-        for name in metrics:
-            if name not in self._metrics:
-                self._metrics[name] = array("d", [math.nan]) * len(self._reward)
-        for name, column in self._metrics.items():
-            column[row] = _usable(metrics.get(name))
 
 
 def _usable(value: float | None) -> float:

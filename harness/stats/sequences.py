@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.stats.intervals import LEVEL, Estimate
-from harness.stats.methods import Method
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ class ConfidenceSequence:
         population: int | None = None,
     ) -> None:
         if limits is not None and not (all(map(math.isfinite, limits)) and limits[0] < limits[1]):
-            raise ValueError(f"ConfidenceSequence: limits {limits} are no range")
+            raise ValueError(f"ConfidenceSequence: limits {limits} are not a range")
         if not 0 < level < 1 or (planned is not None and planned < 1) or (population is not None and population < 1):
             raise ValueError(f"ConfidenceSequence: level {level}, planned {planned}, population {population}")
         if population is not None and limits is None:
@@ -113,20 +113,18 @@ class ConfidenceSequence:
         if self._limits is not None and self._bets is not None:
             low, width = self._limits[0], self._limits[1] - self._limits[0]
             ends = self._bets.ends()
+            whole = Estimate(low + width * mean, None if stderr is None else width * stderr, examples=n, level=level)
             if ends is None:
-                return Estimate(low + width * mean, None if stderr is None else width * stderr, examples=n, level=level)
-            return Estimate(
-                low + width * mean,
-                None if stderr is None else width * stderr,
-                low + width * min(ends[0], mean),
-                low + width * max(ends[1], mean),
-                "betting",
-                n,
-                level,
-            )
+                return whole
+            least, greatest = low + width * min(ends[0], mean), low + width * max(ends[1], mean)
+            return replace(whole, low=least, high=greatest, method="betting")
         if n < FIRST_LOOK or stderr is None:
             return Estimate(mean, stderr, examples=n, level=level)
-        half = _asymptotic(stderr * math.sqrt(n), n, self._planned or TUNED_TO, 1 - level)
+        alpha = 1 - level
+        twice = -2 * math.log(alpha)
+        rho2 = (twice + math.log(twice) + 1) / (self._planned or TUNED_TO)
+        grown = n * rho2 + 1
+        half = stderr * math.sqrt(n) * math.sqrt(2 * grown / (n * n * rho2) * math.log(math.sqrt(grown) / alpha))
         return Estimate(mean, stderr, mean - half, mean + half, "asymptotic", n, level)
 
 
@@ -158,7 +156,7 @@ def empirical_bernstein(values: Sequence[float], limits: tuple[float, float], le
     """
     low, high = limits
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"empirical_bernstein: limits {limits} are no range")
+        raise ValueError(f"empirical_bernstein: limits {limits} are not a range")
     if not all(low <= value <= high for value in values):
         raise ValueError(f"empirical_bernstein: a value lies outside the limits {low} and {high}")
     if not values:
@@ -180,15 +178,7 @@ def empirical_bernstein(values: Sequence[float], limits: tuple[float, float], le
     centre, half = weighted / bets, (budget + cost) / bets
     mean = math.fsum(values) / len(values)
     ends = (low + (high - low) * max(0.0, centre - half), low + (high - low) * min(1.0, centre + half))
-    method: Method = "empirical_bernstein"
-    return Estimate(mean, None, min(ends[0], mean), max(ends[1], mean), method, len(values), level)
-
-
-def _asymptotic(std: float, n: int, tuned_to: int, alpha: float) -> float:
-    twice = -2 * math.log(alpha)
-    rho2 = (twice + math.log(twice) + 1) / tuned_to
-    grown = n * rho2 + 1
-    return std * math.sqrt(2 * grown / (n * n * rho2) * math.log(math.sqrt(grown) / alpha))
+    return Estimate(mean, None, min(ends[0], mean), max(ends[1], mean), "empirical_bernstein", len(values), level)
 
 
 class _Bets:

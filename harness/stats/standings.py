@@ -238,17 +238,14 @@ class Standings:
 
         def place(index: int) -> tuple[int, float, int]:
             scores = self.models[index].scores
-            ahead = sum(_leads(scores, self.models[other].scores) for other in self.ranked)
+            ahead = 0
+            for other in self.ranked:
+                tasks = [task for task in scores if task in self.models[other].scores]
+                ours, theirs = (math.fsum(self.models[m].scores[task] for task in tasks) for m in (index, other))
+                ahead += ours > theirs and not same(theirs, ours)
             return ahead, math.fsum(scores.values()) / len(scores), -index
 
         return max(self.ranked, key=place)
-
-
-def _leads(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
-    """Whether the first model has the higher mean on the common tasks."""
-    tasks = [task for task in first if task in second]
-    ours, theirs = (math.fsum(scores[task] for task in tasks) for scores in (first, second))
-    return ours > theirs and not same(theirs, ours)
 
 
 def standings(models: Sequence[tuple[str, Sequence[TaskOutcome], int]], promised: Sequence[Range] = ()) -> Standings:

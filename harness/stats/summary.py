@@ -7,6 +7,7 @@ import math
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from harness.core.types import JsonDict, Usage
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
@@ -121,6 +122,9 @@ class Summary:
 
     def to_json(self) -> JsonDict:
         """Convert to the format of `summary.json`: no NaN, no infinity, string keys."""
+        judge_usage = None
+        if self.judge_usage is not None:
+            judge_usage = {**usage_json(self.judge_usage), "unpriced": self.judge_unpriced}
         return {
             "num_examples": self.num_examples,
             "num_rollouts": self.num_rollouts,
@@ -140,7 +144,7 @@ class Summary:
             "empty": self.empty,
             "refused": self.refused,
             "usage": usage_json(self.usage),
-            "judge_usage": self._judge_json(),
+            "judge_usage": judge_usage,
             "wall_s": number(self.wall_s),
             "resumed": self.resumed,
             "rollouts_per_s": number(self.rollouts_per_s),
@@ -148,11 +152,6 @@ class Summary:
             "until_ci": None if self.target is None else self.target.to_json(),
             "methods": dict(METHODS),
         }
-
-    def _judge_json(self) -> JsonDict | None:
-        if self.judge_usage is None:
-            return None
-        return {**usage_json(self.judge_usage), "unpriced": self.judge_unpriced}
 
 
 def tokens_known(usage: Usage) -> bool:
@@ -198,7 +197,10 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         resumed: Number of outcomes from before that time (0 if it covers all attempts at the run).
         aim: Condition for stopping early, if any.
     """
-    reward, target = _reward(table, aim, finite_limits(reward_range))
+    reward, target = spread(table.rewards(), finite_limits(reward_range)), None
+    if aim is not None and (rule := _stopping_rule(table, aim)).ended_early:
+        target = rule
+        reward = replace(reward, estimate=rule.estimate)
     unscored = table.unscored()
     passes = pass_counts(table.rewards(), pass_threshold)
     powers = powers_of_two(rollouts_per_example)
@@ -211,9 +213,9 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         reward=reward,
         metrics={name: _metric(table, name, reward, target) for name in table.metric_names},
         pass_threshold=pass_threshold,
-        pass_at_k={k: _unwatched_rate(pass_rate(passes, k, pass_at_k), target) for k in powers},
-        pass_hat_k={k: _unwatched_rate(pass_rate(passes, k, pass_hat_k), target) for k in powers},
-        bounds=_bounds(table, reward, reward_range) if unscored else _no_bounds(reward),
+        pass_at_k={k: _without_interval(pass_rate(passes, k, pass_at_k), target) for k in powers},
+        pass_hat_k={k: _without_interval(pass_rate(passes, k, pass_hat_k), target) for k in powers},
+        bounds=_bounds(table, reward, reward_range, is_complete=not unscored),
         truncated=table.marked(TRUNCATED),
         empty=table.marked(EMPTY),
         refused=table.marked(REFUSED),
@@ -227,23 +229,13 @@ def summarize(  # noqa: PLR0913 - the data of a summary
     )
 
 
-def _reward(
-    table: ScoreTable, aim: Aim | None, limits: tuple[float, float] | None
-) -> tuple[Spread, StoppingRule | None]:
-    """The reward, and the rule that stopped the run early, if any."""
-    reward = spread(table.rewards(), limits)
-    target = None if aim is None else _ended_early(table, aim)
-    return (reward if target is None else replace(reward, estimate=target.estimate)), target
-
-
-def _ended_early(table: ScoreTable, aim: Aim) -> StoppingRule | None:
-    """The rule that stopped the run before its plan was complete; None if the run was not stopped early, so that the
-    ordinary interval applies."""
-    target = StoppingRule(aim)
+def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
+    """Replay the outcomes of a run in its stopping rule."""
+    rule = StoppingRule(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
-            target.count(index, value)
-    return target if target.ended_early else None
+            rule.count(index, value)
+    return rule
 
 
 def spread(
@@ -301,20 +293,18 @@ def metric_spread(groups: Iterable[list[float]], clusters: Sequence[Hashable] | 
 def _metric(table: ScoreTable, name: str, reward: Spread, target: StoppingRule | None) -> Spread:
     if target is None and table.is_reward(name):
         return reward
-    return _unwatched(metric_spread(table.metric(name)), target)
+    return _without_interval(metric_spread(table.metric(name)), target)
 
 
-def _unwatched(metric: Spread, target: StoppingRule | None) -> Spread:
+Estimated = TypeVar("Estimated", Spread, PassRate)
+
+
+def _without_interval(value: Estimated, target: StoppingRule | None) -> Estimated:
     """Remove the interval if the run was stopped early, since the ordinary interval is not valid then."""
-    return metric if target is None else replace(metric, estimate=_without_interval(metric.estimate))
-
-
-def _unwatched_rate(rate: PassRate, target: StoppingRule | None) -> PassRate:
-    return rate if target is None else replace(rate, estimate=_without_interval(rate.estimate))
-
-
-def _without_interval(e: Estimate) -> Estimate:
-    return Estimate(e.mean, e.stderr, examples=e.examples, level=e.level)
+    if target is None:
+        return value
+    e = value.estimate
+    return replace(value, estimate=Estimate(e.mean, e.stderr, examples=e.examples, level=e.level))
 
 
 def number(value: float | None) -> float | None:
@@ -322,13 +312,13 @@ def number(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _no_bounds(reward: Spread) -> tuple[float, float] | None:
-    """Bounds if no score is missing: both are the measured mean."""
-    mean = reward.estimate.mean
-    return None if mean is None else (mean, mean)
-
-
-def _bounds(table: ScoreTable, reward: Spread, reward_range: tuple[float, float]) -> tuple[float, float] | None:
+def _bounds(
+    table: ScoreTable, reward: Spread, reward_range: tuple[float, float], *, is_complete: bool
+) -> tuple[float, float] | None:
+    """Bounds of the mean for missing scores; if none is missing, both are the measured mean."""
+    if is_complete:
+        mean = reward.estimate.mean
+        return None if mean is None else (mean, mean)
     low, high = reward_range
     if reward.min is not None and reward.max is not None:
         low, high = min(low, reward.min), max(high, reward.max)

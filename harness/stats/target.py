@@ -85,7 +85,14 @@ class StoppingRule:
             rewards = [self._inside(reward) for reward in self._open.pop(self._next) if reward is not None]
             self._next += 1
             if rewards and self.outside is None:
-                self._add(math.fsum(rewards) / len(rewards))
+                mean, limits = math.fsum(rewards) / len(rewards), self.aim.limits
+                self._sequence.add(mean if limits is None else min(limits[1], max(limits[0], mean)))
+                self.used += 1
+                if self.is_reached:
+                    continue
+                estimate = self._sequence.estimate
+                if estimate.low is not None and estimate.high is not None:
+                    self.is_reached = (estimate.high - estimate.low) / 2 <= self.aim.half_width
 
     @property
     def estimate(self) -> Estimate:
@@ -142,13 +149,3 @@ class StoppingRule:
         if abs(reward - near) > SLACK * (high - low):
             self.outside = reward if self.outside is None else self.outside
         return near
-
-    def _add(self, value: float) -> None:
-        limits = self.aim.limits
-        self._sequence.add(value if limits is None else min(limits[1], max(limits[0], value)))
-        self.used += 1
-        if self.is_reached:
-            return
-        estimate = self._sequence.estimate
-        if estimate.low is not None and estimate.high is not None:
-            self.is_reached = (estimate.high - estimate.low) / 2 <= self.aim.half_width

@@ -89,10 +89,10 @@ def noise_of(reduced: Reduced) -> Noise:
         examples=n,
         rollouts=int(reduced.counts.sum()),
         repeated=repeated,
-        question_std=_known(math.sqrt(question) if question == question else math.nan),
-        rerun_std=_known(math.sqrt(within) if within == within else math.nan),
-        stderr=_known(math.sqrt(between / n) if between > 0 else math.nan),
-        rerun_stderr=_known(rerun),
+        question_std=number(math.sqrt(question) if question == question else math.nan),
+        rerun_std=number(math.sqrt(within) if within == within else math.nan),
+        stderr=number(math.sqrt(between / n) if between > 0 else math.nan),
+        rerun_stderr=number(rerun),
     )
 
 
@@ -103,7 +103,3 @@ def stderr_with(parts: Noise, examples: int, rollouts: int) -> float | None:
     if parts.question_std is None or parts.rerun_std is None or examples < 1 or rollouts < 1:
         return None
     return math.sqrt((parts.question_std**2 + parts.rerun_std**2 / rollouts) / examples)
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,12 +21,14 @@ _HINTS = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space: the quota is used up",
     errno.EFBIG: "the file may not grow further: check `ulimit -f`",
-    errno.EROFS: "the file system is read-only: choose another place with -o",
-    errno.EACCES: "choose a place with -o that you may write to",
-    errno.EPERM: "choose a place with -o that you may write to",
+    errno.EROFS: "the file system is read-only: choose another output folder",
+    errno.EACCES: "choose an output folder that you may write to",
+    errno.EPERM: "choose an output folder that you may write to",
     errno.EIO: "check the disk",
 }
 
+
+NO_PERMISSIONS = "this file system does not support permissions, so nothing on it can be private"
 
 _OTHERS = 0o077
 """Permission bits of group and others."""
@@ -47,17 +49,14 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """
     code = errno.errorcode.get(error.errno, "") if error.errno is not None else ""
     hint = _HINTS.get(error.errno or 0, "")
-    if action in ("read", "remove") and " -o" in hint:
+    if action in ("read", "remove") and "output folder" in hint:
         hint = "ask its owner"  # another folder to write to does not help
     if action == "read" and error.errno == errno.EFBIG:
         hint = ""  # our own limit, see `harness.core.size_limits`
     # str(error) may repeat the path; the reason alone is shorter.
     reason = error.strerror or str(error) or type(error).__name__
-    return StoreError(f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})" + _tail(hint))
-
-
-def _tail(hint: str) -> str:
-    return f"; {hint}" if hint else ""
+    words = f"cannot {action} {path}: {reason} ({code or 'no errno'}, errno {error.errno})"
+    return StoreError(f"{words}; {hint}" if hint else words)
 
 
 @contextlib.contextmanager
@@ -83,6 +82,19 @@ def durable_sync(fd: int) -> None:
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
             return
     os.fsync(fd)
+
+
+def sync_file(path: Path) -> None:
+    """Sync a closed file to stable storage.
+
+    Raises:
+        OSError: as in `durable_sync`.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        durable_sync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_folder(path: Path) -> None:
@@ -124,7 +136,7 @@ def new_folder(path: Path, *, private: bool) -> None:
     path.mkdir(0o700 if private else 0o777)
     if private and not is_closed(path):
         path.rmdir()
-        raise OSError(errno.ENOTSUP, "this file system keeps nobody out, so nothing can be private on it", str(path))
+        raise OSError(errno.ENOTSUP, NO_PERMISSIONS, str(path))
 
 
 def make_folder(path: Path, *, private: bool = False) -> None:
@@ -151,7 +163,7 @@ def close_to_others(folder: Path) -> None:
     """
     folder.chmod(0o700)  # first, so that others lose access to its content at once
     if not is_closed(folder):
-        raise OSError(errno.ENOTSUP, "this file system keeps nobody out, so nothing can be private on it", str(folder))
+        raise OSError(errno.ENOTSUP, NO_PERMISSIONS, str(folder))
     for root, folders, files in os.walk(folder):
         for name, mode in (*((each, 0o700) for each in folders), *((each, 0o600) for each in files)):
             path = Path(root, name)
@@ -205,8 +217,6 @@ def replacement(path: Path) -> Generator[Path]:
 def write_all(fd: int, data: bytes) -> None:
     """Write all bytes: a full disk or a signal may interrupt write(2) after some of them."""
     written = os.write(fd, data)
-    if written == len(data):
-        return
     view = memoryview(data)
     while written < len(data):
         written += os.write(fd, view[written:])
@@ -219,7 +229,7 @@ def swap_folder(new: Path, current: Path) -> None:
     rows."""
     if not os.path.lexists(current):
         os.rename(new, current)
-    elif _exchange(new, current):
+    elif exchange_folders(new, current):
         with contextlib.suppress(OSError):
             discard(new)
     else:
@@ -243,22 +253,12 @@ def discard(path: Path) -> None:
         path.unlink()
 
 
-def can_exchange(a: Path, b: Path) -> bool:
-    """Whether the file system can exchange two folders atomically. Exchanges the given folders."""
-    return _exchange(a, b)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    call = _exchange_call()
-    return call is not None and call(os.fsencode(a), os.fsencode(b)) == 0
-
-
-def _exchange_call() -> Callable[[bytes, bytes], int] | None:
+def exchange_folders(a: Path, b: Path) -> bool:
+    """Exchange two folders atomically; return False if the file system cannot do that."""
     libc = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(a), os.fsencode(b)
     if sys.platform == "darwin":
         renamex = getattr(libc, "renamex_np", None)
-        return None if renamex is None else lambda a, b: renamex(a, b, _RENAME_SWAP)
+        return renamex is not None and renamex(*names, _RENAME_SWAP) == 0
     renameat2 = getattr(libc, "renameat2", None)  # glibc >= 2.28, musl >= 1.2.5
-    if renameat2 is None:
-        return None
-    return lambda a, b: renameat2(_AT_FDCWD, a, _AT_FDCWD, b, _RENAME_EXCHANGE)
+    return renameat2 is not None and renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0

@@ -16,9 +16,9 @@ from harness.core.types import JsonDict
 from harness.settings.built_in import BUILT_INS
 from harness.store.atomic import atomic_write, is_closed
 from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
-from harness.store.card_tables import leaderboard_row, passes, results, unscored_table, with_row
+from harness.store.card_tables import leaderboard_row, passes, results, unscored_table, with_block, with_row
 from harness.store.card_text import escape, fenced, shown_config
-from harness.store.finding import runs_in
+from harness.store.find_runs import runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.rundir import RunDir, RunLock
 from harness.store.safe_files import read_file
@@ -56,9 +56,9 @@ def refresh_card(run: RunDir) -> None:
         except (OSError, UnicodeDecodeError):
             card = ""
         head, body = split_card(card)
-        fresh, found = entry.subn(lambda match: match.group(1) + _state(run), head)
+        fresh, found = entry.subn(lambda match: match.group(1) + _rows_fingerprint(run), head)
         if found:
-            atomic_write(path, join_card(fresh, body), private=run.is_closed or _is_private(path))
+            atomic_write(path, join_card(fresh, body), private=run.is_closed or is_closed(path))
         else:
             _rebuild(run.parent)
 
@@ -70,7 +70,7 @@ def _rebuild(parent: Path) -> None:
     runs = [RunDir(path) for path in reversed(runs_in(parent))]
     filled = [run for run in runs if run.has_data()]
     entries = [
-        config_entry(run.id, f"{run.id}/data/*.parquet", default=run is filled[0], description=_state(run))
+        config_entry(run.id, f"{run.id}/data/*.parquet", default=run is filled[0], description=_rows_fingerprint(run))
         for run in filled
     ]
     head = configs_yaml(entries) if entries else ""
@@ -79,16 +79,10 @@ def _rebuild(parent: Path) -> None:
     atomic_write(parent / "README.md", card, private=is_closed(parent) or any(run.is_closed for run in runs))
 
 
-def _is_private(file: Path) -> bool:
-    try:
-        return file.lstat().st_mode & 0o077 == 0
-    except OSError:
-        return False
-
-
-def _state(run: RunDir) -> str:
-    """Fingerprint of a run's rows. `datasets` caches rows under a name derived from the card's `configs:`, not from the
-    files. Without the fingerprint, it would return outdated rows after the run has advanced."""
+def _rows_fingerprint(run: RunDir) -> str:
+    """Text that changes when the files of a run's rows change. `datasets` caches rows under a name derived from the
+    card's `configs:`, not from the files. Without this text, it would return
+    outdated rows after the run has advanced."""
     files: list[tuple[str, int, int]] = []
     for path in run.row_files():
         with contextlib.suppress(FileNotFoundError):
@@ -111,11 +105,17 @@ def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
     """
     run = RunDir(run_dir)
     manifest = run.read_manifest()
-    head, body = split_card(existing if existing is not None else _remote_introduction(repo))
+    if existing is None:
+        existing = (
+            f"# {escape(repo.rpartition('/')[2])}\n\n"
+            "Results of `bench run`: one row is one rollout, one config is one run, the default config is the newest.\n"
+        )
+    head, body = split_card(existing)
     head = merge_config(head, config_entry(run.id, f"data/{run.id}/*.parquet", default=True))
     summary = run.read_summary()
     section = run_card_section(manifest, summary, source=repo, config_toml=shown_config(run.config_path))
-    body = _with_section(body, run.id, section)
+    begin, end = f"<!-- bench run {run.id} -->", f"<!-- end of bench run {run.id} -->"
+    body = with_block(body, begin, end, f"{begin}\n{section}{end}")
     return join_card(head, with_row(body, leaderboard_row(manifest, summary), run.id))
 
 
@@ -133,6 +133,7 @@ def run_card_section(
     Returns:
         Markdown that begins with a second-level heading and ends in a newline.
     """
+    commit = manifest.git.get("commit")
     facts = [
         ("environment", manifest.env_id),
         ("model", manifest.model),
@@ -141,7 +142,7 @@ def run_card_section(
         ("started", manifest.created),
         ("planned", _planned(manifest)),
         ("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())),
-        ("commit", _commit(manifest)),
+        ("commit", f"{commit}{' with local changes' if manifest.git.get('dirty') else ''}" if commit else ""),
     ]
     lines = [f"## {escape(manifest.name or manifest.env_id)} · {escape(manifest.model)} · {manifest.id}", ""]
     lines += ["| result | |", "|---|---|"]
@@ -156,7 +157,6 @@ def run_card_section(
 
 
 def _parent_body(parent: Path, runs: list[RunDir]) -> str:
-    source = "."  # cards do not name local folders
     lines = [f"# {escape(parent.name)}", ""]
     lines += ["Written by `bench` from the run folders beside it, and again with every run: edits here are lost.", ""]
     lines += ["One row is one rollout. Each run with rows is a config; without a config name the newest is loaded.", ""]
@@ -171,36 +171,15 @@ def _parent_body(parent: Path, runs: list[RunDir]) -> str:
         except StoreError as error:
             lines.append(f"| {escape(run.id)} | {escape(str(error))} | | | | | | |")
             continue
-        told = dict(results(manifest, summary))
+        figures = dict(results(manifest, summary))
         name = ", ".join(filter(None, (manifest.name or manifest.env_id, _origin(manifest))))
-        cells = [run.id, name, manifest.status, told.get("mean reward", "–")]
-        cells += [told.get("95 % interval", "–"), told.get("scored", "–"), _planned(manifest), passes(summary)]
+        cells = [run.id, name, manifest.status, figures.get("mean reward", "–")]
+        cells += [figures.get("95 % interval", "–"), figures.get("scored", "–"), _planned(manifest), passes(summary)]
         lines.append(f"| {' | '.join(escape(cell) for cell in cells)} |")
         if run.has_data():
-            sections.append(
-                run_card_section(manifest, summary, source=source, config_toml=shown_config(run.config_path))
-            )
+            # Cards do not name local folders.
+            sections.append(run_card_section(manifest, summary, source=".", config_toml=shown_config(run.config_path)))
     return "\n".join(lines) + "\n\n" + "\n".join(sections)
-
-
-def _remote_introduction(repo: str) -> str:
-    return (
-        f"# {escape(repo.rpartition('/')[2])}\n\n"
-        "Results of `bench run`: one row is one rollout, one config is one run, the default config is the newest.\n"
-    )
-
-
-def _with_section(body: str, run_id: str, section: str) -> str:
-    """Replace the run's section in `body`, or insert it before the first section, or append it."""
-    begin, end = f"<!-- bench run {run_id} -->", f"<!-- end of bench run {run_id} -->"
-    block = f"{begin}\n{section}{end}\n"
-    start, stop = body.find(begin), body.rfind(end)
-    if 0 <= start < stop:
-        return body[:start] + block.rstrip("\n") + (body[stop + len(end) :] or "\n")
-    first = re.search(r"^<!-- bench run \S+ -->$", body, re.MULTILINE)
-    if first:
-        return f"{body[: first.start()]}{block}\n{body[first.start() :]}"
-    return f"{body.rstrip()}\n\n{block}" if body.strip() else block
 
 
 def _planned(manifest: Manifest) -> str:
@@ -209,11 +188,6 @@ def _planned(manifest: Manifest) -> str:
         return ""
     examples, rollouts = planned.get("num_examples", "?"), planned.get("rollouts_per_example", "?")
     return f"{examples} example{'' if examples == 1 else 's'} × {rollouts} rollout{'' if rollouts == 1 else 's'}"
-
-
-def _commit(manifest: Manifest) -> str:
-    commit = manifest.git.get("commit")
-    return f"{commit}{' with local changes' if manifest.git.get('dirty') else ''}" if commit else ""
 
 
 def _origin(manifest: Manifest) -> str:
@@ -225,23 +199,19 @@ def _origin(manifest: Manifest) -> str:
     return f"{derived.get('how')} of {manifest.parent}{only}"
 
 
-def _repeating(manifest: Manifest) -> str:
-    """Sentence above the settings that explains their use."""
-    settings = manifest.settings
-    if manifest.derived:
-        return "Its settings, with which `bench run` would make a run of its own:"
-    ours = BUILT_INS.get(str(settings.get("env.env_id")))
-    if ours is not None and not ours.has_rows(settings.get("env.env_args") or {}):
-        return "Its settings; its rows are in the program that made it, which alone can repeat it:"
-    return "To repeat it, save this as `run.toml` and say `bench run run.toml`:"
-
-
 def _how_to_repeat(manifest: Manifest, config_toml: str | None) -> list[str]:
     lines: list[str] = []
     if manifest.command:
         lines += ["It was made by:", "", fenced(redactor.text(manifest.command), "sh"), ""]
     if config_toml and len(config_toml) <= CONFIG_LIMIT:
-        lines += [_repeating(manifest), ""]
+        built_in = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
+        if manifest.derived:
+            use = "Its settings, with which `bench run` would make a run of its own:"
+        elif built_in is not None and not built_in.has_rows(manifest.settings.get("env.env_args") or {}):
+            use = "Its settings; its rows are in the program that made it, which alone can repeat it:"
+        else:
+            use = "To repeat it, save this as `run.toml` and say `bench run run.toml`:"
+        lines += [use, ""]
         lines += [fenced(redactor.text(config_toml, patterns=False), "toml"), ""]
     elif manifest.settings:
         settings = json.dumps(without_secrets(manifest.settings), indent=2, default=str)

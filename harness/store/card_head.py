@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from harness.core.errors import StoreError
@@ -78,10 +79,18 @@ def merge_config(head: str, entry: JsonDict) -> str:
     Raises:
         StoreError: the head cannot be read.
     """
+    import yaml
+
     others = [known for known in read_configs(head) if known.get("config_name") != entry["config_name"]]
     if entry.get("default"):
         others = [{key: value for key, value in known.items() if key != "default"} for known in others]
-    return _with_configs(head, [entry, *others])
+    wanted = _mapping(head) | {"configs": [entry, *others]}
+    spliced = _spliced(head, configs_yaml([entry, *others]))
+    with suppress(yaml.YAMLError):
+        if _load(spliced) == wanted:
+            return spliced
+    # Rare cases: an anchor inside the old entries, or a head in flow style. The comments are lost.
+    return _dump(wanted)
 
 
 def _mapping(head: str) -> JsonDict:
@@ -90,91 +99,53 @@ def _mapping(head: str) -> JsonDict:
     if len(head) > LONGEST:
         raise StoreError(f"the card's YAML head has more than {LONGEST} characters: shorten it by hand, then try again")
     try:
-        _check_events(head)
-        _check_size(head)
+        _check_limits(head)
         value = _load(head)
-    except RecursionError:
-        raise StoreError("the card's YAML head is nested too deeply: repair it by hand, then try again") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, for example
-        where = " ".join(str(error).split())
-        raise StoreError(f"the card's YAML head cannot be read: {where}; repair it by hand, then try again") from error
+        raise _refused(f"cannot be read: {' '.join(str(error).split())};") from error
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise StoreError("the card's YAML head is not a mapping: repair it by hand, then try again")
+        raise _refused("is not a mapping:")
     return cast(JsonDict, value)
 
 
-def _check_events(head: str) -> None:
-    """Reject a head with too many levels or values, before objects are built from it.
+def _refused(problem: str) -> StoreError:
+    return StoreError(f"the card's YAML head {problem} repair it by hand, then try again")
+
+
+def _check_limits(head: str) -> None:
+    """Reject a head with too many levels or values, before objects are built from it. Values are counted with aliases
+    expanded: ten lines can expand to a billion.
 
     Raises:
-        StoreError: a limit is exceeded.
+        StoreError: a limit is exceeded, or an alias refers to a value that contains it.
     """
     import yaml
 
-    depth = count = 0
+    count = 0
+    sizes: dict[str | None, int] = {}
+    """Number of values of each node, by anchor; 0 until the node is complete."""
+    open_nodes: list[tuple[str | None, int]] = []
+    """Anchor of each node that is not complete, and `count` before it."""
     for event in cast("Iterable[object]", yaml.parse(head, Loader=_loader())):  # pyright: ignore[reportUnknownMemberType]
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        count += isinstance(event, yaml.NodeEvent)
-        if depth > DEEPEST:
-            raise RecursionError
-        if count > MOST_VALUES:
-            raise _too_many()
+        if isinstance(event, yaml.AliasEvent):
+            if sizes.get(event.anchor) == 0:
+                raise _refused("has an alias that refers to a value around it:")
+            count += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.NodeEvent):
+            open_nodes.append((event.anchor, count))
+            sizes[event.anchor] = 0
+            count += 1
         if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and len(event.value) > LONGEST_WORD:
-            raise StoreError(
-                f"the card's YAML head has a value of more than {LONGEST_WORD} characters without quotation marks: "
-                "repair it by hand, then try again"
-            )
-
-
-def _too_many() -> StoreError:
-    return StoreError(
-        f"the card's YAML head unfolds to more than {MOST_VALUES} values: repair it by hand, then try again"
-    )
-
-
-def _check_size(head: str) -> None:
-    """Reject a head whose aliases expand to too many values: ten lines can expand to a billion.
-
-    Raises:
-        StoreError: the limit is exceeded, or an alias contains itself.
-    """
-    import yaml
-
-    sizes: dict[int, int] = {}
-    open_now: set[int] = set()
-
-    def size_of(node: object) -> int:
-        if id(node) in open_now:
-            raise StoreError("the card's YAML head holds itself: repair it by hand, then try again")
-        if id(node) not in sizes:
-            open_now.add(id(node))
-            children: list[object] = []
-            if isinstance(node, yaml.SequenceNode):
-                children = list(node.value)
-            elif isinstance(node, yaml.MappingNode):
-                children = [child for pair in node.value for child in pair]
-            sizes[id(node)] = 1 + sum(map(size_of, children))
-            open_now.discard(id(node))
-        return sizes[id(node)]
-
-    if size_of(_compose(head)) > MOST_VALUES:
-        raise _too_many()
-
-
-def _with_configs(head: str, entries: list[JsonDict]) -> str:
-    import yaml
-
-    wanted = _mapping(head) | {"configs": entries}
-    spliced = _spliced(head, configs_yaml(entries))
-    try:
-        if _load(spliced) == wanted:
-            return spliced
-    except yaml.YAMLError:
-        pass
-    # Rare cases: an anchor inside the old entries, or a head in flow style. The comments are lost.
-    return _dump(wanted)
+            raise _refused(f"has a value of more than {LONGEST_WORD} characters without quotation marks:")
+        if len(open_nodes) > DEEPEST:
+            raise _refused("is nested too deeply:")
+        if count > MOST_VALUES:
+            raise _refused(f"expands to more than {MOST_VALUES} values:")
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes[anchor] = count - before
 
 
 def _dump(value: JsonDict) -> str:
@@ -193,13 +164,6 @@ def _load(text: str) -> object:
         loader.dispose()
 
 
-def _compose(text: str) -> object:
-    import yaml
-
-    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
-    return compose(text, Loader=_loader())
-
-
 def _loader() -> Any:
     """The safe C loader, which is much faster than the Python one."""
     import yaml
@@ -211,19 +175,16 @@ def _spliced(head: str, block: str) -> str:
     """Replace the text of the `configs` key in `head` by `block`, or append `block`."""
     import yaml
 
-    node = _compose(head)
+    compose = cast("Callable[..., object]", yaml.compose)  # pyright: ignore[reportUnknownMemberType]
+    node = compose(head, Loader=_loader())
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == "configs":
                 start, end = key.start_mark.index, value.end_mark.index
-                return head[:start] + block + _comments(head[start:end]) + head[end:].lstrip("\r\n")
+                lines = head[start:end].split("\n")
+                # The parser counts comments and blank lines after a value as part of it: they are kept.
+                first = len(lines)
+                while first > 1 and lines[first - 1].strip(" \t\r")[:1] in ("", "#"):
+                    first -= 1
+                return head[:start] + block + "\n".join(lines[first:]) + head[end:].lstrip("\r\n")
     return (head.rstrip() + "\n" if head.strip() else "") + block
-
-
-def _comments(value: str) -> str:
-    """Comments and blank lines at the end of a value, which the parser counts as part of it."""
-    lines = value.split("\n")
-    first = len(lines)
-    while first > 1 and lines[first - 1].strip(" \t\r")[:1] in ("", "#"):
-        first -= 1
-    return "\n".join(lines[first:])

@@ -33,19 +33,26 @@ def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
     summary = summary or {}
     reward, usage = table(summary.get("reward")), table(summary.get("usage"))
     k, at, hat = _largest_k(summary)
+    used = [usage.get(key) for key in ("input_tokens", "output_tokens")]
+    least = "≥ " if usage.get("unreported") else ""
+    tokens = [f"{least}{each:,}" if isinstance(each, int) else "unknown" for each in used]
+    cost = number(usage.get("cost"))
+    dollars = NONE
+    if cost is not None:
+        # Two dollar signs in a line could become a formula.
+        dollars = f"\\${cost:,.2f}" if cost >= 0.1 or cost == 0 else f"\\${Decimal(f'{cost:.2g}'):f}"
     cells = [
         escape(manifest.id),
         escape(manifest.env_id),
         escape(manifest.model),
         _score(reward.get("mean")),
         _span(reward),
-        f"{_count(summary, 'scored'):,} of {_total(summary):,}" if summary else NONE,
+        f"{count(summary.get('scored')):,} of {_total(summary):,}" if summary else NONE,
         f"{_score(at)} (k={k})" if k else NONE,
         f"{_score(hat)} (k={k})" if k > 1 else NONE,
-        _tokens(usage, "input_tokens"),
-        _tokens(usage, "output_tokens"),
-        _dollars(usage.get("cost")),
-        escape(_reasons(summary)) or NONE,
+        *tokens,
+        dollars,
+        escape(", ".join(f"{reason} {times}" for reason, times in table(summary.get("unscored")).items())) or NONE,
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -60,16 +67,21 @@ def with_row(body: str, row: str, run_id: str) -> str:
         row: Row from `leaderboard_row`.
         run_id: Run whose old row is replaced.
     """
-    start, stop = body.find(_BEGIN), body.find(_END)
-    there = 0 <= start < stop
-    former = [line for line in body[start:stop].splitlines() if line.startswith("| ")][1:] if there else []
-    rows = [line for line in former if _cells(line)[0] != escape(run_id)]
+    start, stop = body.find(_BEGIN), body.rfind(_END)
+    former = [line for line in body[start:stop].splitlines() if line.startswith("| ")] if 0 <= start < stop else []
+    rows = [line for line in former[1:] if _cells(line)[0] != escape(run_id)]
     rows = sorted([row, *rows], key=_place)
     rule = [":---" if place < 3 or name == _TAIL[-1] else "---:" for place, name in enumerate((*_HEAD, *_TAIL))]
     lines = [_BEGIN, f"| {' | '.join((*_HEAD, *_TAIL))} |", f"|{'|'.join(rule)}|", *rows]
-    block = "\n".join([*lines, "", _READING, _END])
-    if there:
-        return f"{body[:start]}{block}{body[stop + len(_END) :]}"
+    return with_block(body, _BEGIN, _END, "\n".join([*lines, "", _READING, _END]))
+
+
+def with_block(body: str, begin: str, end: str, block: str) -> str:
+    """Replace the text from `begin` to `end` by `block`. If `body` has none, insert it before the first section of a
+    run, or append it."""
+    start, stop = body.find(begin), body.rfind(end)
+    if 0 <= start < stop:
+        return body[:start] + block + (body[stop + len(end) :] or "\n")
     first = re.search(r"^<!-- bench run \S+ -->$", body, re.MULTILINE)
     if first:
         return f"{body[: first.start()]}{block}\n\n{body[first.start() :]}"
@@ -133,27 +145,8 @@ def _span(reward: Mapping[str, object]) -> str:
     return f"\\[{_score(low, digits)}, {_score(high, digits)}\\]"
 
 
-def _tokens(usage: Mapping[str, object], key: str) -> str:
-    used = usage.get(key)
-    if not isinstance(used, int):
-        return "unknown"
-    return f"≥ {used:,}" if usage.get("unreported") else f"{used:,}"
-
-
-def _dollars(cost: object) -> str:
-    known = number(cost)
-    if known is None:
-        return NONE
-    # Two dollar signs in a line could become a formula.
-    return f"\\${known:,.2f}" if known >= 0.1 or known == 0 else f"\\${Decimal(f'{known:.2g}'):f}"
-
-
 def _total(summary: Mapping[str, object]) -> int:
-    return max(_count(summary, "planned"), _count(summary, "num_rollouts"))
-
-
-def _reasons(summary: Mapping[str, object]) -> str:
-    return ", ".join(f"{reason} {times}" for reason, times in table(summary.get("unscored")).items())
+    return max(count(summary.get("planned")), count(summary.get("num_rollouts")))
 
 
 def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str]]:
@@ -161,52 +154,40 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
     if summary is None:
         return [("scored", "no summary yet")]
     reward = table(summary.get("reward"))
-    what = f"mean over {len(manifest.functions)} evaluation functions" if manifest.functions else "mean reward"
-    results = [(what, _number(reward.get("mean"))), ("95 % interval", _interval(reward))]
+    label = f"mean over {len(manifest.functions)} evaluation functions" if manifest.functions else "mean reward"
+    interval = ends(reward.get("ci95"))
+    shown = NONE if interval is None else " to ".join(map(_number, interval))
+    results = [(label, _number(reward.get("mean"))), ("95 % interval", shown)]
     if early := table(summary.get("until_ci")):
-        made = f"after {early.get('examples')} of {early.get('of_examples')} examples, as --until-ci asked"
-        results.append(("ended early", f"{made}; the interval is a confidence sequence for the mean of all of them"))
-    results += [("standard deviation", _number(reward.get("std"))), ("scored", _coverage(summary))]
+        count_words = f"after {early.get('examples')} of {early.get('of_examples')} examples, as --until-ci asked"
+        results.append(
+            ("ended early", f"{count_words}; the interval is a confidence sequence for the mean of all of them")
+        )
+    scored, unscored = count(summary.get("scored")), table(summary.get("unscored"))
+    coverage = f"{scored} of {_total(summary)}"
+    if unscored:
+        coverage += f", unscored: {', '.join(f'{times} {reason}' for reason, times in unscored.items())}"
+    if missing := count(summary.get("not_run")):
+        coverage += f", not run: {missing}"
+    results += [("standard deviation", _number(reward.get("std"))), ("scored", coverage)]
     for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
         results += [
             (label.format(k), _number(v)) for k, v in table(summary.get(key)).items() if (k, key) != ("1", "pass_hat_k")
         ]
-    results += _doubts(summary)
+    bounds = ends(summary.get("bounds"))
+    if unscored and bounds is not None:
+        results.append(("mean if the unscored were worst, or best", ", or ".join(map(_number, bounds))))
+    for key, words in (("truncated", "answers cut short"), ("empty", "empty answers"), ("refused", "refusals")):
+        if times := count(summary.get(key)):
+            results.append((words, f"{times} of {scored}"))
     for name, metric in table(summary.get("metrics")).items():
         if name in manifest.metric_names:
             results.append((escape(f"mean {name}"), _number(table(metric).get("mean"))))
     usage = table(summary.get("usage"))
-    told, said = usage.get("input_tokens"), usage.get("output_tokens")
-    results.append(("tokens", "not reported" if told is None or said is None else f"{told} in, {said} out"))
+    tokens_in, tokens_out = usage.get("input_tokens"), usage.get("output_tokens")
+    is_known = tokens_in is not None and tokens_out is not None
+    results.append(("tokens", f"{tokens_in} in, {tokens_out} out" if is_known else "not reported"))
     return results
-
-
-def _coverage(summary: Mapping[str, object]) -> str:
-    text = f"{_count(summary, 'scored')} of {_total(summary)}"
-    reasons = ", ".join(f"{times} {reason}" for reason, times in table(summary.get("unscored")).items())
-    text = f"{text}, unscored: {reasons}" if reasons else text
-    return f"{text}, not run: {missing}" if (missing := _count(summary, "not_run")) else text
-
-
-def _doubts(summary: JsonDict) -> list[tuple[str, str]]:
-    """Results that qualify the mean: bounds, truncated, empty and refused answers."""
-    results: list[tuple[str, str]] = []
-    bounds = ends(summary.get("bounds"))
-    if summary.get("unscored") and bounds is not None:
-        results.append(("mean if the unscored were worst, or best", ", or ".join(map(_number, bounds))))
-    for key, label in (("truncated", "answers cut short"), ("empty", "empty answers"), ("refused", "refusals")):
-        if times := _count(summary, key):
-            results.append((label, f"{times} of {_count(summary, 'scored')}"))
-    return results
-
-
-def _count(summary: Mapping[str, object], key: str) -> int:
-    return count(summary.get(key))
-
-
-def _interval(reward: Mapping[str, object]) -> str:
-    known = ends(reward.get("ci95"))
-    return NONE if known is None else " to ".join(_number(end) for end in known)
 
 
 def _number(value: object) -> str:

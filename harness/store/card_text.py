@@ -1,4 +1,4 @@
-"""Text of cards and pages: untrusted text in Markdown, as one line and as a block of code, and a run's settings."""
+"""Text for Markdown cards and pages: escaping and fencing of untrusted text, and a run's `config.toml`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CONTROL = re.compile(rf"(?:[\s\x00-\x1f\u200c\u200d]|{OBEYED.pattern})+")
 
 
 def escape(text: str) -> str:
-    """Untrusted text as one line of Markdown that renders as itself, also inside a table."""
+    """Escape untrusted text as one line of Markdown that renders literally, also inside a table."""
     flat = _CONTROL.sub(" ", text).strip()
     return _SPECIAL.sub(r"\\\1", html.escape(flat, quote=False))
 
 
 def fenced(text: str, language: str) -> str:
-    """A code block that `text` cannot end early, and in which nothing is hidden."""
+    """Format `text` as a Markdown code block. The text cannot end the block, and invisible characters are replaced."""
     text = OBEYED.sub("\ufffd", text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -34,14 +34,14 @@ def fenced(text: str, language: str) -> str:
 
 
 def shown_config(path: Path, cap: int = DOCUMENT) -> str | None:
-    """The text of a run's `config.toml` for readers; None if it cannot be read.
+    """Text of a run's `config.toml` for cards and pages; None if it cannot be read.
 
-    One that an older version or a person wrote may hold secrets under their names: then it is written anew without
-    them, and without its comments but those above the first line.
+    A file from an older version, or edited by hand, may contain named secrets. They are then redacted, and comments are
+    removed, except those above the first line.
 
     Args:
         path: The file.
-        cap: Bytes at most.
+        cap: Maximum size in bytes.
     """
     import tomli_w
 

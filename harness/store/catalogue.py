@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from harness.core.errors import ConfigError, StoreError
 from harness.core.types import JsonDict
 from harness.settings.wording import suggestion
-from harness.store.finding import all_runs
+from harness.store.find_runs import all_runs
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
 from harness.store.values import table
@@ -113,21 +113,15 @@ class ListedRun:
 
     def to_json(self) -> JsonDict:
         """JSON form; the keys are documented in docs/reference/runs.md."""
-        manifest = self.manifest
+        names = ("env_id", "name", "model", "created", "command", "suite", "parent")
         return {
             "id": self.id,
             "path": str(self.run.path),
             "state": self.state,
             "note": self.note or None,
             "kind": self.kind or None,
-            "env_id": manifest.env_id if manifest else None,
-            "name": manifest.name if manifest else None,
-            "model": manifest.model if manifest else None,
-            "created": manifest.created if manifest else None,
-            "command": manifest.command if manifest else None,
-            "suite": manifest.suite if manifest else None,
-            "parent": manifest.parent if manifest else None,
-            "derived": manifest.derived if manifest else {},
+            **{name: getattr(self.manifest, name, None) for name in names},
+            "derived": self.manifest.derived if self.manifest else {},
             "planned": self.planned,
             "summary": self.summary,
             "problems": list(self.problems),
@@ -142,7 +136,12 @@ def read_entry(path: Path) -> ListedRun:
     state: State = "damaged"
     try:
         manifest = run.read_manifest()
-        state = _state(manifest, run)
+        if manifest.status not in STATES:
+            status = f"the status {manifest.status!r} is not known"
+            raise StoreError(f"cannot read {run.manifest_path}: {status}; update bench")
+        state = manifest.status
+        if state == "running" and not run.is_in_use():
+            state = "died"
     except StoreError as error:
         problems.append(str(error))
     try:
@@ -150,19 +149,6 @@ def read_entry(path: Path) -> ListedRun:
     except StoreError as error:
         problems.append(str(error))
     return ListedRun(run, state, manifest if state != "damaged" else None, summary, tuple(problems))
-
-
-def _state(manifest: Manifest, run: RunDir) -> State:
-    """State from the manifest and the run's lock.
-
-    Raises:
-        StoreError: the status is unknown to this version.
-    """
-    if manifest.status == "running":
-        return "running" if run.is_in_use() else "died"
-    if manifest.status not in STATES:
-        raise StoreError(f"cannot read {run.manifest_path}: the status {manifest.status!r} is not known; update bench")
-    return manifest.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +172,10 @@ class Filter:
         Raises:
             ConfigError: there is no such state or kind.
         """
-        for what, names, known in (("--state", self.states, STATES), ("--kind", self.kinds, KINDS)):
+        for what, names, known in (("state", self.states, STATES), ("kind", self.kinds, KINDS)):
             for name in names:
                 if name not in known:
-                    raise ConfigError(f"{what} {name}: {suggestion(name, known)}")
+                    raise ConfigError(suggestion(name, known), setting=what, given=name)
 
     def keeps(self, entry: ListedRun) -> bool:
         """Whether a run matches. Unknown fields of a damaged run match."""
@@ -205,13 +191,13 @@ class Filter:
 
 
 def _matches(patterns: Sequence[str], names: Iterable[str]) -> bool:
-    return not patterns or any(_like(pattern.casefold(), name.casefold()) for pattern in patterns for name in names)
-
-
-def _like(pattern: str, name: str) -> bool:
-    if "*" not in pattern:
-        return pattern in name
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    """Whether one of the names contains a pattern or, for a pattern with `*`, matches it as a whole."""
+    for pattern, name in itertools.product(patterns, names):
+        parts = [re.escape(part) for part in pattern.casefold().split("*")]
+        search = re.fullmatch if len(parts) > 1 else re.search
+        if search(".*".join(parts), name.casefold(), re.DOTALL):
+            return True
+    return not patterns
 
 
 def moment(text: str, where: str, *, now: datetime | None = None, end: bool = False) -> datetime:
@@ -226,13 +212,13 @@ def moment(text: str, where: str, *, now: datetime | None = None, end: bool = Fa
     Raises:
         ConfigError: the text has none of these forms.
     """
-    said = text.strip()
+    text = text.strip()
     try:
-        if age := _AGE.fullmatch(said):
+        if age := _AGE.fullmatch(text):
             return (now or datetime.now(UTC)) - timedelta(**{_AGES[age[2]]: int(age[1])})
-        found = datetime.fromisoformat(said)
+        found = datetime.fromisoformat(text)
         found = found if found.tzinfo else found.replace(tzinfo=UTC)
-        return found + timedelta(days=1) if end and not re.search("[T ]", said) else found
+        return found + timedelta(days=1) if end and not re.search("[T ]", text) else found
     except (ValueError, OverflowError):
         raise ConfigError(
             f"{where} {text}: a date or time in UTC, such as 2026-11-21 or 2026-11-21T09:15, "
@@ -269,7 +255,7 @@ class Catalogue:
 
     def newest(self, most: int) -> Iterator[ListedRun]:
         """The newest `most` runs; all if `most` is negative."""
-        return islice(self, most if most >= 0 else None)
+        return itertools.islice(self, most if most >= 0 else None)
 
     def children(self, run_id: str) -> list[ListedRun]:
         """Runs made from a given one, newest first."""

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import orjson
 
@@ -24,10 +24,19 @@ _UNUSUAL = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _STRUCTURAL = frozenset({"type", "key", "example_key", "rollout_index", "index", "outcome", "stage"})
 """Fields that resume compares; they are not redacted, even if they contain the text of a secret."""
 
-T = TypeVar("T")
+_RECORDS: dict[str, type[Record]] = {cls.kind: cls for cls in (Example, Generated, Scored, Failed)}
 
+_NAMES = {
+    kind: tuple(
+        (f.name, "example_key" if cls is Example and f.name == "key" else f.name) for f in dataclasses.fields(cls)
+    )
+    for kind, cls in _RECORDS.items()
+}
+"""Pairs of field and name in the line of each kind of record: the key of an example is called `example_key`."""
 
-_SOME = object()
+_PART_FIELDS = {cls: frozenset(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
+
+T = TypeVar("T", Usage, Timing)
 
 
 class UnknownType(ValueError):
@@ -92,12 +101,24 @@ def record_of(document: JsonDict) -> Record:
         UnknownType: the line's type is not known to this version.
         ValueError: a field is missing or has the wrong type.
     """
-    kind = document.get("type")
-    build = _BUILDERS.get(cast(str, kind))
-    if build is None:
+    kind = cast(str, document.get("type"))
+    cls = _RECORDS.get(kind)
+    if cls is None:
         raise UnknownType(f"line type {kind!r} is not known to this version of bench")
     try:
-        return build(document)
+        arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
+        if not isinstance(arguments["key"], str):
+            raise TypeError("its key is not text")
+        if cls is Generated or cls is Failed:
+            if not isinstance(arguments["example_key"], str) or not isinstance(arguments["rollout_index"], int):
+                raise TypeError("its example_key is not text or its rollout_index not a number")
+            if "usage" in arguments:
+                arguments["usage"] = _part(Usage, arguments["usage"])
+            if "timing" in arguments:
+                arguments["timing"] = _part(Timing, arguments["timing"])
+        if cls is Generated:
+            arguments["lost"] = tuple(arguments.get("lost", ()))
+        return cls(**arguments)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a {kind} line: {type(error).__name__}: {error}") from error
 
@@ -129,7 +150,7 @@ def document_of(record: Record) -> JsonDict:
     document: JsonDict = {"type": record.kind}
     for name, alias in _NAMES[record.kind]:
         document[alias] = getattr(record, name)
-    if document.get("replies", _SOME) is None:  # omitted if the transcript has all replies, as usual
+    if document.get("replies", ...) is None:  # omitted if the transcript has all replies, as usual
         del document["replies"]
     return document
 
@@ -180,77 +201,21 @@ def _redacted(value: object) -> object:
         return redactor.text(value, patterns=False)
     if isinstance(value, dict):
         table = cast(JsonDict, value)
-        return {_redacted_name(name): _redacted(item) for name, item in table.items()}
+        # A lower-case key is kept: a placeholder secret may equal a field name, which must not change.
+        return {
+            name
+            if name.islower() and name.replace("_", "").isalpha()
+            else redactor.text(name, patterns=False): _redacted(item)
+            for name, item in table.items()
+        }
     if isinstance(value, list):
         return [_redacted(item) for item in cast("list[object]", value)]
     return value
 
 
-def _redacted_name(name: str) -> str:
-    # Redact a key, unless it is lower case: a placeholder secret may equal a field name, which must not change.
-    return name if name.islower() and name.replace("_", "").isalpha() else redactor.text(name, patterns=False)
-
-
-def _names(cls: type) -> tuple[tuple[str, str], ...]:
-    """Pairs of field and name in the line: the key of an example is called `example_key`."""
-    return tuple((f.name, "example_key" if cls is Example and f.name == "key" else f.name) for f in _fields(cls))
-
-
-def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(cls)
-
-
-_NAMES = {cls.kind: _names(cls) for cls in (Example, Generated, Scored, Failed)}
-_USAGE = frozenset(f.name for f in _fields(Usage))
-_TIMING = frozenset(f.name for f in _fields(Timing))
-
-
-def _part(cls: type[T], known: frozenset[str], value: object) -> T:
+def _part(cls: type[T], value: object) -> T:
+    known = _PART_FIELDS[cls]
     table = cast(JsonDict, value)
     if table.keys() <= known:
         return cls(**table)
     return cls(**{name: item for name, item in table.items() if name in known})
-
-
-def _arguments(document: JsonDict, kind: str) -> JsonDict:
-    arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
-    if not isinstance(arguments["key"], str):
-        raise TypeError("its key is not text")
-    return arguments
-
-
-def _rollout_arguments(document: JsonDict, kind: str) -> JsonDict:
-    arguments = _arguments(document, kind)
-    if not isinstance(arguments["example_key"], str) or not isinstance(arguments["rollout_index"], int):
-        raise TypeError("its example_key is not text or its rollout_index not a number")
-    if "usage" in arguments:
-        arguments["usage"] = _part(Usage, _USAGE, arguments["usage"])
-    if "timing" in arguments:
-        arguments["timing"] = _part(Timing, _TIMING, arguments["timing"])
-    return arguments
-
-
-def _example(document: JsonDict) -> Example:
-    return Example(**_arguments(document, "example"))
-
-
-def _generated(document: JsonDict) -> Generated:
-    arguments = _rollout_arguments(document, "generated")
-    arguments["lost"] = tuple(arguments.get("lost", ()))
-    return Generated(**arguments)
-
-
-def _scored(document: JsonDict) -> Scored:
-    return Scored(**_arguments(document, "scored"))
-
-
-def _failed(document: JsonDict) -> Failed:
-    return Failed(**_rollout_arguments(document, "failed"))
-
-
-_BUILDERS: dict[str, Callable[[JsonDict], Record]] = {
-    "example": _example,
-    "generated": _generated,
-    "scored": _scored,
-    "failed": _failed,
-}

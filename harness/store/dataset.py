@@ -20,23 +20,22 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.core.errors import StoreError
-from harness.core.records import Example, Failed, Generated, Scored
 from harness.store.arrow import arrow, parquet
 from harness.store.atomic import (
     discard,
-    durable_sync,
     make_folder,
     new_file,
     new_folder,
     replacement,
     swap_folder,
+    sync_file,
     sync_folder,
     translated,
 )
 from harness.store.card import rebuild_card, refresh_card
 from harness.store.completeness import final_name, sweep
-from harness.store.journal import JournalReader
-from harness.store.recorded import NOWHERE, Recorded
+from harness.store.journal_index import Recorded
+from harness.store.outcomes import outcomes
 from harness.store.rows import BATCH_BYTES, BATCH_ROWS, WRITER_OPTIONS, RowFile, RowShape
 from harness.store.rundir import RunDir
 from harness.store.safe_files import is_folder, open_binary
@@ -171,10 +170,11 @@ class DatasetWriter:
             self._rebuild = os.path.lexists(self._data) and not is_folder(self._data)  # a file, or a link
             return
         try:
-            parts = sorted((_read_part(path, self._columns) for path in self._data.glob("*.parquet")), key=_start_of)
+            parts = [_read_part(path, self._columns) for path in self._data.glob("*.parquet")]
         except StoreError:
             self._rebuild = True
             return
+        parts.sort(key=lambda part: part.start)
         for number, _, document in self._recorded.advance(stop=parts[-1].end):
             if document["type"] != "generated":
                 self._note_written([number])
@@ -188,7 +188,8 @@ class DatasetWriter:
 
     def _note_outcomes(self) -> None:
         for number, _, document in self._recorded.advance():
-            if document["type"] != "generated" and not self._has_row(number):
+            has_row = number < len(self._written) and self._written[number]
+            if document["type"] != "generated" and not has_row:
                 self._due.add(number)
 
     def _add(self) -> int:
@@ -242,7 +243,12 @@ class DatasetWriter:
             kept, merged = self._parts[:-FAN_IN], _Part(tail[0].start, tail[-1].end, level + 1)
             with self._staging() as folder:
                 for part in kept:
-                    _link(self._data / part.file_name, folder / part.file_name)
+                    source, target = self._data / part.file_name, folder / part.file_name
+                    try:
+                        os.link(source, target)
+                    except OSError:
+                        shutil.copy2(source, target)  # a file system without hard links
+                        sync_file(target)
                 sources = [self._data / part.file_name for part in tail]
                 _concatenate(sources, folder / merged.file_name, _notes(merged))
             self._parts = [*kept, merged]
@@ -265,22 +271,11 @@ class DatasetWriter:
         """Write a parquet file and sync it; return its number of rows."""
         with translated("write", path):
             new_file(path).close()  # Arrow would ignore private permissions
-        file = RowFile(path, self._columns, _notes(part))
-        try:
-            with JournalReader(self._run.journal_path) as reader:
-                example: tuple[int, Example | None] = (NOWHERE, None)
-                for number in numbers:
-                    lines = self._recorded.lines(number)
-                    if example[0] != lines.example:
-                        example = (lines.example, cast(Example, reader.record(lines.example)))
-                    base = cast("Generated | Failed", reader.record(lines.base))
-                    score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
-                    file.add(cast(Example, example[1]), base, score)
-        except BaseException:
-            file.abandon()
-            raise
-        file.close()
-        _sync(path)
+        with RowFile(path, self._columns, _notes(part)) as file:
+            for outcome in outcomes(self._recorded, numbers):
+                file.add(outcome.example, outcome.base, outcome.score)
+        with translated("sync", path):
+            sync_file(path)
         return file.rows
 
     def _is_final(self) -> bool:
@@ -290,9 +285,6 @@ class DatasetWriter:
         with translated("read", self._run.journal_path):
             size = self._run.journal_path.lstat().st_size
         return self._parts[0].end == size and self._recorded.end == size
-
-    def _has_row(self, number: int) -> bool:
-        return number < len(self._written) and bool(self._written[number])
 
     def _note_written(self, numbers: Iterable[int]) -> None:
         self._written.extend(bytes(max(0, len(self._recorded) - len(self._written))))
@@ -312,10 +304,6 @@ def _sorted(recorded: Recorded) -> Iterator[int]:
     order = compute.sort_indices(column)
     for start in range(0, len(order), BATCH_ROWS):
         yield from order.slice(start, BATCH_ROWS).to_pylist()
-
-
-def _start_of(part: _Part) -> int:
-    return part.start
 
 
 def _notes(part: _Part) -> dict[str, str]:
@@ -363,21 +351,5 @@ def _concatenate(sources: list[Path], target: Path, notes: dict[str, str]) -> No
                         held = []
         if held:
             writer.write_table(pa.concat_tables(held))
-    _sync(target)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)  # a file system without hard links
-        _sync(target)
-
-
-def _sync(path: Path) -> None:
-    with translated("sync", path):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            durable_sync(fd)
-        finally:
-            os.close(fd)
+    with translated("sync", target):
+        sync_file(target)

@@ -1,5 +1,5 @@
-"""The table of export formats and the one way to make an export. Owns where the files go, that they appear whole or not
-at all, and what is to be said of any run; what is in the files is each format's own module's business."""
+"""Export formats, and the export of a run to files or a stream. Files are replaced atomically. Each format's
+module writes the content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib
 import os
 import shlex
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -19,64 +18,64 @@ from typing import IO, TypeAlias, cast
 from harness.core.errors import StoreError, UsageError
 from harness.core.plugins import EXPORTERS, load_plugins
 from harness.settings.wording import suggestion
-from harness.store.atomic import close_to_others, durable_sync, make_folder, store_error, sync_folder, translated
+from harness.store.atomic import close_to_others, make_folder, store_error, sync_file, sync_folder, translated
 from harness.store.catalogue import ListedRun, read_entry
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, folder_name, safe_name
 
 STREAM_BUFFER = 1 << 16
-"""Bytes that are gathered before a device or a pipe gets them."""
+"""Buffer size for devices and pipes, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What one export wrote."""
+    """Result of one export."""
 
     paths: tuple[Path, ...]
-    """Every file, the one with the rollouts first. Empty for an export to a stream."""
+    """All files, the one with the rollouts first. Empty for an export to a stream."""
     rows: int
-    """Rollouts in it."""
+    """Number of rollouts in the export."""
     notes: tuple[str, ...] = ()
-    """What the user should know: what the format cannot hold, what was done about it, how to open it. One sentence
-    each, without a full stop."""
+    """Notes for the user, for example about values that the format cannot store, or how to open it. One sentence each,
+    without a full stop."""
 
 
 Writer: TypeAlias = Callable[[RunDir, Path], Exported]
-"""Writes a run to a path. Nothing lies at that path yet, its folder exists, and its last part is the final one; a
-format whose `suffix` is empty makes a folder there, others a file. The caller syncs the files, puts them in their
-place, and removes what a failed writer left. Must not hold all rollouts in memory."""
+"""Function that writes a run to a path that does not exist yet; its parent folder exists, and its name is the final
+one. A format with an empty `suffix` creates a folder, others a file. The caller syncs the files, moves them to the
+target, and cleans up after an error. Must not keep all rollouts in memory."""
 
 Streamer: TypeAlias = Callable[[RunDir, IO[bytes]], Exported]
-"""Writes a run to a stream; leaves `paths` empty."""
+"""Function that writes a run to a stream; its result has no `paths`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One row of the table."""
+    """An export format."""
 
     name: str
-    """As `--format` takes it."""
+    """Value of `--format`."""
     suffix: str
-    """Of the file that it makes; empty for a folder."""
+    """Suffix of the file; empty if the format creates a folder."""
     module: str
     write: str = "write"
     """Name of a `Writer` in the module."""
     stream: str = ""
-    """Name of a `Streamer` in the module; empty if the format is not for a pipe."""
+    """Name of a `Streamer` in the module; empty if the format cannot be written to a pipe."""
     place: str = "{runs}--{id}{suffix}"
-    """Where an export goes that was given no path. `runs`: name of the folder of all runs of this environment and
-    model; `id`: the run's."""
+    """Template of the default path. `runs`: name of the folder of all runs of this environment and model; `id`: id of
+    the run."""
     opens: str = ""
-    """A command or call that opens it. `path`: the file or folder; `folder`: where that lies; `root`: the folder in
-    which a `place` of `…/evals/…/…` begins."""
+    """Template of a command or call that opens the export. `path`: the file or folder; `folder`: its parent; `root`:
+    the parent of `evals` in a path like `…/evals/…/…`."""
 
     def default_target(self, manifest: Manifest) -> Path:
-        """Where the export goes that was given no path, relative to the working directory."""
+        """Default path of the export, relative to the working directory."""
         runs = folder_name(manifest.env_id, manifest.model)
         return Path(self.place.format(runs=runs, id=safe_name(manifest.id), suffix=self.suffix))
 
     def opening(self, exported: Exported) -> str:
-        """How to open what was written; empty if there is nothing to say, or the place is not one that it finds."""
+        """Command that opens an export; empty if the format has none, or if it would not find the export there."""
         path = exported.paths[0] if self.suffix else exported.paths[0].parent
         evals = path.parent.parent
         if "{root}" in self.opens and evals.name != "evals":
@@ -87,7 +86,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """What a plugin of the group `bench.exporters` is: formats, whose modules are imported when they are used."""
+    """Export formats of a plugin of the group `bench.exporters`. Their modules are imported on use."""
 
     formats: tuple[Format, ...]
 
@@ -95,15 +94,15 @@ class Exporter:
 _OWN = (
     Format("csv", ".csv", "harness.store.export_plain", "write_csv", "stream_csv"),
     Format("jsonl", ".jsonl", "harness.store.export_plain", "write_jsonl", "stream_jsonl"),
-    Format("parquet", ".parquet", "harness.store.export_parquet"),
+    Format("parquet", ".parquet", "harness.store.export_plain", "write_parquet"),
 )
 
-_STATES: Mapping[str, str] = {"running": "still going on", "died": "not at its end: its process died"}
-"""States that take more than their word."""
+_STATES: Mapping[str, str] = {"running": "still running", "died": "not complete: its process died"}
+"""Descriptions of states in notes; other states are shown as they are."""
 
 
 def formats() -> dict[str, Format]:
-    """Every export format by its name: our own, then those of plugins, of which one may have several."""
+    """All export formats by name: the built-in ones, then those of plugins."""
     rows = {row.name: row for row in _OWN}
     for found in load_plugins(EXPORTERS, Exporter).values():
         for row in found.formats:
@@ -112,46 +111,46 @@ def formats() -> dict[str, Format]:
 
 
 def format_named(name: str) -> Format:
-    """The format of that name.
+    """Find a format by name.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: there is no such format; suggests a similar name.
     """
     found = formats().get(name.strip().lower().replace("_", "-"))
     if found is None:
-        raise UsageError(f"--format: no export format {name!r}; {suggestion(name, formats())}")
+        raise UsageError(f"no export format {name!r}; {suggestion(name, formats())}", setting="format")
     return found
 
 
 def format_of(target: Path) -> Format:
-    """The format that a file's name says.
+    """Find the format for the suffix of a file name.
 
     Raises:
-        UsageError: it says none.
+        UsageError: no format has this suffix.
     """
     for row in formats().values():
         if row.suffix and target.suffix.lower() == row.suffix:
             return row
-    raise UsageError(f"which format? the name {target.name!r} does not say it: add --format {'|'.join(formats())}")
+    raise UsageError(
+        f"unknown format: {target.name!r} has no known suffix", remedy="add {format} {names}", names="|".join(formats())
+    )
 
 
 def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: bool = False) -> Exported:
-    """Writes a run in a format. A file appears whole or not at all; the run is only read. What is made of a private run
-    is private.
-
-    To a device or a named pipe it is streamed, as `stream_run` does.
+    """Export a run in a format. Files are replaced atomically, and the run is only read. An export of a private run is
+    private. A target that is a device or a named pipe gets a stream, as by `stream_run`.
 
     Args:
-        run: The run; one that still goes on is exported as far as it has come.
+        run: The run; an unfinished run is exported with its rollouts so far.
         form: The format.
-        target: Where to; a folder that exists takes a file under its default name. None: the default, in the working
-            directory.
-        force: Replace files that are there.
+        target: Path of the export. In an existing folder, a file gets its default name. None: the default path in the
+            working directory.
+        force: Replace existing files.
 
     Raises:
-        UsageError: something is there already, or the target cannot be one.
+        UsageError: the target exists, or is of the wrong kind.
         StoreError: the run cannot be read, or the files cannot be written.
-        BrokenPipeError: whoever read a named pipe went away.
+        BrokenPipeError: the reader of a named pipe closed it.
     """
     default = form.default_target(run.read_manifest())
     place = default if target is None else target
@@ -159,10 +158,10 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
         place = place / default.name
     if place.is_symlink():
         place = place.resolve()
-    if _is_special(place):
+    if place.exists() and not place.is_file() and not place.is_dir():
         _check_streams(form)
-        # To replace a device or a named pipe by a file would take it away from everybody.
-        with _told("write", place), place.open("wb", buffering=STREAM_BUFFER) as stream:
+        # Not replaced by a file: others use the device or named pipe, too.
+        with _writing(place), place.open("wb", buffering=STREAM_BUFFER) as stream:
             return stream_run(run, form, stream, str(place))
     _check_free(place, form, force=force)
     write = cast(Writer, getattr(importlib.import_module(form.module), form.write))
@@ -171,32 +170,32 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
     with translated("create", place.parent):
         make_folder(place.parent, private=private)
     with _staging(place) as staged:
-        with _told("write", place):
+        with _writing(place):
             exported = write(run, staged)
         with translated("write", place):
-            _settle(staged, place, private=private)
+            _move(staged, place, private=private)
     paths = tuple(place / path.relative_to(staged) for path in exported.paths)
     return dataclasses.replace(exported, paths=paths, notes=_notes(entry, exported))
 
 
 def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standard output") -> Exported:
-    """Writes a run to a stream.
+    """Export a run to a stream.
 
     Args:
-        run: As `export_run` takes it.
+        run: The run, as for `export_run`.
         form: A format with a `stream`.
-        stream: Where to; it is flushed, not closed.
-        name: What to call it in messages.
+        stream: The stream; it is flushed, but not closed.
+        name: Name of the stream in messages.
 
     Raises:
-        UsageError: the format is not for a pipe.
-        StoreError: the run cannot be read, or the stream takes no more.
-        BrokenPipeError: whoever read the stream went away.
+        UsageError: the format cannot be written to a pipe.
+        StoreError: the run cannot be read, or the stream cannot be written.
+        BrokenPipeError: the reader of the stream closed it.
     """
     _check_streams(form)
     entry = read_entry(run.path)
     write = cast(Streamer, getattr(importlib.import_module(form.module), form.stream))
-    with _told("write", Path(name)):
+    with _writing(Path(name)):
         exported = write(run, stream)
         stream.flush()
     return dataclasses.replace(exported, notes=_notes(entry, exported))
@@ -205,51 +204,48 @@ def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standa
 def _check_streams(form: Format) -> None:
     if not form.stream:
         able = ", ".join(row.name for row in formats().values() if row.stream)
-        raise UsageError(f"{form.name} cannot be written to a pipe: name a file or folder with -o; to a pipe go {able}")
+        raise UsageError(
+            f"{form.name} cannot be written to a pipe",
+            remedy="name a file or folder with {output}, or use {able}",
+            able=able,
+        )
 
 
 def _notes(entry: ListedRun, exported: Exported) -> tuple[str, ...]:
-    """What the format has to say, after what there was to say of a run that is not whole."""
+    """Notes of an export; the first one says if the run is not complete."""
     planned = entry.planned or 0
     if entry.state == "done" and exported.rows >= max(1, planned):
         return exported.notes
     state = _STATES.get(entry.state, entry.state)
-    of = f"{exported.rows} of {planned} rollouts are" if planned else f"{exported.rows} rollouts are"
-    return (f"the run is {state}; {of} in the export", *exported.notes)
-
-
-def _is_special(place: Path) -> bool:
-    """Whether a device, a pipe or a socket lies there."""
-    try:
-        mode = place.stat().st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    rows = f"{exported.rows} of {planned} rollouts are" if planned else f"{exported.rows} rollouts are"
+    return (f"the run is {state}; {rows} in the export", *exported.notes)
 
 
 def _check_free(place: Path, form: Format, *, force: bool) -> None:
     if place.name in ("", ".."):
-        raise UsageError(f"-o {place}: name a {'file' if form.suffix else 'folder'}")
+        raise UsageError(f"{place}: name a {'file' if form.suffix else 'folder'}", setting="output")
     if not os.path.lexists(place):
         return
     if form.suffix:
         if place.is_dir():
-            raise UsageError(f"{place} is a folder; name a file with -o")
+            raise UsageError(f"{place} is a folder", remedy="name a file with {output}")
         if not force:
-            raise UsageError(f"{place} exists; choose another path with -o, or replace it with --force")
+            raise UsageError(f"{place} exists", remedy="choose another path with {output}, or replace it with {force}")
         return
     if not place.is_dir():
-        raise UsageError(f"{place} is a file, and {form.name} is a folder of files; choose another path with -o")
+        raise UsageError(
+            f"{place} is a file, and {form.name} is a folder of files", remedy="choose another path with {output}"
+        )
     if not force and any(place.iterdir()):
         raise UsageError(
-            f"{place} exists and is not empty; choose another path with -o, or use --force: files of the same names "
-            "are replaced, others stay"
+            f"{place} exists and is not empty",
+            remedy="choose another path with {output}, or use {force}, which replaces files of the same names",
         )
 
 
 @contextmanager
 def _staging(place: Path) -> Generator[Path]:
-    """A path of the same name in a new folder beside `place`, which is removed in the end."""
+    """A path of the same name in a new temporary folder beside `place`, which is removed at the end."""
     with translated("write", place):
         folder = Path(tempfile.mkdtemp(prefix=".export-", dir=place.parent))
     try:
@@ -259,40 +255,32 @@ def _staging(place: Path) -> Generator[Path]:
 
 
 @contextmanager
-def _told(action: str, place: Path) -> Generator[None]:
-    """Turns what the system refuses into a message about `place`; a reader that went away is no fault of ours."""
+def _writing(place: Path) -> Generator[None]:
+    """Convert `OSError` and `MemoryError` of the block to a `StoreError` about `place`, but not `BrokenPipeError`."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise store_error(action, place, error) from error
+        raise store_error("write", place, error) from error
     except MemoryError as error:
-        raise StoreError(f"cannot {action} {place}: out of memory") from error
+        raise StoreError(f"cannot write {place}: out of memory") from error
 
 
-def _settle(staged: Path, place: Path, *, private: bool) -> None:
-    """Moves a finished export, one file or a folder of them, to its place; what else lies there stays."""
-    if private:  # nobody else could enter the folder that it was made in
+def _move(staged: Path, place: Path, *, private: bool) -> None:
+    """Sync a finished export, a file or a folder of files, and move it to its target; other files there are kept."""
+    if private:  # until here, the private temporary folder protected it
         close_to_others(staged.parent)
     if not staged.is_dir():
-        _sync(staged)
+        sync_file(staged)
         os.replace(staged, place)
         sync_folder(place.parent)
         return
     files = sorted(path for path in staged.rglob("*") if not path.is_dir())
     for file in files:
-        _sync(file)
+        sync_file(file)
     for file in files:
         final = place / file.relative_to(staged)
         make_folder(final.parent, private=private)
         os.replace(file, final)
         sync_folder(final.parent)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        durable_sync(fd)
-    finally:
-        os.close(fd)

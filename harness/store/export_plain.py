@@ -1,45 +1,49 @@
-"""CSV and JSON Lines: one rollout a row. Owns their columns and what makes a CSV cell safe to open in a spreadsheet."""
+"""CSV, JSON Lines and parquet exports, with one row per rollout: their columns, and protection against formulas in CSV
+cells."""
 
 from __future__ import annotations
 
 import csv
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
 from harness.core.types import JsonDict, Message, text_of
 from harness.stats.summary import tokens_known
 from harness.store.codec import from_text, to_text
+from harness.store.dataset import NOTES
 from harness.store.export_formats import Exported
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
-from harness.store.rows import RowShape, as_messages, plain_row, said
+from harness.store.rows import RowFile, RowShape, as_messages, completion_messages, plain_row
 from harness.store.rundir import RunDir
 
 CELL_LIMIT = 32_767
-"""Characters that Excel and LibreOffice keep of a cell."""
+"""Maximum characters of a cell in Excel and LibreOffice, which cut longer text."""
 
 _BLANK = r"\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
 _FIRST_OF_CELL = rf"'*(?:[\t\r]|(?:(?![\t\r\n])[{_BLANK}])*[=+\-@＝＋－＠﹦﹢﹣﹫])"
 _BEHIND = rf"'*(?:(?![\t\r\n])[\x22{_BLANK}])*[=+\-@＝＋－＠﹦﹢﹣﹫]"
 _FORMULA = re.compile(rf"\A(?={_FIRST_OF_CELL})|(?<=[;\t\r\n])(?={_BEHIND})")
-"""Where a spreadsheet may see the start of a formula: at the first visible character of a cell, also in its wide or
-small form, which some read as the plain one; at the tab or carriage return that some cut off before they look; and
-where a spreadsheet that separates cells by `;` or a tab starts a cell or a row, since it sees no quotation marks that
-stand behind a comma. Leading apostrophes belong to it so that taking one away always undoes `defused`."""
+"""Positions at which a spreadsheet may see the start of a formula: the first visible character of a cell, including its
+full-width and small forms; a leading tab or carriage return, which some spreadsheets remove; and every position where a
+spreadsheet that separates cells by `;` or a tab starts a cell or a row, since it ignores quotation marks after a comma.
+Leading apostrophes are part of the pattern, so that removing one always reverts `defused`."""
 
 APOSTROPHE = re.compile(rf"\A'(?={_FIRST_OF_CELL})|(?<=[;\t\r\n])'(?={_BEHIND})")
-"""The apostrophes that `defused` adds."""
+"""Apostrophes added by `defused`."""
 
 _IN_JSON = re.compile(rf";(?={_BEHIND})")
 
 _ROW_END = "\r\n"
-"""What `csv` is told: it puts cells into quotes that hold a letter of it. A carriage return outside quotes ends a row
-for every reader, so a cell could begin anew with a formula."""
+"""Line terminator for `csv`, which quotes cells that contain one of its characters. An unquoted carriage return would
+end the row, so a new cell could begin with a formula."""
 
 _LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
-"""What `str.splitlines` breaks lines at and JSON lets stand, and its escapes. In JSON it stands in strings alone."""
+"""Line separators that `str.splitlines` recognizes and JSON does not escape, with their escapes. In JSON they occur
+only in strings."""
 
 _FIRST = ("example_id", "rollout_index", "final_answer", "answer", "reward")
 _PLAIN = ("outcome", "error", "stop_condition", "is_truncated", "input_tokens", "output_tokens", "cost", "seconds")
@@ -49,21 +53,32 @@ _JSON = ("prompt", "completion", "info", "usage", "timing")
 _ADDED = (
     "final_answer", "input_tokens", "output_tokens", "cost", "seconds", "run_id", "prompt_text", "completion_text",
 )  # fmt: skip
-"""Columns that the dataset does not have, and that give way to a metric or state column of their name."""
+"""Columns that the dataset does not have. They are renamed if a metric or state column has the same name."""
 
 
 def write_csv(run: RunDir, target: Path) -> Exported:
-    """Writes a run as a CSV file; see `Writer`."""
+    """Write a run as a CSV file; see `Writer`."""
     return _write(stream_csv, run, target)
 
 
 def write_jsonl(run: RunDir, target: Path) -> Exported:
-    """Writes a run as a file of JSON Lines; see `Writer`."""
+    """Write a run as a JSON Lines file; see `Writer`."""
     return _write(stream_jsonl, run, target)
 
 
+def write_parquet(run: RunDir, target: Path) -> Exported:
+    """Write a run as one parquet file; see `Writer`. The columns are those of the dataset, and the rows are sorted by
+    example and rollout."""
+    manifest = run.read_manifest()
+    notes = {NOTES.decode(): json.dumps({"run": manifest.id})}
+    with RowFile(target, RowShape.of(manifest), notes) as file:
+        for outcome in outcomes(read_journal(run)):
+            file.add(outcome.example, outcome.base, outcome.score)
+    return Exported((target,), file.rows)
+
+
 def stream_csv(run: RunDir, stream: IO[bytes]) -> Exported:
-    """Writes a run as CSV: UTF-8, commas, a line feed after each row, a header; see `Streamer`."""
+    """Write a run as CSV in UTF-8 with commas, a header, and a line feed after each row; see `Streamer`."""
     manifest = run.read_manifest()
     columns = RowShape.of(manifest)
     names = _own_names(columns)
@@ -80,11 +95,18 @@ def stream_csv(run: RunDir, stream: IO[bytes]) -> Exported:
         writer.writerow(cells)
         rows += 1
         long += sum(isinstance(cell, str) and len(cell) > CELL_LIMIT for cell in cells)
-    return Exported((), rows, (*_renamed(names), *_cut(long)))
+    notes = _renamed(names)
+    if long:
+        cells = "1 cell is" if long == 1 else f"{long} cells are"
+        notes += (
+            f"{cells} longer than {CELL_LIMIT:,} characters, which spreadsheets cut; other programs read them "
+            "completely, as do the formats jsonl and parquet",
+        )
+    return Exported((), rows, notes)
 
 
 def stream_jsonl(run: RunDir, stream: IO[bytes]) -> Exported:
-    """Writes a run as JSON Lines: the dataset's columns, with JSON values where it has JSON texts; see `Streamer`."""
+    """Write a run as JSON Lines: the dataset's columns, with JSON texts as JSON values; see `Streamer`."""
     manifest = run.read_manifest()
     columns = RowShape.of(manifest)
     names = _own_names(columns, ("run_id",))
@@ -92,22 +114,21 @@ def stream_jsonl(run: RunDir, stream: IO[bytes]) -> Exported:
     for outcome in outcomes(read_journal(run)):
         stream.write(one_line(to_text(_json_row(columns, manifest, outcome, names)).encode()))
         rows += 1
-    return Exported((), rows, tuple(_renamed(names)))
+    return Exported((), rows, _renamed(names))
 
 
 def defused(text: str) -> str:
-    """`text` with an apostrophe wherever a spreadsheet could take what follows for a formula; `restored` undoes it."""
+    """Insert an apostrophe before every possible formula in a CSV cell; `restored` reverts this."""
     return _FORMULA.sub("'", text)
 
 
 def restored(cell: str) -> str:
-    """The text of a cell that `defused` made."""
+    """Remove the apostrophes that `defused` added."""
     return APOSTROPHE.sub("", cell)
 
 
 class _Encoded:
-    """What `csv` writes to, row by row. A text stream would hold back what could not be written, and close ours with
-    itself."""
+    """Text adapter for `csv` on a binary stream. A text stream would buffer, and would close the stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -123,7 +144,7 @@ def _write(write: Callable[[RunDir, IO[bytes]], Exported], run: RunDir, target: 
 
 
 def _own_names(columns: RowShape, added: Sequence[str] = _ADDED) -> dict[str, str]:
-    """New names for the columns that are ours alone and whose name a metric or state column has."""
+    """New names for those of our additional columns whose name a metric or state column has."""
     taken = set(columns.names)
     names: dict[str, str] = {}
     for name in added:
@@ -136,31 +157,25 @@ def _own_names(columns: RowShape, added: Sequence[str] = _ADDED) -> dict[str, st
     return names
 
 
-def _renamed(names: Mapping[str, str]) -> Iterator[str]:
-    for name, new in names.items():
-        yield f"the run has a column {name!r} of its own; ours of that name is {new!r}"
-
-
-def _cut(long: int) -> Iterator[str]:
-    if long:
-        cells = "1 cell is" if long == 1 else f"{long} cells are"
-        yield (
-            f"{cells} longer than the {CELL_LIMIT:,} characters that a spreadsheet keeps of one; a program reads them "
-            "whole, and so do jsonl and parquet"
-        )
+def _renamed(names: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        f"the run has its own column {name!r}; the additional column of this name is called {new!r}"
+        for name, new in names.items()
+    )
 
 
 def _csv_row(
     columns: RowShape, manifest: Manifest, outcome: Outcome, names: Mapping[str, str]
 ) -> dict[str, str | int | float | bool | None]:
     row = plain_row(columns, outcome.example, outcome.base, outcome.score)
-    prompt, completion = as_messages(outcome.example.prompt, "user"), said(outcome.base)
+    prompt, completion = as_messages(outcome.example.prompt, "user"), completion_messages(outcome.base)
     usage, timing = outcome.base.usage, outcome.base.timing
     known = tokens_known(usage)
+    reply = last_reply(cast(Message, message) for message in completion if isinstance(message, dict))
     if isinstance(outcome.example.example_id, int):
         row["example_id"] = outcome.example.example_id
     own: dict[str, str | int | float | bool | None] = {
-        "final_answer": _last_answer(completion),
+        "final_answer": None if reply is None else text_of(reply),
         "input_tokens": usage.input_tokens if known else None,
         "output_tokens": usage.output_tokens if known else None,
         "cost": usage.cost,
@@ -178,45 +193,37 @@ def _json_row(columns: RowShape, manifest: Manifest, outcome: Outcome, names: Ma
     whole: JsonDict = {
         "example_id": outcome.example.example_id,
         "prompt": as_messages(outcome.example.prompt, "user"),
-        "completion": said(outcome.base),
+        "completion": completion_messages(outcome.base),
         "info": outcome.example.info,
     }
     texts = ("usage", "timing", *columns.state_columns)
-    whole |= {name: _value(cast("str | None", row[name])) for name in texts}
+    for name in texts:
+        text = cast("str | None", row[name])
+        whole[name] = None if text is None else from_text(text.encode("utf-8", "surrogatepass"))
     line: JsonDict = {name: whole[name] if name in whole else row[name] for name in columns.names}
     return {**line, names.get("run_id", "run_id"): manifest.id}
 
 
-def _value(text: str | None) -> object:
-    return None if text is None else from_text(text.encode("utf-8", "surrogatepass"))
-
-
 def _cell(value: str | int | float | bool | None, *, is_json: bool) -> str | int | float:
-    """What goes into a CSV cell: nothing for null, numbers as they are, text that no spreadsheet computes."""
+    """Convert a value to a CSV cell: null becomes empty, numbers are kept, and text is protected against formulas."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):
         return value
-    # JSON begins with a bracket, a quote, a letter or a number that was a number before.
+    # JSON text begins with a bracket, a quote, a letter, or is a number, so it is not taken for a formula.
     text = _writable(value)
     return _IN_JSON.sub(r"\\u003b", text) if is_json else defused(text)
 
 
 def _writable(text: str) -> str:
-    """`text` without what no CSV reader takes: halves of characters, and NUL, at which some end the cell."""
+    """Replace what CSV readers reject: lone surrogates, and NUL, which ends a cell in some readers."""
     return unbroken(text.replace("\0", "\ufffd"))
 
 
-def _last_answer(completion: Sequence[object]) -> str | None:
-    """The text of the last assistant message; None if there is none."""
-    reply = last_reply(cast(Message, message) for message in completion if isinstance(message, dict))
-    return None if reply is None else text_of(reply)
-
-
 def _transcript(messages: Sequence[object]) -> str:
-    """Messages as people read them: `role: text`, with a blank line between two."""
+    """Format messages as readable text: `role: text`, separated by blank lines."""
     return "\n\n".join(_spoken(cast(Message, m) if isinstance(m, dict) else {"content": m}) for m in messages)
 
 
@@ -231,8 +238,8 @@ def _spoken(message: Message) -> str:
         lines.append(f"{role}{f' {name}' if name else ''}: {text}")
     calls: object = message.get("tool_calls")
     for call in cast("list[object]", calls) if isinstance(calls, list) else ():
-        told: object = cast(JsonDict, call).get("function") if isinstance(call, dict) else None
-        function = cast(JsonDict, told) if isinstance(told, dict) else {}
+        part: object = cast(JsonDict, call).get("function") if isinstance(call, dict) else None
+        function = cast(JsonDict, part) if isinstance(part, dict) else {}
         lines.append(f"{role} calls {function.get('name', '?')}({function.get('arguments') or ''})")
     return "\n".join(lines)
 
@@ -254,7 +261,7 @@ def _part(part: object) -> str:
 
 
 def unbroken(text: str) -> str:
-    """`text` in which no lone surrogate is left, since no UTF-8 holds one."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -263,16 +270,12 @@ def unbroken(text: str) -> str:
 
 
 def one_line(document: bytes) -> bytes:
-    """A JSON document as a line of a file, also for readers that break lines where Unicode does."""
+    """Format a JSON document as one line, also for readers that split lines at Unicode separators."""
     for letter, escape in _LINE_BREAKS:
         document = document.replace(letter, escape)
     return document + b"\n"
 
 
 def last_reply(messages: Iterable[Message]) -> Message | None:
-    """The newest message of the model."""
-    found: Message | None = None
-    for message in messages:
-        if message.get("role") == "assistant":
-            found = message
-    return found
+    """The last assistant message; None without one."""
+    return next((message for message in reversed([*messages]) if message.get("role") == "assistant"), None)

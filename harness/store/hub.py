@@ -1,6 +1,6 @@
 """Publishing of a run on the Hugging Face Hub: parquet files and merged card, in one commit to a dataset repository.
 Reads the run folder and never writes to it; the journal is not uploaded. The card is written in `store.card`, names are
-validated in `store.hub_names`, errors are classified in `store.hub_failures`."""
+validated in `store.hub_names`, errors are classified in `store.hub_session`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from harness.core.errors import HarnessError, PublishError
+from harness.core.messages import COMMANDS
 from harness.core.redact import redactor
 from harness.core.size_limits import DOCUMENT
 from harness.core.types import JsonDict
 from harness.store import card
-from harness.store.hub_failures import HubFailure, HubFailureKind, Patience
 from harness.store.hub_names import check_repo, default_name
-from harness.store.hub_session import Tries, conversation, fetch, login_token
+from harness.store.hub_session import HubFailure, HubFailureKind, Patience, Tries, conversation, fetch, login_token
 from harness.store.rundir import RunDir
 from harness.store.safe_files import open_binary
 
@@ -40,22 +41,6 @@ class PushResult:
     """Config name of the run in `load_dataset(repo, config)`."""
     private: bool
     """Whether the repository is private: an existing one keeps its visibility."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Run, repository and options of a push."""
-
-    run: RunDir
-    shown: Path
-    """The run folder as given by the caller."""
-    name: str
-    """Repository, as `name` or `namespace/name`."""
-    public: bool
-    again: str
-    """Command to repeat the push."""
-    token: str
-    endpoint: str | None
 
 
 def check_ready(repo: str | None = None) -> None:
@@ -107,83 +92,87 @@ def push_run(
     run = RunDir(run_dir.resolve())
     try:
         manifest = run.read_manifest()
-        again += " --allow-private" if manifest.is_private else ""
+        again += f" {COMMANDS['allow_private']}" if manifest.is_private else ""
         name = check_repo(repo) if repo else default_name(manifest.env_id, manifest.model)
         if not run.has_data():
             raise PublishError("the run has no data to push: no rollout is in its dataset yet")
-        plan = _Plan(run, run_dir, name, public, again, login_token(token), endpoint)
+        key = login_token(token)
     except HarnessError as error:
-        raise _gave_up(run_dir, repo, HubFailure(HubFailureKind.FINAL, str(error)), again) from error
+        raise _error_of(run_dir, repo, HubFailure(HubFailureKind.FINAL, str(error)), again) from error
     with conversation():
-        return _Push(plan, patience or Patience(), notice or (lambda line: None)).run()
+        push = _Push(run, name, key, endpoint, patience or Patience(), public=public)
+        deadline = push.patience.deadline(sum(path.lstat().st_size for path in run.row_files()))
+        tries = Tries(push.patience, deadline, notice or (lambda line: None), lambda: push.repo)
+        return tries.until_done(push.attempt, lambda failure: _error_of(run_dir, push.repo, failure, again))
 
 
 class _Push:
-    """Attempts at one push."""
+    """Attempts at one push.
 
-    def __init__(self, plan: _Plan, patience: Patience, notice: Callable[[str], None]) -> None:
+    Args:
+        run: The run.
+        repo: Repository, as `name` or `namespace/name`.
+        token: A Hub token with write access.
+        endpoint: Root URL of the Hub; None for the default.
+        patience: Time limits.
+        public: Whether the repository may be public.
+    """
+
+    def __init__(
+        self, run: RunDir, repo: str, token: str, endpoint: str | None, patience: Patience, *, public: bool
+    ) -> None:
         from huggingface_hub import HfApi
 
-        self._plan = plan
-        self._patience = patience
-        self._api: HfApi = HfApi(endpoint=plan.endpoint, token=plan.token, library_name="bench-harness")
-        size = sum(path.lstat().st_size for path in plan.run.row_files())
-        self._tries = Tries(patience, patience.deadline(size), notice, lambda: self._name)
-        self._name = plan.name
+        self.repo = repo
+        self.patience = patience
+        self._run = run
+        self._token = token
+        self._public = public
+        self._api: HfApi = HfApi(endpoint=endpoint, token=token, library_name="bench-harness")
         self._seen = False
 
-    def run(self) -> PushResult:
-        return self._tries.until_done(self._attempt, self._gave_up)
-
-    def _gave_up(self, failure: HubFailure) -> PublishError:
-        return _gave_up(self._plan.shown, self._name, failure, self._plan.again)
-
-    def _attempt(self) -> PushResult:
+    def attempt(self) -> PushResult:
         """One attempt: read the repository's head, merge the card, and commit on top of that head."""
         head = self._head()
-        if head.private is False and not self._plan.public:
-            raise PublishError(
-                f"{self._name} is public: say --public (hf_public in a suite) to publish there, or choose another name"
-            )
+        if head.private is False and not self._public:
+            raise PublishError(f"{self.repo} is public; set hf_public to publish there, or choose another name")
         assert head.sha is not None, "the Hub names the head of every repository"
-        text = card.merge_remote(self._card(head.sha), self._plan.run.path, self._name)
+        text = card.merge_remote(self._card(head.sha), self._run.path, self.repo)
         with ExitStack() as opened:
             commit = self._api.create_commit(
-                self._name,
+                self.repo,
                 self._operations(head, redactor.text(text, patterns=False), opened),
-                commit_message=f"Add run {self._plan.run.id}",
+                commit_message=f"Add run {self._run.id}",
                 repo_type="dataset",
                 parent_commit=head.sha,
             )
-        url = f"{self._api.endpoint}/datasets/{self._name}"
-        return PushResult(url, self._name, commit.oid, self._plan.run.id, bool(head.private))
+        url = f"{self._api.endpoint}/datasets/{self.repo}"
+        return PushResult(url, self.repo, commit.oid, self._run.id, bool(head.private))
 
     def _head(self) -> DatasetInfo:
         """Current state of the repository, which is created if missing."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
-        if "/" not in self._name:
+        if "/" not in self.repo:
             who = cast(JsonDict, self._api.whoami())  # pyright: ignore[reportUnknownMemberType]
-            self._name = f"{who['name']}/{self._name}"
+            self.repo = f"{who['name']}/{self.repo}"
+        read = partial(self._api.dataset_info, timeout=self.patience.silence)
         try:
-            head = self._info()
+            head = read(self.repo)
         except RepositoryNotFoundError:
             if self._seen:
                 raise  # deleted during the push, by a decision that is not ours to undo
-            self._api.create_repo(self._name, repo_type="dataset", private=not self._plan.public, exist_ok=True)
-            head = self._info()
+            self._api.create_repo(self.repo, repo_type="dataset", private=not self._public, exist_ok=True)
+            head = read(self.repo)
         self._seen = True
         return head
-
-    def _info(self) -> DatasetInfo:
-        return self._api.dataset_info(self._name, timeout=self._patience.silence)
 
     def _card(self, revision: str) -> str | None:
         """README.md at a revision; None if missing."""
         from huggingface_hub import hf_hub_url
 
-        url = hf_hub_url(self._name, "README.md", repo_type="dataset", revision=revision, endpoint=self._api.endpoint)
-        content = fetch(url, self._plan.token, f"the card of {self._name}", DOCUMENT)
+        url = hf_hub_url(self.repo, "README.md", repo_type="dataset", revision=revision, endpoint=self._api.endpoint)
+        content = fetch(url, self._token, f"the card of {self.repo}", DOCUMENT)
         return None if content is None else content.decode("utf-8")
 
     def _operations(
@@ -193,10 +182,10 @@ class _Push:
         run."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-        folder = f"data/{self._plan.run.id}"
+        folder = f"data/{self._run.id}"
         # Open files instead of paths make the library upload over plain HTTP, to which `bounded` applies. For paths it
         # prefers Xet, which has connections of its own and no timeout.
-        files = self._plan.run.row_files()
+        files = self._run.row_files()
         added = {f"{folder}/{path.name}": opened.enter_context(open_binary(path)) for path in files}
         there = [file.rfilename for file in head.siblings or []]
         stale = [path for path in there if path.startswith(f"{folder}/") and path not in added]
@@ -207,10 +196,10 @@ class _Push:
         ]
 
 
-def _gave_up(shown: Path, repo: str | None, failure: HubFailure, again: str) -> PublishError:
-    """Error message of a failed push: run, repository, cause and remedy."""
+def _error_of(run_dir: Path, repo: str | None, failure: HubFailure, again: str) -> PublishError:
+    """Make the error of a failed push: run, repository, cause, and `again`, the command to repeat the push."""
     target = f"{repo} on the Hub" if repo else "the Hub"
-    parts = [f"could not push {shown} to {target}: {failure.cause.rstrip('.')}."]
+    parts = [f"could not push {run_dir} to {target}: {failure.cause.rstrip('.')}."]
     parts += [failure.advice] if failure.advice else []
     parts += ["The local result is intact.", f"Try again with: {again}"]
     return PublishError(redactor.text(" ".join(parts)))

@@ -49,7 +49,8 @@ def check_repo(repo: str) -> str:
     parts = repo.split("/")
     if len(parts) > 2 or not all(_PART.fullmatch(part) for part in parts):
         raise ConfigError(
-            f"{repo!r} is no name of a Hub repository: give NAME or NAMESPACE/NAME of ASCII letters, digits, `-`, `_` "
-            f"and `.` (at most {MAX_NAME} characters, no `-` or `.` at either end, no `--`, `..` or final `.git`)"
+            f"{repo!r} is not a valid name of a Hub repository: give NAME or NAMESPACE/NAME of ASCII letters, digits, "
+            f"`-`, `_` and `.` (at most {MAX_NAME} characters, no `-` or `.` at either end, no `--`, `..` or final "
+            "`.git`)"
         )
     return repo

@@ -1,28 +1,193 @@
-"""Session with the Hub: token, retries, one session at a time, and no terminal output of the library."""
+"""Session with the Hub: token, retries, classification of errors, one session at a time, and no terminal output of the
+library. `huggingface_hub` waits as long as a `Retry-After` says, and for ever on a silent socket; `bounded` limits both
+during a push."""
 
 from __future__ import annotations
 
+import email.utils
+import json
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC
+from enum import Enum
 from typing import TypeVar
 
 from harness.core.errors import HarnessError, PublishError, StoreError
 from harness.core.redact import redactor
 from harness.core.size_limits import size_words
-from harness.store.hub_failures import (
-    ADVICE,
-    HubFailure,
-    HubFailureKind,
-    Patience,
-    bounded,
-    foreign_errors,
-    read_failure,
-)
+
+_WINDOW = re.compile(r";\s*r\s*=\s*0\b.*;\s*t\s*=\s*(\d+)")
+"""The Hub's `RateLimit: "api";r=0;t=55`: no request is left, and the window ends in 55 seconds."""
+
+MAX_CAUSE = 300
+"""Maximum characters of an error message from the Hub, which may be an HTML page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Time limits of a push."""
+
+    total: float = 300.0
+    """Seconds after which no new attempt or request begins; uploads extend it by `bytes_per_second`."""
+    bytes_per_second: float = 250_000.0
+    """Slowest upload that the time limit allows for."""
+    silence: float = 60.0
+    """Timeout in seconds for a silent connection."""
+    longest_wait: float = 60.0
+    """Maximum seconds of one pause, even if `Retry-After` is longer."""
+    first_wait: float = 1.0
+    """Seconds of the first pause after an error without `Retry-After`; doubles with each attempt."""
+
+    def deadline(self, size: int) -> float:
+        """Deadline of a push of `size` bytes that begins now; in `time.monotonic()` seconds."""
+        return time.monotonic() + self.total + size / self.bytes_per_second
+
+
+class HubFailureKind(Enum):
+    """Kind of a failure. The value is the number of failures of this kind after which a push gives up."""
+
+    MOVED = 8
+    """412: another commit was made since the card was read; read it again."""
+    BUSY = 5
+    """429: too many requests; wait for the requested time."""
+    UNWELL = 4
+    """5xx, no connection, or an unreadable reply."""
+    FINAL = 1
+    """A retry would fail in the same way."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFailure:
+    """One failed attempt at a Hub operation."""
+
+    kind: HubFailureKind
+    cause: str
+    """Description in one line."""
+    advice: str = ""
+    """Advice for the user, besides trying again."""
+    wait: float | None = None
+    """Seconds to wait, as requested by the Hub."""
+
+
+ADVICE = {
+    401: "The Hub does not accept the token: set HF_TOKEN to a valid one or run `hf auth login`.",
+    403: "The token may not write there: use one with write access, or name a repository in a namespace of yours.",
+    404: "The repository is gone, or the token cannot see it.",
+    409: "The name is taken: choose another repository.",
+    412: "Others commit to this repository all the time: try again when they are done.",
+    429: "The Hub's rate limit is used up: try again later.",
+}
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """Exception types that `huggingface_hub` raises for a failed request; imports the library."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # The second base class is the root of the HTTP library's exceptions (httpx or its successor): connection errors and
+    # timeouts are not wrapped. RuntimeError wraps a failed upload, ValueError an unreadable reply.
+    return (HfHubHTTPError.__mro__[1], OSError, RuntimeError, ValueError)  # pyright: ignore[reportReturnType]
+
+
+def read_failure(error: BaseException, advice: Mapping[int, str] = ADVICE) -> HubFailure:
+    """Classify an error, or the error that it wraps.
+
+    Args:
+        error: The exception.
+        advice: Advice for the user by HTTP status.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    for link in chain:
+        if isinstance(link, HarnessError):
+            return HubFailure(HubFailureKind.FINAL, one_line(str(link)))
+        if isinstance(link, HfHubHTTPError):
+            message = str(link.server_message or link)
+            return _refused(link.response.status_code, link.response.headers, message, advice)
+    root = chain[-1]
+    cause = f"{type(root).__name__}: {one_line(str(root))}"
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return HubFailure(HubFailureKind.FINAL, cause)
+    if isinstance(error, ValueError) and not isinstance(root, json.JSONDecodeError):
+        # A ValueError means an invalid request; a JSON error, an invalid reply.
+        return HubFailure(HubFailureKind.FINAL, cause)
+    return HubFailure(HubFailureKind.UNWELL, cause, "Check the connection to the Hub (HF_ENDPOINT, proxies).")
+
+
+def _refused(status: int, headers: Mapping[str, str], message: str, advices: Mapping[int, str]) -> HubFailure:
+    cause = f"HTTP {status}: {one_line(message)}"
+    advice = advices.get(status, "")
+    if status == 412:
+        return HubFailure(HubFailureKind.MOVED, cause, advice)
+    if status == 429:
+        return HubFailure(HubFailureKind.BUSY, cause, advice, retry_after(headers))
+    if status == 408 or status >= 500:
+        return HubFailure(HubFailureKind.UNWELL, cause, "The Hub is unwell: try again later.", retry_after(headers))
+    return HubFailure(HubFailureKind.FINAL, cause, advice)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from `Retry-After` (seconds or an HTTP date) or the Hub's rate-limit window; None without
+    these."""
+    value = headers.get("Retry-After", "").strip()
+    with suppress(ValueError):
+        return max(0.0, float(value))
+    with suppress(ValueError):
+        date = email.utils.parsedate_to_datetime(value)
+        date = date if date.tzinfo else date.replace(tzinfo=UTC)
+        return max(0.0, date.timestamp() - time.time())
+    window = _WINDOW.search(headers.get("RateLimit", ""))
+    return float(window.group(1)) if window else None
+
+
+def one_line(text: str) -> str:
+    """Clean text for one line: no line breaks or control characters, cut to `MAX_CAUSE`."""
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return words if len(words) <= MAX_CAUSE else words[: MAX_CAUSE - 1] + "…"
+
+
+@contextmanager
+def bounded(patience: Patience, deadline: float) -> Generator[None]:
+    """Limit the library's waiting: silent sockets, `Retry-After`, and requests after `deadline`.
+
+    The library has one session per process, so only one such block may be open at a time.
+
+    Raises:
+        PublishError: inside the block, if this thread begins a request after `deadline`.
+    """
+    from huggingface_hub import get_session
+
+    session, pushing = get_session(), threading.get_ident()
+
+    def before(request: object) -> None:
+        # Check the deadline, only in this thread: other threads may be loading datasets.
+        if time.monotonic() > deadline and threading.get_ident() == pushing:
+            raise PublishError("the time for it is up")
+
+    def after(response: object) -> None:
+        headers = getattr(response, "headers", {})
+        wait = retry_after(headers)
+        if wait is not None and getattr(response, "status_code", 200) >= 400:
+            # The library reads only whole seconds.
+            headers["Retry-After"] = str(int(min(wait, patience.longest_wait)))
+            headers.pop("RateLimit", None)
+
+    hooks, timeout = session.event_hooks, session.timeout
+    session.event_hooks = {"request": [*hooks["request"], before], "response": [*hooks["response"], after]}
+    session.timeout = patience.silence
+    try:
+        yield
+    finally:
+        session.event_hooks, session.timeout = hooks, timeout
+
 
 Result = TypeVar("Result")
 

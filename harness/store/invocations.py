@@ -16,7 +16,7 @@ from harness.store.atomic import translated
 from harness.store.codec import from_text
 from harness.store.safe_files import files_in, is_file, is_folder, read_file, refuse_links
 
-_SECOND = 16
+SECOND = 16
 """Length of the time in an id, to the second."""
 
 
@@ -56,15 +56,15 @@ def read_invocation(file: Path) -> Invocation:
     root = file.absolute().parent.parent
     found = Invocation(file.stem, [], failed=[str(name) for name in cast("list[object]", failed)])
     for entry in entries:
-        said = entry.get("path")
-        if not isinstance(said, str) or not said:
+        listed = entry.get("path")
+        if not isinstance(listed, str) or not listed:
             raise StoreError(f"cannot read {file}: a run in it has no path")
-        path = root / said  # an absolute path is not changed
+        path = root / listed  # an absolute path is not changed
         found.names.append(str(entry.get("name") or entry.get("env_id")))
         if is_run(path) and _is_its_own(path, root, file.stem):
             found.runs.append(path if file.is_absolute() else Path(os.path.relpath(path)))
         else:
-            found.gone.append(said)
+            found.gone.append(listed)
     return found
 
 
@@ -103,10 +103,12 @@ def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequenc
         same = [path for path in runs if suite and _suite_of(path) == suite]  # suite files may be missing
         return Invocation(suite, sorted(same, key=lambda path: path.name)) if same else Invocation("", [newest])
     if found is None:
-        raise UsageError(f"no runs under {Path(output_dir) / 'evals'}; name the output folder with --output-dir")
+        raise UsageError(f"no runs under {Path(output_dir) / 'evals'}", remedy="name the output folder with {runs_dir}")
     if not found.runs:
         why = f"could not load {', '.join(found.failed)}" if found.failed else "has no run any more"
-        raise UsageError(f"latest is the invocation {found.id}, which {why}; name a run or a suite: see bench runs")
+        raise UsageError(
+            f"latest is the invocation {found.id}, which {why}", remedy="name a run or a suite: see {runs_command}"
+        )
     return found
 
 
@@ -130,7 +132,7 @@ def suite_files(output_dir: Path | str) -> list[Path]:
     """
     folder = Path(output_dir) / "suites"
     with translated("read", folder):
-        return sorted(files_in(folder, ".json"), key=lambda file: (file.name[:_SECOND], file.lstat().st_mtime_ns))
+        return sorted(files_in(folder, ".json"), key=lambda file: (file.name[:SECOND], file.lstat().st_mtime_ns))
 
 
 def _is_its_own(path: Path, root: Path, suite: str) -> bool:
@@ -159,14 +161,19 @@ def _is_newer(suite: Invocation | None, run: Path) -> bool:
     if suite is None:
         return False
     if not suite.runs:  # within a second the order is unknown; a gate must not use an older run
-        return suite.id[:_SECOND] >= run.name[:_SECOND]
-    return run.resolve() in {path.resolve() for path in suite.runs} or suite.id[:_SECOND] > run.name[:_SECOND]
+        return suite.id[:SECOND] >= run.name[:SECOND]
+    return run.resolve() in {path.resolve() for path in suite.runs} or suite.id[:SECOND] > run.name[:SECOND]
 
 
 def _suite_of(run: Path) -> str:
     """Id of the suite from a run's manifest; empty without one, or if it cannot be read."""
+    suite = manifest_text(run, "suite")
+    return suite if os.path.basename(suite) == suite else ""
+
+
+def manifest_text(run: Path, name: str) -> str:
+    """One text field of a run's manifest, which is not validated; empty if the field is missing or cannot be read."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        suite = cast(JsonDict, from_text(read_file(run / "run.json"))).get("suite")
-        if isinstance(suite, str) and os.path.basename(suite) == suite:
-            return suite
+        value = cast(JsonDict, from_text(read_file(run / "run.json"))).get(name)
+        return value if isinstance(value, str) else ""
     return ""

@@ -1,7 +1,7 @@
 """Journal of a run: an append-only file, from which all other files are built. Appending, recovery and reading. One
 thread per journal writes. It takes all queued lines, writes them with one write(2), syncs them with one fsync(2), and
 then acknowledges the batch on the event loop. The next batch is queued meanwhile, so a busier run needs fewer syncs per
-line. Lines are encoded in `codec` and indexed in `recorded`."""
+line. Lines are encoded in `codec` and indexed in `journal_index`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Journal:
         if len(line) > LINE:  # readers reject longer lines
             raise EnvironmentFault(
                 f"a {record.kind} record of {len(line) >> 20} MiB is not recorded: a line of the journal has at most "
-                f"{size_words(LINE)}; let the rollout say, or keep in its state, less"
+                f"{size_words(LINE)}; shorten the messages or the state of the rollout"
             )
         return self._put(line)
 
@@ -159,9 +159,9 @@ class Journal:
                     # Thread entry: an uncaught exception would leave all callers waiting.
                     self._failure = StoreError(f"cannot write {self.path}: {type(error).__name__}: {error}")
                 else:
-                    _tell(loop, _acknowledge, acks)
+                    _schedule(loop, _acknowledge, acks)
                     continue
-            _tell(loop, _fail, [future for _, future in batch], self._failure)
+            _schedule(loop, _fail, [future for _, future in batch], self._failure)
 
     def _take(self) -> tuple[list[_Entry], bool]:
         """Take all queued entries, at least one; also return whether the journal stays open."""
@@ -193,7 +193,7 @@ def _links(fd: int) -> int:
     return os.fstat(fd).st_nlink
 
 
-def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
+def _schedule(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
     # Schedule a call on the event loop, unless the loop is closed and has no waiting callers.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *arguments)
@@ -245,7 +245,7 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
         while line := file.readline(LINE + 1):
             end = offset + len(line)
             if end - offset > LINE:
-                raise damaged(path, offset, f"longer than {size_words(LINE)}, as no line is")
+                raise damaged(path, offset, f"longer than the limit of {size_words(LINE)}")
             if not line.endswith(b"\n") or (stop is not None and offset >= stop):
                 return
             try:
@@ -320,12 +320,6 @@ class JournalReader:
         return chunk[:stop] if stop >= 0 else chunk
 
 
-def read_at(path: Path, offset: int) -> Record:
-    """Read one record; use `JournalReader` for several."""
-    with JournalReader(path) as reader:
-        return reader.record(offset)
-
-
 def as_record(path: Path, offset: int, document: JsonDict) -> Record:
     """Convert the object of a line to a record.
 
@@ -341,6 +335,16 @@ def as_record(path: Path, offset: int, document: JsonDict) -> Record:
         raise damaged(path, offset, str(error)) from error
 
 
+def _line_number(path: Path, offset: int) -> int:
+    """1-based line number of an offset; computed only for messages."""
+    number, left = 1, offset
+    with open_binary(path) as file:
+        while left > 0 and (chunk := file.read(min(left, READ_BUFFER))):
+            number += chunk.count(b"\n")
+            left -= len(chunk)
+    return number
+
+
 def unknown(path: Path, offset: int, error: UnknownType) -> StoreError:
     """Error for a line written by a newer version."""
     return StoreError(f"{path}:{_line_number(path, offset)}: {error}; update bench to read this run")
@@ -350,16 +354,6 @@ def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
     """Error for a line that cannot be read."""
     return JournalDamaged(
         f"{path}:{_line_number(path, offset)} (byte {offset}): the line cannot be read ({why}). "
-        f"Restore the file from a copy, keep what is before it (truncate -s {offset} {path.name}), or "
+        f"Restore the file from a copy, keep the lines before it (truncate -s {offset} {path.name}), or "
         "start a new run; nothing was changed"
     )
-
-
-def _line_number(path: Path, offset: int) -> int:
-    """1-based line number; computed only for messages."""
-    number, left = 1, offset
-    with open_binary(path) as file:
-        while left > 0 and (chunk := file.read(min(left, READ_BUFFER))):
-            number += chunk.count(b"\n")
-            left -= len(chunk)
-    return number

@@ -35,7 +35,10 @@ def remember(content: bytes) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, _line(content))  # a single write, so that lines of several processes do not mix
-            _rotate(fd, path)
+            if os.fstat(fd).st_size > LIMIT:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(fd), os.stat(path)):  # otherwise another process has begun a new file
+                    os.replace(path, _older(path))
         finally:
             os.close(fd)
     except OSError as error:
@@ -63,10 +66,3 @@ def _line(content: bytes) -> bytes:
 
 def _older(path: Path) -> Path:
     return path.with_name(f"{path.name}.old")
-
-
-def _rotate(fd: int, path: Path) -> None:
-    if os.fstat(fd).st_size > LIMIT:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.path.samestat(os.fstat(fd), os.stat(path)):  # otherwise another process has rotated it
-            os.replace(path, _older(path))

@@ -119,7 +119,7 @@ class Manifest:
         if "reward_range" in picked:  # JSON has no infinity
             ends = cast("tuple[object, ...]", picked["reward_range"])
             if len(ends) != 2 or not all(end is None or type(end) in (int, float) for end in ends):
-                raise StoreError("reward_range is no pair of numbers")
+                raise StoreError("reward_range is not a pair of numbers")
             low, high = picked["reward_range"]
             picked["reward_range"] = (-math.inf if low is None else low, math.inf if high is None else high)
         return cls(**_hidden(picked))  # an older version may have written secrets
@@ -140,9 +140,9 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("name", "kind", "status", "note", "created", "command"), (str, "text")),
     **dict.fromkeys(
         ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget", "given_up"),
-        (dict, "JSON object"),
+        (dict, "a JSON object"),
     ),
-    **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "list")),
+    **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "a list")),
 }
 """Types that readers rely on, validated because files can be edited or damaged."""
 
@@ -157,17 +157,13 @@ def _hidden(values: JsonDict) -> JsonDict:
     if "command" in values:
         clean["command"] = hidden_command(cast(str, values["command"]))
     if "origins" in values:
-        clean["origins"] = {path: _origin(line) for path, line in cast(JsonDict, values["origins"]).items()}
+        origins: JsonDict = {}
+        for path, origin in cast(JsonDict, values["origins"]).items():
+            # The text of a flag or of `--set` may contain a secret.
+            source = cast(JsonDict, origin).get("source") if isinstance(origin, dict) else None
+            origins[path] = {**origin, "source": hidden_source(source)} if isinstance(source, str) else origin
+        clean["origins"] = origins
     return {**values, **clean}
-
-
-def _origin(line: object) -> object:
-    """An origin without a secret in the text of its flag or `--set`."""
-    if not isinstance(line, dict):
-        return line
-    origin = cast(JsonDict, line)
-    source: object = origin.get("source")
-    return {**origin, "source": hidden_source(source)} if isinstance(source, str) else origin
 
 
 def _check(picked: JsonDict) -> None:
@@ -178,15 +174,12 @@ def _check(picked: JsonDict) -> None:
     """
     for name, (kind, words) in _TYPES.items():
         if not isinstance(picked.get(name, kind()), kind):
-            raise StoreError(f"{name} is no {words}")
+            raise StoreError(f"{name} is not {words}")
     for name, kinds in _NUMBERS.items():
         amounts = cast(JsonDict, picked.get(name, {}))
-        if wrong := [key for key, value in amounts.items() if not _is_amount(value, kinds)]:
-            raise StoreError(f"{name}: {', '.join(wrong)} is no number of 0 or more")
-
-
-def _is_amount(value: object, kinds: tuple[type, ...]) -> bool:
-    return type(value) in kinds and (value is None or cast(float, value) >= 0)
+        is_valid = {key: type(value) in kinds and (value is None or value >= 0) for key, value in amounts.items()}
+        if wrong := [key for key, is_amount in is_valid.items() if not is_amount]:
+            raise StoreError(f"{name}: {', '.join(wrong)} is not a number of 0 or more")
 
 
 def without_secrets(value: object, name: str = "") -> object:

@@ -3,7 +3,7 @@ memory at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -11,10 +11,10 @@ from harness.core.errors import StoreError
 from harness.core.records import Example, Failed, Generated, Scored
 from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
 from harness.store.journal import JournalReader
-from harness.store.recorded import NOWHERE, Recorded
+from harness.store.journal_index import Recorded, read_rollout
 from harness.store.rows import error_of
 from harness.store.rundir import RunDir
-from harness.store.tally import NOT_SCORED
+from harness.store.score_table import NOT_SCORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def in_order(recorded: Recorded) -> Sequence[int]:
     return sorted(range(len(recorded)), key=recorded.place)
 
 
-def outcomes(recorded: Recorded, numbers: Sequence[int] | None = None) -> Iterator[Outcome]:
+def outcomes(recorded: Recorded, numbers: Iterable[int] | None = None) -> Iterator[Outcome]:
     """Iterate over rollouts in table order: by example, then by rollout index.
 
     Args:
@@ -96,15 +96,12 @@ def outcomes(recorded: Recorded, numbers: Sequence[int] | None = None) -> Iterat
         JournalDamaged: a line cannot be read.
         StoreError: the file cannot be read.
     """
-    chosen = in_order(recorded) if numbers is None else numbers
-    if not chosen:
-        return
+    if not len(recorded):
+        return  # a run without rollouts may have no journal
     with JournalReader(recorded.path) as reader:
         known: tuple[int, Example] | None = None
-        for number in chosen:
+        for number in in_order(recorded) if numbers is None else numbers:
             lines = recorded.lines(number)
             if known is None or known[0] != lines.example:
                 known = (lines.example, cast(Example, reader.record(lines.example)))
-            base = cast("Generated | Failed", reader.record(lines.base))
-            score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
-            yield Outcome(known[1], base, score)
+            yield Outcome(known[1], *read_rollout(reader, lines))

@@ -38,12 +38,19 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
     for run in runs:  # one at a time, because of the limit on open files
         run.lock().release()
     for parent in parents:
-        _sweep(parent)
+        with contextlib.suppress(OSError):  # remains of earlier, interrupted removals
+            for path in parent.iterdir():
+                if _REMOVED.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
     aside: list[Path] = []
     try:
         for run in runs:
             with run.lock():
-                aside.append(_put_aside(run))
+                # A hidden name removes the run for readers.
+                hidden = run.parent / f".{run.id[:100]}.{secrets.token_hex(4)}.removed"
+                with translated("remove", run.path):
+                    os.rename(run.path, hidden)
+                aside.append(hidden)
     finally:
         _finish(list(parents), aside)
 
@@ -59,15 +66,7 @@ def refuse_linked(runs: Sequence[RunDir]) -> None:
         above = (path.parent, path.parent.parent) if path.parent.parent.name == "evals" else ()
         if link := next((each for each in (path, *above) if each.is_symlink()), None):
             shown = run.path if link == path else link
-            raise UsageError(f"{shown} is a symbolic link; remove the link and what it leads to by hand")
-
-
-def _put_aside(run: RunDir) -> Path:
-    """Rename a run to a hidden name, which removes it for readers."""
-    aside = run.parent / f".{run.id[:100]}.{secrets.token_hex(4)}.removed"
-    with translated("remove", run.path):
-        os.rename(run.path, aside)
-    return aside
+            raise UsageError(f"{shown} is a symbolic link; remove the link and its target by hand")
 
 
 def _finish(parents: Sequence[Path], aside: Sequence[Path]) -> None:
@@ -77,38 +76,22 @@ def _finish(parents: Sequence[Path], aside: Sequence[Path]) -> None:
             sync_folder(parent)
     try:
         for parent in parents:
-            _settle(parent)
+            if not os.path.lexists(parent / _CARD_LOCK):
+                continue  # a README that was not written by bench is kept
+            try:
+                rebuild_card(parent)
+            except StoreError:
+                if parent.exists():  # otherwise another removal took the last run
+                    raise
     finally:
         for path in aside:
-            _delete(path)
+            with translated("remove", path):
+                while path.exists():
+                    # Another removal may delete the same files.
+                    with contextlib.suppress(FileNotFoundError):
+                        shutil.rmtree(path)
         for parent in parents:
             _drop_if_empty(parent)
-
-
-def _delete(path: Path) -> None:
-    with translated("remove", path):
-        while path.exists():
-            # Another removal may delete the same files.
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(path)
-
-
-def _sweep(parent: Path) -> None:
-    """Delete the remains of earlier, interrupted removals."""
-    with contextlib.suppress(OSError):
-        for path in parent.iterdir():
-            if _REMOVED.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _settle(parent: Path) -> None:
-    """Update the card of the parent folder, if it was written by bench; any other README is kept."""
-    if os.path.lexists(parent / _CARD_LOCK):
-        try:
-            rebuild_card(parent)
-        except StoreError:
-            if parent.exists():  # otherwise another removal took the last run
-                raise
 
 
 def _drop_if_empty(parent: Path) -> None:

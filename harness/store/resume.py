@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from harness.core.errors import StoreError
 from harness.core.keys import canonical
+from harness.core.messages import Message, Name
 from harness.core.redact import REDACTED, hidden
 from harness.core.types import JsonDict
 from harness.store.codec import to_text
-from harness.store.finding import runs_in
-from harness.store.journal import read_at
+from harness.store.find_runs import runs_in
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest, without_secrets
-from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-
-__all__ = ["Recorded", "differences", "find_resumable", "missing_examples", "read_at", "resume_obstacle"]
 
 LONG = 120
 """Maximum characters of a value in a message; enough to distinguish two URLs or argument lists."""
@@ -28,7 +27,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 """Pattern of the hashes that `keys.hash_files` makes of source code."""
 
 
-def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Message, ...]:
     """Compare two identities: one line per changed setting, with dotted path, recorded and new value.
 
     Args:
@@ -38,7 +37,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[st
     Returns:
         Empty if they are equal. Secrets are compared, and shown, as `[redacted]`.
     """
-    return _differences("", _as_recorded(old), _as_recorded(new))
+    return tuple(_differences("", _as_recorded(old), _as_recorded(new)))
 
 
 def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
@@ -49,13 +48,15 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
     Returns:
         Its run folder; None if no run qualifies. `resume_obstacle` then gives the reason.
     """
-    for run, recorded in _candidates(parent_dir, manifest):
-        if not differences(recorded.identity, manifest.identity):
-            return run
+    for run in reversed(runs_in(parent_dir)):
+        with suppress(StoreError):  # not resumable by this version; an older run may be
+            recorded = RunDir(run).read_manifest()
+            if _is_candidate(recorded, manifest) and not differences(recorded.identity, manifest.identity):
+                return run
     return None
 
 
-def resume_obstacle(parent_dir: Path, manifest: Manifest) -> str | None:
+def resume_obstacle(parent_dir: Path, manifest: Manifest) -> Message | None:
     """Why `find_resumable` found no run: the differences from the newest run of that name in `parent_dir`.
 
     Returns:
@@ -66,14 +67,17 @@ def resume_obstacle(parent_dir: Path, manifest: Manifest) -> str | None:
         try:
             recorded = RunDir(run).read_manifest()
         except StoreError as error:  # it may be the right one: a silent restart would pay twice
-            return f"{run.name} in {parent_dir} cannot be resumed: {error}"
+            return Message(
+                "{run} in {folder} cannot be resumed: {error}.", run=run.name, folder=parent_dir, error=error
+            )
         if _is_candidate(recorded, manifest):
             changed = differences(recorded.identity, manifest.identity)
-            return f"{run.name} in {parent_dir} cannot be resumed: {'; '.join(changed)}" if changed else None
+            words = "{run} in {folder} cannot be resumed: {changed}."
+            return Message(words, run=run.name, folder=parent_dir, changed=changed) if changed else None
     return None
 
 
-def missing_examples(recorded: Recorded, current_keys: Iterable[str]) -> str | None:
+def missing_examples(recorded: Recorded, current_keys: Iterable[str]) -> Message | None:
     """Check that the dataset still has the recorded examples.
 
     Args:
@@ -93,17 +97,10 @@ def missing_examples(recorded: Recorded, current_keys: Iterable[str]) -> str | N
     if not gone:
         return None
     what = "recorded example is" if total == 1 else "recorded examples are"
-    return f"{gone} of {total} {what} gone: the dataset, the environment or -n has changed since {recorded.path.parent}"
-
-
-def _candidates(parent_dir: Path, manifest: Manifest) -> Iterable[tuple[Path, Manifest]]:
-    for run in reversed(runs_in(parent_dir)):
-        try:
-            recorded = RunDir(run).read_manifest()
-        except StoreError:
-            continue  # not resumable by this version; an older run may be
-        if _is_candidate(recorded, manifest):
-            yield run, recorded
+    return Message(
+        f"{gone} of {total} {what} gone: the dataset, the environment or {{num_examples}} has changed since {{folder}}",
+        folder=recorded.path.parent,
+    )
 
 
 def _is_candidate(recorded: Manifest, manifest: Manifest) -> bool:
@@ -117,28 +114,25 @@ def _as_recorded(identity: Mapping[str, object]) -> JsonDict:
     return cast(JsonDict, without_secrets(hidden(identity)))
 
 
-def _differences(path: str, old: object, new: object) -> list[str]:
+def _differences(path: str, old: object, new: object) -> list[Message]:
     if isinstance(old, dict) and isinstance(new, dict):
         a, b = cast(JsonDict, old), cast(JsonDict, new)
-        names = list(dict.fromkeys([*a, *b]))
-        below = [_differences(_join(path, name), a.get(name, _ABSENT), b.get(name, _ABSENT)) for name in names]
-        return [line for lines in below for line in lines]
+        return [
+            line
+            for name in dict.fromkeys([*a, *b])
+            for line in _differences(f"{path}.{name}" if path else name, a.get(name, _ABSENT), b.get(name, _ABSENT))
+        ]
     before: object = cast(object, old)
     after: object = new
     if before is not _ABSENT and after is not _ABSENT and canonical(before) == canonical(after):
         return []
-    if _is_digest(before) and _is_digest(after):
-        return [f"{path} has changed"]  # the values are only hashes
+    if all(isinstance(value, str) and _DIGEST.fullmatch(value) for value in (before, after)):
+        return [Message("{name} has changed", name=Name(path))]  # the values are only hashes
     hint = " (secrets are not recorded: give it again)" if before == REDACTED and after is _ABSENT else ""
-    return [f"{path or 'identity'} was {_shown(before)}{hint}, now {_shown(after)}"]
-
-
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    name = Name(path or "identity")
+    return [
+        Message(f"{{name}} was {{before}}{hint}, now {{after}}", name=name, before=_shown(before), after=_shown(after))
+    ]
 
 
 def _shown(value: object) -> str:

@@ -110,8 +110,14 @@ class RowFile:
         with translated("write", self.path):
             self._writer.close()
 
-    def abandon(self) -> None:
-        """Close the file without finishing it; its content is unusable."""
+    def __enter__(self) -> RowFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Finish the file; after an exception only close it, which leaves unusable content."""
+        if kind is None:
+            self.close()
+            return
         with contextlib.suppress(OSError, ValueError):  # the original error is being raised
             self._writer.close()
 
@@ -145,7 +151,7 @@ class _RowBatch:
         for name, value in row.items():
             self._values[name].append(value)
         self.size += self._prompt.add(as_messages(example.prompt, "user"))
-        self.size += self._completion.add(said(base))
+        self.size += self._completion.add(completion_messages(base))
         self.size += sum(len(value) for value in row.values() if isinstance(value, str))
         self.rows += 1
 
@@ -181,7 +187,9 @@ class _Messages:
 
     def _add(self, message: Message) -> int:
         texts = self._texts
-        content, parts = _content(message.get("content"))
+        content = content_text(message.get("content"))
+        # Content that is not a plain text is also kept, as JSON.
+        parts = None if content is message.get("content") else to_text(message.get("content"))
         extra: Message | None = None
         if not message.keys() <= _MESSAGE_FIELDS:
             extra = {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS}
@@ -206,10 +214,10 @@ class _Messages:
         exact = True
         for item in cast("list[object]", calls):
             call = cast(Message, item) if isinstance(item, dict) else {}
-            told = call.get("function")
-            function = cast(Message, told) if isinstance(told, dict) else {}
+            given = call.get("function")
+            function = cast(Message, given) if isinstance(given, dict) else {}
             exact = exact and call.keys() <= {"id", "type", "function"} and function.keys() <= {"name", "arguments"}
-            exact = exact and isinstance(told, dict)
+            exact = exact and isinstance(given, dict)
             self._calls["id"].append(_text(call.get("id")))
             self._calls["type"].append(_text(call.get("type")))
             self._calls["name"].append(_text(function.get("name")))
@@ -303,7 +311,7 @@ def _call_type() -> Any:
     return pa.struct([pa.field(name, pa.string()) for name in _CALL_TEXTS])
 
 
-def said(base: Generated | Failed) -> Sequence[object]:
+def completion_messages(base: Generated | Failed) -> Sequence[object]:
     """The completion of a rollout as messages; empty if it failed before any."""
     if isinstance(base, Failed) and not base.completion:
         return []
@@ -315,13 +323,6 @@ def as_messages(prompt: Prompt | object, role: str) -> Sequence[object]:
     if isinstance(prompt, str):
         return [{"role": role, "content": prompt}]
     return cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else [{"content": prompt}]
-
-
-def _content(content: object) -> tuple[str | None, str | None]:
-    """Split a message's content into (text, parts): readable text, and JSON of content that is not a plain string."""
-    if content is None or isinstance(content, str):
-        return content, None
-    return content_text(content), to_text(content)
 
 
 def content_text(content: object) -> str | None:

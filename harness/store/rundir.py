@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -14,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import cast
 
 import orjson
@@ -102,8 +102,7 @@ class RunDir:
             StoreError: the folder cannot be created.
         """
         parent = Path(output_dir) / "evals" / folder_name(stem, model)
-        tries = 0
-        while True:
+        for tries in itertools.count(1):
             with translated("create", parent):
                 refuse_links(Path(output_dir), parent)
                 make_folder(parent, private=private)
@@ -116,12 +115,12 @@ class RunDir:
                 except FileNotFoundError:
                     # Another process removed the last run of this parent, and the parent with it. A dangling link looks
                     # the same, but stays.
-                    tries += 1
                     if tries > MOST_TRIES:
                         raise
                     continue
                 sync_folder(parent)
             return cls(path)
+        raise AssertionError("unreachable")
 
     @property
     def id(self) -> str:
@@ -323,9 +322,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -352,28 +349,17 @@ def write_suite(
     with translated("create", folder):
         refuse_links(root, folder)
         make_folder(folder, private=private)
-    entries = [
-        {
-            "path": _relative(run.path, root),
-            "env_id": manifest.env_id,
-            "name": manifest.name,
-            "model": manifest.model,
-        }
-        for run, manifest in runs
-    ]
+    entries: list[JsonDict] = []
+    for run, manifest in runs:
+        path, home = run.path.resolve(), root.resolve()
+        shown = path.relative_to(home) if path.is_relative_to(home) else path
+        names = {"env_id": manifest.env_id, "name": manifest.name, "model": manifest.model}
+        entries.append({"path": shown.as_posix(), **names})
     content = {"schema_version": 1, "id": suite_id, "file": file, "command": command, "runs": entries}
     content |= {"failed": list(failed)} if failed else {}
     path = folder / f"{safe_name(suite_id)}.json"
     atomic_write(path, _pretty(cast(JsonDict, without_secrets(content))), private=private)
     return path
-
-
-def _relative(path: Path, root: Path) -> str:
-    resolved = path.resolve()
-    try:
-        return resolved.relative_to(root.resolve()).as_posix()
-    except ValueError:
-        return resolved.as_posix()
 
 
 def _pretty(value: JsonDict) -> bytes:

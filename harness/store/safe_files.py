@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.core.size_limits import DOCUMENT, too_large
+from harness.core.size_limits import DOCUMENT, read_open
 
 _NAMES = {
     stat.S_IFDIR: "a folder",
@@ -95,10 +95,7 @@ def read_file(path: Path, cap: int = DOCUMENT) -> bytes:
         OSError: as in `open_regular`, or the file is larger.
     """
     with open_binary(path) as file:
-        data = file.read(cap + 1) if os.fstat(file.fileno()).st_size <= cap else b""
-        if len(data) > cap or os.fstat(file.fileno()).st_size > cap:
-            raise too_large("it", cap)
-    return data
+        return read_open(file, cap)
 
 
 def is_file(path: Path) -> bool:
@@ -155,4 +152,4 @@ def _require_regular(found: os.stat_result, path: Path) -> None:
     if kind == stat.S_IFLNK:
         raise link_error(path)
     if kind != stat.S_IFREG:
-        raise OSError(errno.EINVAL, f"it is {_NAMES.get(kind, 'no regular file')}, and no regular file", str(path))
+        raise OSError(errno.EINVAL, f"it is {_NAMES.get(kind, 'a special file')}, not a regular file", str(path))

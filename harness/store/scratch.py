@@ -38,14 +38,8 @@ def remove_stale() -> None:
     """Remove folders left by killed processes of this user."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-            _remove_if_stale(path)
-
-
-def _remove_if_stale(path: Path) -> None:
-    with contextlib.suppress(OSError):  # another process removes it, or holds the lock
-        found = path.lstat()
-        if found.st_uid != os.getuid() or path.is_symlink():
-            return
-        with os.fdopen(open_regular(path / LOCK, os.O_RDWR)) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path)
+            with contextlib.suppress(OSError):  # another process removes it, or holds the lock
+                if path.lstat().st_uid == os.getuid() and not path.is_symlink():
+                    with os.fdopen(open_regular(path / LOCK, os.O_RDWR)) as lock:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(path)

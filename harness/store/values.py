@@ -1,5 +1,5 @@
-"""Values of a `summary.json` or a manifest, which anybody may have edited: what is not of its kind is as good as not
-there. Owns these readings; knows no keys."""
+"""Readers of single JSON values of a `summary.json` or manifest. These files can be edited by hand, so a value of the
+wrong type counts as missing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from harness.core.types import JsonDict
 
 
 def table(value: object) -> JsonDict:
-    """An object; empty if it is none."""
+    """Return a JSON object; empty if the value is not an object."""
     return cast(JsonDict, value) if isinstance(value, dict) else {}
 
 
 def number(value: object) -> float | None:
-    """A finite number; None if it is none."""
+    """Return a finite number as float; None if the value is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -27,12 +27,12 @@ def number(value: object) -> float | None:
 
 
 def count(value: object) -> int:
-    """A whole number; 0 if it is none."""
+    """Return an integer; 0 if the value is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def ends(value: object) -> tuple[float, float] | None:
-    """Both ends of an interval; None unless both are known."""
+    """Return both ends of an interval; None unless the value is a list of two finite numbers."""
     both = [number(end) for end in cast("Sequence[object]", value)] if isinstance(value, list | tuple) else []
     known = [end for end in both if end is not None]
     return (known[0], known[1]) if len(known) == len(both) == 2 else None

@@ -106,17 +106,14 @@ def _end_of_section(lines: list[str], start: int, *, is_numpy: bool) -> int:
 
 
 def _end_of_block(lines: list[str], start: int) -> int:
-    """The end of a reST field: the first line without indentation."""
+    """The end of a reST field: the first line after its indented lines."""
+    end = start
     for index in range(start, len(lines)):
-        if not lines[index].startswith((" ", "\t")) and (lines[index].strip() or not _goes_on(lines, index)):
-            return index
-    return len(lines)
-
-
-def _goes_on(lines: list[str], index: int) -> bool:
-    """Whether indented text follows an empty line."""
-    following = next((line for line in lines[index:] if line.strip()), "")
-    return following.startswith((" ", "\t"))
+        if lines[index].startswith((" ", "\t")):
+            end = index + 1
+        elif lines[index].strip():
+            break
+    return end
 
 
 def _google(line: str) -> list[tuple[str, str]]:

@@ -20,15 +20,15 @@ INSTALL = "pip install 'bench-harness[mcp]'"
 _KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "description", "transport", "type", "server")
 """Allowed keys in the settings of a server. `transport` and `type` are accepted but redundant."""
 
-_MODELS_FAULT = {-32602, -32601}
+_CALLER_ERRORS = {-32602, -32601}
 """JSON-RPC errors that the model's call caused: invalid params, method not found. All others are faults of the
 server."""
 
-_MISFIT = "Invalid structured content"
+_SCHEMA_MISMATCH = "Invalid structured content"
 """Start of the client's message for a result that does not match the tool's output schema, such as an infinite
 `float`."""
 
-_NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
+_MISSING_PROGRAM = (FileNotFoundError, NotADirectoryError, PermissionError)
 """Exceptions of starting a program that does not exist."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -88,19 +88,19 @@ def read_servers(settings: ServerSettings) -> tuple[MCPServer, ...]:
     if isinstance(settings, Mapping):
         inner: object = settings.get("mcpServers", settings)
         if not isinstance(inner, Mapping):
-            raise EnvironmentFault("mcp_servers: 'mcpServers' must be servers by name")
+            raise EnvironmentFault("mcp_servers: 'mcpServers' must be a mapping of servers by name")
         named = cast("Mapping[str, object]", inner)
         servers = tuple(_server(f"mcp_servers.{name}", value, name) for name, value in named.items())
     elif isinstance(settings, Sequence) and not isinstance(settings, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         servers = tuple(_server(f"mcp_servers[{number}]", value, "") for number, value in enumerate(settings))
     else:
-        raise EnvironmentFault(f"mcp_servers must be a list of servers, or servers by name, not {settings!r}")
+        raise EnvironmentFault(f"mcp_servers must be a list or a mapping of servers, not {settings!r}")
     if not servers:
         raise EnvironmentFault("mcp_servers is empty")
     names = [server.name for server in servers]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise EnvironmentFault(f"two MCP servers are called {repeated!r}; give each a name of its own")
+        raise EnvironmentFault(f"two MCP servers are called {repeated!r}; give each a unique name")
     return servers
 
 
@@ -163,25 +163,25 @@ def read_result(result: Any) -> str | list[JsonDict]:
         parts = [_text(json.dumps(fields["structuredContent"], ensure_ascii=False))]
     texts = [part["text"] for part in parts if part["type"] == "text"]
     if fields.get("isError"):
-        raise ToolCallError("\n".join(texts) or "the tool failed and says nothing")
+        raise ToolCallError("\n".join(texts) or "the tool failed without a message")
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
-def translated(error: Exception, server: str, doing: str) -> Exception:
+def convert_error(error: Exception, server: str, doing: str) -> Exception:
     """Convert an exception of a client to a `ToolCallError` if the model's call caused it, else to a
     `ToolServerError`."""
     if isinstance(error, EnvironmentFault | ToolCallError):
         return error
     code: object = getattr(getattr(error, "error", None), "code", None)
-    if code in _MODELS_FAULT:
+    if code in _CALLER_ERRORS:
         return ToolCallError(str(error))
-    if isinstance(error, RuntimeError) and str(error).startswith(_MISFIT):
+    if isinstance(error, RuntimeError) and str(error).startswith(_SCHEMA_MISMATCH):
         return ToolCallError(str(error).partition("\n")[0])  # the other lines repeat the value
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return ToolServerError(f"MCP server {server!r} failed while {doing}: {words}")
 
 
-def opening_fault(error: Exception, server: MCPServer, said: str) -> EnvironmentFault:
+def opening_error(error: Exception, server: MCPServer, said: str) -> EnvironmentFault:
     """Convert an exception raised on opening a server. It is not retryable if the program does not exist.
 
     Args:
@@ -189,14 +189,14 @@ def opening_fault(error: Exception, server: MCPServer, said: str) -> Environment
         server: The server that was to be opened.
         said: The end of the server's stderr, as the end of a sentence.
     """
-    words = f"{translated(error, server.name, 'it was opened')}{said}"
-    is_for_good = isinstance(error, EnvironmentFault) or (bool(server.command) and _is_not_there(error))
-    return EnvironmentFault(words) if is_for_good else ToolServerError(words)
+    words = f"{convert_error(error, server.name, 'it was opened')}{said}"
+    is_permanent = isinstance(error, EnvironmentFault) or (bool(server.command) and _is_missing_program(error))
+    return EnvironmentFault(words) if is_permanent else ToolServerError(words)
 
 
-def _is_not_there(error: BaseException | None) -> bool:
+def _is_missing_program(error: BaseException | None) -> bool:
     """Whether a program does not exist; looks at the causes of the exception, too."""
-    while error is not None and not isinstance(error, _NOT_THERE):
+    while error is not None and not isinstance(error, _MISSING_PROGRAM):
         error = error.__cause__ or error.__context__
     return error is not None
 
@@ -237,7 +237,7 @@ def _server(where: str, value: object, name: str) -> MCPServer:
     if _is_server(value) or callable(value):
         own: object = getattr(value, "name", None) or getattr(value, "__name__", None)
         return MCPServer(name or str(own or type(value).__name__), server=value)
-    raise EnvironmentFault(f"{where} must be a dict, a FastMCP object or a function that makes one, not {value!r}")
+    raise EnvironmentFault(f"{where} must be a dict, a FastMCP object or a function that returns one, not {value!r}")
 
 
 def _from_settings(where: str, fields: JsonDict, name: str) -> MCPServer:
@@ -249,10 +249,10 @@ def _from_settings(where: str, fields: JsonDict, name: str) -> MCPServer:
         raise EnvironmentFault(f"{where} needs one of 'command' (stdio), 'url' (streamable HTTP) and 'server'")
     called = str(fields.get("name") or name)
     if not called:
-        raise EnvironmentFault(f"{where} has no name")
+        raise EnvironmentFault(f"{where} needs a 'name'")
     args: object = fields.get("args") or ()
     if isinstance(args, str) or not isinstance(args, Sequence):
-        raise EnvironmentFault(f"{where}: 'args' must be a list of texts, not {args!r}")
+        raise EnvironmentFault(f"{where}: 'args' must be a list of strings, not {args!r}")
     return MCPServer(
         name=called,
         command=_word(where, fields, "command"),
@@ -268,14 +268,14 @@ def _from_settings(where: str, fields: JsonDict, name: str) -> MCPServer:
 def _word(where: str, fields: JsonDict, key: str) -> str:
     value: object = fields.get(key) or ""
     if not isinstance(value, str):
-        raise EnvironmentFault(f"{where}: {key!r} must be a text, not {value!r}")
+        raise EnvironmentFault(f"{where}: {key!r} must be a string, not {value!r}")
     return value
 
 
 def _words(where: str, fields: JsonDict, key: str) -> dict[str, str]:
     value: object = fields.get(key) or {}
     if not isinstance(value, Mapping):
-        raise EnvironmentFault(f"{where}: {key!r} must be a table of texts, not {value!r}")
+        raise EnvironmentFault(f"{where}: {key!r} must be a table of strings, not {value!r}")
     return {str(name): str(word) for name, word in cast("Mapping[object, object]", value).items()}
 
 

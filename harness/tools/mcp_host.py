@@ -20,7 +20,7 @@ from typing import Any, TextIO, TypeVar
 
 from harness.core.errors import EnvironmentFault, ToolServerError
 from harness.core.types import JsonDict
-from harness.tools.mcp import MCPServer, ServerTool, make_client, opening_fault, read_result, read_tools, translated
+from harness.tools.mcp import MCPServer, ServerTool, convert_error, make_client, opening_error, read_result, read_tools
 from harness.usercode.deadline import waiting
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 _CLOSED = "the MCP servers are closed"
 
-_LAST_WORDS = 800
+_MAX_STDERR = 800
 """Maximum characters of a server's stderr in an error message."""
 
 _ECHO_SECONDS = 5.0
@@ -63,9 +63,9 @@ class MCPSession:
         self._servers = servers
         self._limits = limits
         self._clients: dict[str, Any] = {}
-        self._begun = _promise()
-        self._opened = _promise()
-        self._closed = _promise()
+        self._begun = _shared_future()
+        self._opened = _shared_future()
+        self._closed = _shared_future()
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
 
@@ -143,7 +143,7 @@ class MCPSession:
 
     def give_up(self, error: Exception) -> None:
         """Mark the session as failed; tasks that wait for its opening get `error`."""
-        self._settle(error)
+        self._fail_opening(error)
         _set(self._closed)
 
     async def _keep(self) -> None:
@@ -159,7 +159,7 @@ class MCPSession:
         except asyncio.CancelledError:
             pass  # see `_over`
         except Exception as error:  # any exception of clients and servers
-            if not self._settle(error):
+            if not self._fail_opening(error):
                 logger.warning("closing MCP servers failed: %s: %s", type(error).__name__, error)
 
     def _over(self, task: asyncio.Task[None]) -> None:
@@ -186,17 +186,17 @@ class MCPSession:
                 return client
         except TimeoutError as error:
             words = f"MCP server {server.name!r} did not start within {seconds:g} s"
-            raise ToolServerError(words + _last_words(log)) from error
+            raise ToolServerError(words + _stderr_end(log)) from error
         except Exception as error:  # any exception of fastmcp, anyio or the author's server
-            raise opening_fault(error, server, _last_words(log)) from error
+            raise opening_error(error, server, _stderr_end(log)) from error
 
     async def _call(self, tool: ServerTool, arguments: JsonDict) -> Any:
         try:
             return await self._clients[tool.server].call_tool_mcp(name=tool.name, arguments=arguments)
         except Exception as error:  # as in `_enter`
-            raise translated(error, tool.server, f"{tool.name} was called") from error
+            raise convert_error(error, tool.server, f"{tool.name} was called") from error
 
-    def _settle(self, error: Exception) -> bool:
+    def _fail_opening(self, error: Exception) -> bool:
         """Set the result of the opening to `error`; returns False if it was set before."""
         self.is_broken = True  # first, since a waiting task may read it at once
         _set(self._begun)
@@ -302,13 +302,13 @@ class _Loop:
         Raises:
             EnvironmentFault: the loop is blocked or has ended.
         """
-        echo = _promise()
+        echo = _shared_future()
         if not self.post(lambda: _set(echo)):
             raise ToolServerError(self._closed or _CLOSED)
         if (await asyncio.wait([asyncio.wrap_future(echo)], timeout=_ECHO_SECONDS))[0]:
             return
         self._is_blocked = True
-        fault = ToolServerError(f"{words}: a server in this process blocks its event loop; make it await, or a program")
+        fault = ToolServerError(f"{words}: a server in this process blocks its event loop; run it as a program")
         for session in list(self.sessions):
             session.give_up(fault)
         self.post(self._end.set)  # in case it recovers
@@ -328,8 +328,8 @@ class _Loop:
                 # asyncio passes these two through every task; unfinished tasks end with the loop.
                 runner.get_loop().set_exception_handler(lambda _loop, _context: None)
                 self._close(
-                    f"the code of an MCP server in this process raised {error!r}, which ended it and every call that "
-                    "was under way; a tool that cannot go on should raise an exception of its own"
+                    f"an MCP server in this process raised {error!r}, which ended the server and all running "
+                    "calls; a failing tool should raise another exception"
                 )
         self._close(_CLOSED)
 
@@ -364,7 +364,7 @@ def _starts_at_once() -> int:
     return max(2, cores)
 
 
-def _promise() -> Future[None]:
+def _shared_future() -> Future[None]:
     """Make a future for several waiting tasks: cancelling one of them does not cancel it."""
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
@@ -383,8 +383,8 @@ def _set(future: Future[None], error: Exception | None = None) -> bool:
     return True
 
 
-def _last_words(log: TextIO) -> str:
+def _stderr_end(log: TextIO) -> str:
     """The last part of a server's stderr, for the end of an error message."""
     log.seek(0)
     text = log.read().strip()
-    return f"; its last words: …{text[-_LAST_WORDS:]}" if text else ""
+    return f"; the end of its stderr: …{text[-_MAX_STDERR:]}" if text else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_python
 
 from harness.core.errors import EnvironmentFault, ToolCallError
+from harness.core.safe_text import clean
 from harness.core.types import JsonDict
 from harness.tools.annotations import optional, own_description, read_annotations
 
@@ -55,19 +56,16 @@ class ArgumentReader:
         try:
             values = self.model.model_validate(arguments)
         except ValidationError as error:
-            raise ToolCallError(self._words(error)) from error
+            faults = error.errors(include_url=False, include_context=False)
+            messages = [self._fault(fault) for fault in faults[:_FAULTS_SHOWN]]
+            if len(faults) > _FAULTS_SHOWN:
+                messages.append(f"and {len(faults) - _FAULTS_SHOWN} more")
+            raise ToolCallError(f"{self.tool}: {'; '.join(messages)}") from error
         given = values.model_fields_set
         read = {
             name: getattr(values, field) for field, name in self.fields.items() if field in given or name in self.always
         }
         return {**read, **values.model_extra} if values.model_extra else read
-
-    def _words(self, error: ValidationError) -> str:
-        faults = error.errors(include_url=False, include_context=False)
-        words = [self._fault(fault) for fault in faults[:_FAULTS_SHOWN]]
-        if len(faults) > _FAULTS_SHOWN:
-            words.append(f"and {len(faults) - _FAULTS_SHOWN} more")
-        return f"{self.tool}: {'; '.join(words)}"
 
     def _fault(self, fault: ErrorDetails) -> str:
         place = fault["loc"]
@@ -76,8 +74,8 @@ class ArgumentReader:
         if len(place) == 1 and fault["type"] == "extra_forbidden":
             return unknown_argument(str(place[0]), self.fields.values())
         where = "".join(f"[{part!r}]" for part in place[1:])
-        told = f"argument {str(place[0])!r}{where}: {fault['msg']}" if place else fault["msg"]
-        return told if fault["type"] == "missing" else f"{told}, not {_short(fault['input'])}"
+        message = f"argument {str(place[0])!r}{where}: {fault['msg']}" if place else fault["msg"]
+        return message if fault["type"] == "missing" else f"{message}, not {clean(repr(fault['input']), _SHOWN)}"
 
 
 def unknown_argument(name: str, known: Collection[str]) -> str:
@@ -128,12 +126,9 @@ def plain(schema: JsonDict) -> JsonDict:
     """Simplify a schema: remove pydantic's titles and inline definitions, since not all endpoints support `$ref`.
     Recursive definitions stay."""
     definitions = cast("dict[str, JsonDict]", schema.get("$defs", {}))
-    recursive = {name for name in definitions if name in _reached(name, definitions)}
+    recursive = {name for name in definitions if name in _reached(definitions[name], definitions)}
     cleaned = cast(JsonDict, _cleaned({k: v for k, v in schema.items() if k != "$defs"}, definitions, recursive))
-    needed = {name for name in recursive if name in _names_in(cleaned)}
-    for name in list(needed):
-        needed |= _reached(name, definitions) & recursive
-    if needed:
+    if needed := _reached(cleaned, definitions) & recursive:
         cleaned["$defs"] = {name: _cleaned(definitions[name], definitions, recursive) for name in sorted(needed)}
     return cleaned
 
@@ -164,42 +159,34 @@ def _definition_name(fields: JsonDict) -> str:
     return reference.removeprefix("#/$defs/") if isinstance(reference, str) else ""
 
 
-def _names_in(schema: object) -> Iterator[str]:
-    """The definitions that a schema refers to."""
-    if isinstance(schema, dict):
-        fields = cast(JsonDict, schema)
-        if name := _definition_name(fields):
-            yield name
-        for value in fields.values():
-            yield from _names_in(value)
-    elif isinstance(schema, list):
-        for part in cast("list[object]", schema):
-            yield from _names_in(part)
-
-
-def _reached(name: str, definitions: Mapping[str, JsonDict]) -> set[str]:
-    """The definitions that can be reached from one; includes itself only if it is recursive."""
+def _reached(schema: object, definitions: Mapping[str, JsonDict]) -> set[str]:
+    """The definitions that a schema refers to, directly or through others."""
     found: set[str] = set()
-    waiting = [name]
+    waiting = [schema]
     while waiting:
-        for other in _names_in(definitions.get(waiting.pop(), {})):
-            if other not in found:
-                found.add(other)
-                waiting.append(other)
+        part = waiting.pop()
+        if isinstance(part, dict):
+            fields = cast(JsonDict, part)
+            name = _definition_name(fields)
+            if name and name not in found:
+                found.add(name)
+                waiting.append(definitions.get(name))
+            waiting.extend(fields.values())
+        elif isinstance(part, list):
+            waiting.extend(cast("list[object]", part))
     return found
 
 
 def _definition(parameter: inspect.Parameter, annotation: Any, described: str | None) -> tuple[Any, Any]:
     """A field for `create_model`."""
     default: Any = parameter.default
-    told = own_description(annotation)
     more: dict[str, Any] = {"alias": parameter.name}
     if isinstance(default, FieldInfo):
         if described and not default.description:
             more["description"] = described
         return Annotated[annotation, default], Field(**more)
-    if told or described:
-        more["description"] = told or described
+    if description := own_description(annotation) or described:
+        more["description"] = description
     if default is None and annotation is not Any:
         annotation = optional(annotation)
     if default is parameter.empty:
@@ -212,7 +199,7 @@ def _definition(parameter: inspect.Parameter, annotation: Any, described: str | 
 
 
 def _base(rest: object) -> type[BaseModel]:
-    """The base model: forbids extra arguments, unless the function has `**kwargs`."""
+    """The base model: forbids extra arguments, unless the function has `**kwargs`, which are annotated with `rest`."""
     if rest is None:
         return _Closed
     if rest is Any:
@@ -237,12 +224,7 @@ def _no_json_form(tool: str, hints: Mapping[str, Any], error: Exception) -> Envi
             TypeAdapter(annotation).json_schema()
         except (PydanticUserError, TypeError) as own:
             return EnvironmentFault(
-                f"tool {tool!r}, parameter {name!r} has no JSON form ({str(own).splitlines()[0]}); annotate it with a "
-                "type that has one, or hide it from the model (StatefulToolEnv.add_tool(…, args_to_skip=[…]))"
+                f"tool {tool!r}, parameter {name!r} has no JSON schema ({str(own).splitlines()[0]}); annotate it with "
+                "a type that has one, or hide it from the model (StatefulToolEnv.add_tool(…, args_to_skip=[…]))"
             )
     return EnvironmentFault(f"tool {tool!r}: its parameters have no JSON schema: {error}")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

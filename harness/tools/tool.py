@@ -95,7 +95,7 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
         raise EnvironmentFault(f"a tool must be a function, not {function!r}")
     called = _checked_name(name or _name_of(function))
     if _is_generator(function):
-        raise EnvironmentFault(f"tool {called!r} is a generator: a model cannot read one; return a list, or a text")
+        raise EnvironmentFault(f"tool {called!r} is a generator, which is not supported; return a list or a string")
     parameters = _parameters(called, function)
     skipped = _checked_hidden(called, tuple(hidden), parameters)
     inner = _unwrapped(function)
@@ -167,7 +167,7 @@ async def run_tool(tool: Tool, given: JsonDict) -> object:
     missing = sorted(tool.needed.difference(given))
     if missing:
         raise EnvironmentFault(
-            f"tool {tool.name!r}: nothing fills its hidden argument {missing[0]!r}; return it from update_tool_args"
+            f"tool {tool.name!r}: its hidden argument {missing[0]!r} has no value; return it from update_tool_args"
         )
     positional = [given.pop(p.name, p.default) for p in tool.positional]
     if tool.is_async:
@@ -203,7 +203,7 @@ def _changed(tool: Tool, hidden: frozenset[str], name: str | None) -> Tool:
         return tool if called == tool.name else replace(tool, name=called, reader=reader)
     if tool.reader is None or tool.parameters != tool.reader.parameters:
         raise EnvironmentFault(
-            f"tool {called!r} has a schema of its own, in which nothing can be hidden; pass read_tool the function"
+            f"tool {called!r} has its own schema, so its parameters cannot be hidden; pass the function to read_tool"
         )
     return replace(read_tool(tool.function, tool.hidden | hidden, name=called), description=tool.description)
 
@@ -211,7 +211,7 @@ def _changed(tool: Tool, hidden: frozenset[str], name: str | None) -> Tool:
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise EnvironmentFault(
-            f"tool {name!r}: a tool's name has 1 to 64 letters, digits, _ or -; give it one with def, or with "
+            f"tool {name!r}: a tool's name has 1 to 64 letters, digits, _ or -; rename the function, or pass "
             "read_tool(f, name=…)"
         )
     return name
@@ -221,7 +221,7 @@ def _checked_hidden(tool: str, hidden: tuple[str, ...], parameters: list[inspect
     known = [parameter.name for parameter in parameters]
     for name in hidden:
         if name not in known:
-            raise EnvironmentFault(f"tool {tool!r}: nothing to hide: {unknown_argument(name, known)}")
+            raise EnvironmentFault(f"tool {tool!r}: cannot hide a parameter: {unknown_argument(name, known)}")
     return frozenset(hidden)
 
 
@@ -229,11 +229,11 @@ def _parameters(tool: str, function: Callable[..., Any]) -> list[inspect.Paramet
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise EnvironmentFault(f"tool {tool!r}: its signature cannot be read; wrap it in a def ({error})") from error
+        raise EnvironmentFault(f"tool {tool!r}: cannot read its signature; wrap it in a function ({error})") from error
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise EnvironmentFault(
-                f"tool {tool!r}: models pass arguments by name, so *{parameter.name} has no place; take a list instead"
+                f"tool {tool!r}: models pass arguments by name, so *{parameter.name} is not supported; use a list"
             )
     # Parameters that a partial binds by keyword stay in its signature with a default; the model must not change them.
     bound = _bound(function)

@@ -4,10 +4,11 @@ the concurrency and the other runs of a suite would decide which rollouts time o
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
+
+from harness.usercode.scope import scope, scoped
 
 
 class Deadline:
@@ -31,8 +32,9 @@ class Deadline:
         self._outer: Deadline | None = None
 
     async def __aenter__(self) -> Deadline:
-        self._outer = _current.get()
-        self._token = _current.set(self)
+        self._outer = scope().deadline
+        self._scoped = scoped(deadline=self)
+        self._scoped.__enter__()
         await self._bound.__aenter__()
         self._open = True
         return self
@@ -41,7 +43,7 @@ class Deadline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False  # a task that the rollout left running may still wait
-        _current.reset(self._token)
+        self._scoped.__exit__(None, None, None)
         await self._bound.__aexit__(kind, error, trace)
 
     def expired(self) -> bool:
@@ -74,14 +76,10 @@ class Deadline:
             self._left = None
 
 
-_current: contextvars.ContextVar[Deadline | None] = contextvars.ContextVar("deadline", default=None)
-"""The deadline of the rollout that the current task belongs to."""
-
-
 @contextmanager
 def waiting() -> Generator[None]:
     """Pause the rollout's clock inside the block."""
-    deadline = _current.get()
+    deadline = scope().deadline
     if deadline is None:
         yield
         return
@@ -90,11 +88,6 @@ def waiting() -> Generator[None]:
         yield
     finally:
         deadline.go_on()
-
-
-def current() -> Deadline | None:
-    """The deadline of the rollout that the current task belongs to."""
-    return _current.get()
 
 
 class Relay(Deadline):
@@ -129,15 +122,10 @@ class Relay(Deadline):
             self._tell(True)
 
 
-@contextmanager
-def relayed(tell: Callable[[bool], None]) -> Generator[None]:
+def relayed(tell: Callable[[bool], None]) -> AbstractContextManager[None]:
     """Report waits of requests inside the block to `tell`, which pauses the clock of a rollout in another process; see
     `Relay`."""
-    token = _current.set(Relay(tell))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return scoped(deadline=Relay(tell))
 
 
 def was_cancelled() -> bool:

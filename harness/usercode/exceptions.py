@@ -16,9 +16,6 @@ from typing import cast
 from harness.core.errors import EnvironmentFault, HarnessError
 from harness.usercode.deadline import was_cancelled
 
-USER_EXCEPTIONS: tuple[type[BaseException], ...] = (BaseException,)
-"""Exceptions to catch around an environment's code; re-raise those for which `should_propagate` is true."""
-
 _PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
 _STANDARD_LIBRARY = str(Path(traceback.__file__).parent) + "/"
 _RUNNERS = asyncio.runners.__file__
@@ -107,33 +104,24 @@ def place(error: BaseException) -> str:
     """`in FUNCTION, FILE:LINE` of the author's line that raised the exception; "" if there is none. If an exception of
     ours has a cause, the line is the cause's."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    if (
-        error.__cause__ is not None
-        and (not frames or is_ours(frames[-1][0].co_filename))
-        and (at := place(error.__cause__))
-    ):
+    ends_here = not frames or frames[-1][0].co_filename.startswith(_PACKAGE)
+    if error.__cause__ is not None and ends_here and (at := place(error.__cause__)):
         return at
-    frames = [each for each in frames if not is_ours(each[0].co_filename)]
-    theirs = [each for each in frames if not is_standard_library(each[0].co_filename)] or frames
+    frames = [each for each in frames if not each[0].co_filename.startswith(_PACKAGE)]
+    theirs = [each for each in frames if not _is_standard_library(each[0].co_filename)] or frames
     if not theirs:
         return ""
     code, line = theirs[-1]
     return f"in {code.co_name}, {Path(code.co_filename).name}:{line}"
 
 
+def _is_standard_library(file: str) -> bool:
+    return file.startswith("<frozen ") or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)
+
+
 def where(frame: FrameType) -> str:
     """`FUNCTION (FILE:LINE)` of a frame."""
     return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
-
-
-def is_ours(file: str) -> bool:
-    """Whether a source file belongs to this package."""
-    return file.startswith(_PACKAGE)
-
-
-def is_standard_library(file: str) -> bool:
-    """Whether a source file belongs to Python's standard library."""
-    return file.startswith("<frozen ") or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)
 
 
 def as_exception(error: object) -> BaseException:

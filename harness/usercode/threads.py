@@ -14,11 +14,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from harness.core.errors import EnvironmentFault, ThreadsHung
 from harness.usercode.exceptions import describe
+from harness.usercode.scope import scope
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,10 +32,6 @@ interpreter lock."""
 MAX_ABANDONED = 8
 """Number of hung calls at which the pool rejects further ones. One or two may be chance; eight are a bug that would use
 up a thread per rollout."""
-
-owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
-"""The environment whose code the current task calls. Hung calls are counted per environment, so a broken one does not
-stop the other runs of a suite."""
 
 _WAITING, _RUNNING, _DONE, _ABANDONED = range(4)
 
@@ -66,19 +64,17 @@ class _Outbox:
                 future.set_result(None)
 
 
+@dataclass(eq=False, slots=True)
 class _PooledCall(Generic[T]):
     """One function call in the pool."""
 
-    __slots__ = ("context", "error", "function", "future", "outbox", "status", "value")
-
-    def __init__(self, function: Callable[[], T], outbox: _Outbox) -> None:
-        self.function = function
-        self.outbox = outbox
-        self.future: asyncio.Future[None] = outbox.loop.create_future()
-        self.context = contextvars.copy_context()
-        self.status = _WAITING
-        self.value: T | None = None
-        self.error: BaseException | None = None
+    function: Callable[[], T]
+    outbox: _Outbox
+    future: asyncio.Future[None]
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    status: int = _WAITING
+    value: T | None = None
+    error: BaseException | None = None
 
 
 class Offload:
@@ -139,13 +135,18 @@ class Offload:
             del call  # the error's traceback refers to this frame; a reference cycle would keep the rollout's state
 
     def _submit(self, function: Callable[..., T], bound: Callable[[], T]) -> _PooledCall[T]:
-        if len(self._hung) >= MAX_ABANDONED:
-            self._refuse_after_hangs(function)
+        mine = [name for call, name in list(self._hung.items()) if scope(call.context).run == scope().run]
+        if len(mine) >= MAX_ABANDONED:
+            raise ThreadsHung(
+                f"{len(mine)} calls of blocking environment code hang ({', '.join(sorted(set(mine)))}), so "
+                f"{_name(function)} was not called; make them return (give network calls and subprocesses a timeout), "
+                "or write them async"
+            )
         loop = asyncio.get_running_loop()
         outbox = self._outbox
         if outbox is None or outbox.loop is not loop:
             outbox = self._outbox = _Outbox(loop)
-        call = _PooledCall(bound, outbox)
+        call = _PooledCall(bound, outbox, loop.create_future())
         with self._lock:
             self._demand += 1
             grow = self._grow()
@@ -158,15 +159,6 @@ class Offload:
                 raise
         return call
 
-    def _refuse_after_hangs(self, function: Callable[..., object]) -> None:
-        mine = [name for call, name in list(self._hung.items()) if call.context.get(owner, "") == owner.get()]
-        if len(mine) >= MAX_ABANDONED:
-            raise ThreadsHung(
-                f"{len(mine)} calls of blocking environment code hang ({', '.join(sorted(set(mine)))}), so "
-                f"{_name(function)} was not called; make them return (give network calls and subprocesses a timeout), "
-                "or write them async"
-            )
-
     def _grow(self) -> bool:
         """Whether a thread must be started, by the caller after it has released the lock."""
         if self._demand > self._threads and self._threads < self.max_workers:
@@ -175,21 +167,17 @@ class Offload:
         return False
 
     def _start(self) -> None:
-        try:
-            self._thread().start()
-        except RuntimeError:  # no memory for its stack; a failed rollout in a reference cycle may still use it
-            gc.collect()
+        for is_last in (False, True):
             try:
-                self._thread().start()
-            except RuntimeError:
+                threading.Thread(target=self._work, name="bench-offload", daemon=True).start()
+                return
+            except RuntimeError:  # no memory for its stack; a failed rollout in a reference cycle may still use it
+                gc.collect()
                 with self._lock:
-                    self._threads -= 1
-                    if not self._threads:
+                    self._threads -= is_last
+                    if is_last and not self._threads:
                         raise
-                # The existing threads will take the call in turn.
-
-    def _thread(self) -> threading.Thread:
-        return threading.Thread(target=self._work, name="bench-offload", daemon=True)
+        # The existing threads will take the call in turn.
 
     def _withdraw(self, call: _PooledCall[Any], function: Callable[..., object]) -> None:
         """Cancel a call: remove it if it waits, abandon its thread if it runs."""

@@ -427,8 +427,8 @@ def test_a_tool_that_exits_ends_no_process_and_the_next_run_has_the_server_again
         with pytest.raises(EnvironmentFault) as caught:
             run(agent, [call(leave.__name__)])
         assert str(caught.value) == (
-            "the code of an MCP server in this process raised SystemExit(4), which ended it and every call that was "
-            "under way; a tool that cannot go on should raise an exception of its own"
+            "an MCP server in this process raised SystemExit(4), which ended the server and all running calls; a "
+            "failing tool should raise another exception"
         )
     assert answers(agent, call("stay")) == ["here"]
 

@@ -95,8 +95,10 @@ def test_a_main_without_a_server(tmp_path: Path) -> None:
 )
 def test_what_main_raises_is_told_with_its_line(tmp_path: Path, source: str, words: str) -> None:
     folder_of(tmp_path, main=source, tools="\n1 / 0\n")
+    expected = f"Error importing {tmp_path / 'main.py'}: {words}"
+    assert fault(tmp_path) == expected  # imports what loading itself needs
     path, modules = list(sys.path), set(sys.modules)
-    assert fault(tmp_path) == f"Error importing {tmp_path / 'main.py'}: {words}"
+    assert fault(tmp_path) == expected
     assert sys.path == path
     assert set(sys.modules) == modules
 

@@ -186,5 +186,7 @@ def test_the_last_text_counts_where_the_last_turn_only_calls_a_tool() -> None:
 
 @pytest.mark.parametrize("name", ["reward", "error", "prompt"])
 def test_a_name_that_is_a_column_already_is_refused(name: str) -> None:
-    with pytest.raises(EnvironmentFault, match=f"reward function '{name}': results have a column of that name already"):
+    with pytest.raises(
+        EnvironmentFault, match=f"reward function '{name}': results already have a column with this name"
+    ):
         AgentEnv([ROW], Agent(), [EvalFnWrapper(exact, name)])

@@ -228,7 +228,7 @@ def test_a_rubric_that_needs_live_state_is_scored_live_both_times(write: Write) 
     report = check_environment(write(source))
     assert report.failed == [], report.text()
     says = {finding.name: finding.says for finding in report.findings}
-    assert says["state"].startswith("columns for -C: kept; not JSON, so gone after a crash: seen; needs_live_state")
+    assert says["state"].startswith("columns for -C: kept; not JSON, so lost after a crash: seen; needs_live_state")
     assert "many at once" in says["speed"]
 
 
@@ -293,7 +293,7 @@ def test_what_has_no_score_is_one_failure_whose_advice_names_the_function(write:
     found = {finding.name: finding for finding in report.findings}
     assert [finding.name for finding in report.failed] == ["scored"], report.text()
     assert found["scored"].says.startswith("12 of 12 rollouts have no score: reference/oracle, example ")
-    assert found["scored"].advice == "make right return a number for every reply, also for one that says nothing"
+    assert found["scored"].advice == "make right return a number for every reply, also for an empty one"
     for name in ("oracle", "null"):
         assert (found[name].status, found[name].says) == ("skipped", "not possible: no rollout has a score")
 

@@ -39,7 +39,7 @@ def test_what_an_import_writes_to_stdout_is_not_taken_for_the_answer(put: Any) -
         ("os._exit(3)", "importing it ended the process with exit code 3"),
         ("os._exit(0)", "importing it ended the process with exit code 0"),
         ("os.write(2, b'no licence\\n'); os._exit(4)",
-         "importing it ended the process with exit code 4; its last words: no licence"),
+         "importing it ended the process with exit code 4; its last output: no licence"),
         ("os.kill(os.getpid(), 9)", "importing it ended the process with signal SIGKILL"),
         ("raise SystemExit(5)",
          "environment 'deadly_one': importing it failed: SystemExit: 5 (in <module>, deadly_one.py:2)"),

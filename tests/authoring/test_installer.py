@@ -40,7 +40,7 @@ def test_names_go_to_the_index_without_their_organisation(
     assert replace(read_target(text, options), doubt="") == InstallTarget(text, requirement, distribution)
 
 
-ELSEWHERE = "what a package index calls gsm8k may be somebody else's"
+ELSEWHERE = "a package index may have another project's gsm8k"
 UNKNOWN = "nothing here is called"
 
 
@@ -97,14 +97,14 @@ def test_a_wheel_is_a_file_that_names_its_distribution(options: InstallOptions, 
     ("text", "words"),
     [
         ("./nothing", "there is no such folder"),
-        ("environments/nothere", "there is no such folder; if the package nothere is meant: bench env install nothere"),
+        ("environments/nothere", "there is no such folder; to install the package nothere: bench env install nothere"),
         ("empty/nothere==1.0", "there is no such folder"),
         ("./empty", "the folder has no pyproject.toml"),
         ("./single.py", "a single file needs no installing; run it as it is: bench run ./single.py"),
         ("other-1.0-py3-none-any.whl", "there is no such file"),
         ("my env", "is neither a folder nor a name"),
         *(
-            (text, "nothing to install, and a package of that name would be a stranger's; agent-eval is built in")
+            (text, "nothing to install, and a package of that name would be another party's; agent-eval is built in")
             for text in ("agent-eval", "Agent_Eval==1.0", "org/agent-eval", "agent-eval@2.0", "agent.eval[x]>1")
         ),
         ("--pre", "is neither a folder nor a name"),

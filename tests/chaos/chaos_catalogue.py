@@ -183,7 +183,7 @@ def _disk() -> list[Round]:
         Round(
             group,
             "read-only from the beginning",
-            (fail("open|mkdir", "*/evals*", "EROFS", lasting=True, codes=(1, 2), says="choose another place with -o"),),
+            (fail("open|mkdir", "*/evals*", "EROFS", lasting=True, codes=(1, 2), says="choose another output folder"),),
         ),
         Round(
             group,

@@ -18,7 +18,7 @@ from chaos_driver import LEFT
 from chaos_reader import Findings
 from fault_server import FaultServer
 
-from harness.engine.loader import load_environment
+from harness.engine.environment_loader import load_environment
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.script import fault_script
 

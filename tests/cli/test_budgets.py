@@ -48,7 +48,7 @@ def test_one_at_a_time_stops_at_the_reply_that_meets_the_bound(bench: Bench, ech
     [run] = result["runs"]
     assert run["state"] == "stopped"
     assert run["note"] == (
-        "the budget is reached (--max-cost 0.5): $0.500 spent; go on with --resume and a larger --max-cost: "
+        "the budget is reached (--max-cost 0.5): $0.500 spent; resume the run with a larger max_cost: "
         "what is spent counts"
     )
     assert (run["summary"]["scored"], run["summary"]["not_run"]) == (5, 15)
@@ -301,6 +301,7 @@ def test_an_endpoint_that_breaks_its_word_stops_it(bench: Bench, echo: Write) ->
         assert (more.code, model.requests) == (0, 20), more.err
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     "wrong", [("--max-cost", "0"), ("--max-cost", "-1"), ("--max-tokens-total", "0"), ("--max-time", "0")]
 )
@@ -334,6 +335,7 @@ def test_time_that_is_up_before_anything_begins_asks_for_nothing(bench: Bench, e
 # Other doors
 
 
+@pytest.mark.plugins
 def test_eval_has_a_budget_for_both_models(evals: Evals) -> None:
     tables = [registry(evals.model.url, name=name) for name in ("mine", "theirs")]
     (evals.cwd / "configs").mkdir()

@@ -134,7 +134,7 @@ def test_a_run_of_a_suite_that_was_removed_is_told(bench: Bench, here: Path) -> 
 
     assert who(whole) == [("sums", new[0].id, old[0].id)]
     gone, missing = whole["not_compared"]
-    assert gone == f"evals/sums--lab--m-4/{new[1].id} of {names[1]} is not there any more."
+    assert gone == f"evals/sums--lab--m-4/{new[1].id} of {names[1]} no longer exists."
     assert missing == f"more of {names[0]} is not in {names[1]}."
 
 
@@ -156,7 +156,7 @@ def test_the_models_of_one_suite_are_compared_with_its_first(bench: Bench, here:
     assert who(whole) == [
         ("sums", runs[1].id, runs[0].id), ("sums", runs[2].id, runs[0].id), ("more", more[0].id, more[1].id),
     ]  # fmt: skip
-    assert whole["not_compared"] == ["one is there once."]
+    assert whole["not_compared"] == ["one has only one run."]
     assert [each["candidate"] for each in whole["averages"]] == ["lab/b"]
 
 
@@ -169,7 +169,7 @@ def test_without_a_name_the_newest_invocation_is_compared(bench: Bench, here: Pa
 
     run(GOOD, 9)
     done = bench("compare")
-    assert (done.code, done.out) == (2, "") and "sums is there once. Name two runs" in done.err
+    assert (done.code, done.out) == (2, "") and "sums has only one run. Name two runs" in done.err
 
 
 def test_the_runs_of_a_sweep_are_told_apart(bench: Bench, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_run_is_not_compared_with_itself(bench: Bench, here: Path) -> None:
     for names in ((one.id, "latest"), (str(one.path), one.id[:10])):
         done = bench("compare", *names)
         assert (done.code, done.out) == (2, "")
-        assert "would be compared with itself; name another run" in done.err
+        assert "would be compared with itself; give another run" in done.err
 
 
 @pytest.mark.parametrize("how", ["one", "empty", "unscored"])
@@ -223,7 +223,7 @@ def test_nothing_to_compare(bench: Bench, here: Path, how: str) -> None:
     done = bench("compare", first.id, *(each.id for each in second))
 
     assert (done.code, done.out) == (2, "")
-    said = "sums is there once. Name two runs" if how == "one" else "no two of these have a score to compare"
+    said = "sums has only one run. Name two runs" if how == "one" else "no two of these have a score to compare"
     assert said in done.err and done.err.count("\n") == 1
 
 
@@ -326,13 +326,14 @@ def test_another_output_folder(bench: Bench, here: Path) -> None:
 
 def test_a_terminal_without_other_characters(bench: Bench, here: Path) -> None:
     runs = [run(GOOD, 0), run(LIKE, 1)]
-    from harness.cli.compare import compared, show_lines
+    from harness.cli.compare import compared
     from harness.report.compare.screen import screen
+    from harness.report.layout import print_lines
     from harness.report.text import make_console
 
     found = compared([each.id for each in runs], OUT, metric=None, cluster=None)
     with Path("out").open("w", encoding="ascii", errors="replace") as file:
-        show_lines(screen(found, 80, flips=3), make_console(file=file, width=80))
+        print_lines(screen(found, 80, flips=3), make_console(file=file, width=80))
     text = Path("out").read_text()
     assert text.isascii() and "?" not in text
     assert "-----" in text

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from agent_evals import Evals
 
+pytestmark = pytest.mark.plugins
+
 HEAD = """bench eval 0.1.0
 Endpoint: URL
 Model: my-model
@@ -406,9 +408,9 @@ def test_what_may_not_shrink_is_called_by_its_option(evals: Evals) -> None:
     assert evals.eval("--n", "2").code == 0
     shorter, fewer = evals.eval("--n", "2", "--limit", "2", "--resume"), evals.eval("--resume")
     assert (shorter.code, fewer.code) == (2, 2)
-    assert "error: --limit: there were 3 rows and now there are 2;" in shorter.err
-    assert "Give --limit 3 or more" in shorter.err
-    assert "error: --n: it was 2 and is now 1;" in fewer.err and "Give --n 2 or more" in fewer.err
+    assert "error: --limit: was 3 and is now 2;" in shorter.err
+    assert "Raise --limit to at least 3" in shorter.err
+    assert "error: --n: was 2 and is now 1;" in fewer.err and "Raise --n to at least 2" in fewer.err
 
 
 def test_a_key_that_is_missing_is_asked_for_by_this_command_s_option(evals: Evals) -> None:

@@ -14,6 +14,7 @@ USUAL = "-m my_agent:MyAgentLoop -d data.jsonl --eval-fn rewards:exact_match --m
 ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -65,7 +66,7 @@ ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
         (f"{USUAL} --set env.name=x", "have names of their own"),
         (f"{USUAL} --n 99999999999999999999", "at most 10000000"),
         (f"{USUAL} --temperature nan", "error: --temperature must be a number, not nan.\n"),
-        (f"{USUAL} -S n=3", "use --n 3 for more runs\n"),
+        (f"{USUAL} -S n=3", "for more rollouts, raise --n\n"),
         (f"{USUAL} --debug-dir rewards.py", "error: --debug-dir rewards.py: is no folder"),
         (f"{USUAL} --debug-dir ''", "--debug-dir is empty"),
         (f"{USUAL} -o ''", "--output is empty"),
@@ -108,6 +109,7 @@ def test_wrong_words_of_an_evaluation(evals: Evals, command: str, words: str) ->
 REHEARSED = "-m my_agent:MyAgentLoop -d data.jsonl --model x --base-url URL"
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -144,6 +146,7 @@ def refused(evals: Evals, name: str, command: str, words: str) -> None:
     assert not (evals.cwd / "outputs").exists() and not (evals.cwd / "results.json").exists()
 
 
+@pytest.mark.plugins
 def test_local_faults_are_found_in_the_order_of_the_documents(evals: Evals) -> None:
     usual = ["eval", "-m", "nope:x", "-d", "nope.jsonl", "--eval-fn", "nope:f", "--model", "foo/bar"]
     assert "'nope'" in evals.bench(*usual).err and "nope.jsonl" not in evals.bench(*usual).err

@@ -45,6 +45,7 @@ def test_a_run_is_named_as_everywhere(named: str, bench: Bench, here: Path, run:
     assert (here / "a.jsonl").read_text().count("\n") == 6
 
 
+@pytest.mark.plugins
 def test_notes_and_the_way_to_open_it_are_told(bench: Bench, run: RunDir) -> None:
     done = bench("export", "latest", "-f", "verifiers")
     folder = f"verifiers/evals/sums--lab--m-1/{run.id}"
@@ -55,6 +56,7 @@ def test_notes_and_the_way_to_open_it_are_told(bench: Bench, run: RunDir) -> Non
     assert lines[-1] == "Open it: VF_OUTPUTS_DIR=verifiers vf-tui"
 
 
+@pytest.mark.plugins
 def test_a_folder_where_its_viewer_does_not_look_is_not_said_to_open(bench: Bench, run: RunDir) -> None:
     done = bench("export", "latest", "-f", "verifiers", "-o", "elsewhere")
     assert done.out == "elsewhere/results.jsonl\nelsewhere/metadata.json\n"
@@ -76,15 +78,22 @@ def test_dash_is_stdout(bench: Bench, here: Path, run: RunDir) -> None:
     assert [path.name for path in here.iterdir()] == ["outputs"]
 
 
+@pytest.mark.plugins
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["-f", "verifier"], "error: --format: no export format 'verifier'; did you mean \"verifiers\"?"),
         ([], "error: --format is missing: one of csv, jsonl, parquet, verifiers, every-eval-ever, inspect"),
         (["-o", "-"], "error: --format is missing: one of csv, jsonl, parquet, verifiers, every-eval-ever, inspect"),
-        (["-o", "a.xlsx"], "error: which format? the name 'a.xlsx' does not say it: add --format csv|"),
-        (["-f", "parquet", "-o", "-"], "error: parquet cannot be written to a pipe: name a file or folder with -o; to"),
-        (["-f", "inspect", "-o", "-"], "error: inspect cannot be written to a pipe: name a file or folder with -o; to"),
+        (["-o", "a.xlsx"], "error: unknown format: 'a.xlsx' has no known suffix; add --format csv|"),
+        (
+            ["-f", "parquet", "-o", "-"],
+            "error: parquet cannot be written to a pipe; name a file or folder with -o, or",
+        ),
+        (
+            ["-f", "inspect", "-o", "-"],
+            "error: inspect cannot be written to a pipe; name a file or folder with -o, or",
+        ),
         (["-f", "csv", "-o", "-", "--json"], "error: --json prints on stdout, where -o - writes the rollouts: leave"),
         (["-f", "csv", "-o", "there.csv"], "error: there.csv exists; choose another path with -o, or replace it with"),
         (["-f", "csv", "--output-dir", "none"], "error: no runs under none/evals"),
@@ -122,6 +131,7 @@ def test_a_damaged_journal_is_one_message(bench: Bench, here: Path, run: RunDir)
     assert [path.name for path in here.iterdir()] == ["outputs"]
 
 
+@pytest.mark.plugins
 def test_names_of_columns_in_notes_obey_nobody(bench: Bench, here: Path) -> None:
     name = "cost"
     lines = [example(0), generated(0, state={"run_id": 1}), scored(0, 0, 1.0, metrics={name: 1.0})]

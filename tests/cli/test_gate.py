@@ -69,14 +69,14 @@ def test_few_examples_that_agree_are_too_few_and_no_near_loss(bench: Bench, here
 def test_one_example_or_one_cluster_tells_nothing(bench: Bench, here: Path) -> None:
     first, second = run({0: [1.0]}, 1), run({0: [0.0]}, 2)
     code, said = gate(bench, first, second, "--margin", "0.1")
-    assert code == 3 and "one example is too little to tell" in said
+    assert code == 3 and "one example is not enough" in said
     said = " ".join(bench("compare", second.id, first.id).out.split())
     assert "unknown +1.000 [-1.000, +1.000] 1.000 1 0 0 1" in said, "as bench multi has it"
     assert "1 example cannot tell, whatever it shows: it takes 6 or more." in said
     infos = {n: {"doc": "x"} for n in range(HARD)}
     alike = [run(scores, minute, infos=infos) for scores, minute in ((BASE, 3), (BETTER, 4))]
     code, said = gate(bench, alike[1], alike[0], "--margin", "0.1", "--cluster", "doc")
-    assert code == 3 and "all examples are of one cluster, which says nothing about others" in said
+    assert code == 3 and "all examples are in one cluster, so the variance between clusters is unknown" in said
 
 
 def test_samples_differ_by_no_more_than_scores_can(bench: Bench, here: Path) -> None:
@@ -91,7 +91,7 @@ def test_rollouts_without_a_score_count_at_their_worst(bench: Bench, here: Path)
     holed: Scores = {**whole, **{n: [None] for n in range(15)}}
     code, said = gate(bench, run(holed, 1), run(whole, 2), "--margin", "0.01")
     assert code == 3 and "15 rollouts have no score, and with the worst case for these it would be [-0.02" in said
-    assert "--retry-failed makes up for them" in said
+    assert "--retry-failed runs them again" in said
     code, said = gate(bench, run({**whole, **{n: [0.0] for n in range(15)}}, 3), run(holed, 4), "--margin", "0.01")
     assert code == 3 and "with the worst case" in said
     assert gate(bench, run(holed, 5), run(whole, 6), "--margin", "0.04")[0] == 0
@@ -113,7 +113,7 @@ def test_the_same_scores_pass_where_the_range_is_known(bench: Bench, baseline: R
     assert gate(bench, run(BASE), baseline)[0] == 0
     unknown = {"reward_range": (float("-inf"), float("inf"))}
     code, said = gate(bench, run(BASE, 2, **unknown), run(BASE, 3, **unknown))
-    assert code == 3 and "nothing is known of chance, and the range of the scores has no bounds" in said
+    assert code == 3 and "its variance is unknown, and the scores have no bounds" in said
 
 
 MISSING: list[tuple[str, Scores, dict[str, Any], int, str]] = [
@@ -121,7 +121,7 @@ MISSING: list[tuple[str, Scores, dict[str, Any], int, str]] = [
     (
         "the hard ones failed", {n: [None if n % 3 == 0 else 1.0] for n in range(HARD)}, {}, 1,
         "40 of its 60 rollouts have a score, the gate asks for 98 %; bench resume outputs/evals/sums--lab--m-1/"
-        "20261121T091603Z-aaaa --retry-failed makes up for them",
+        "20261121T091603Z-aaaa --retry-failed runs them again",
     ),
     ("a rollout of each failed", {n: [1.0, None] for n in range(HARD)}, {}, 1, "60 of its 120 rollouts"),
     ("nothing scored", {n: [None] for n in range(HARD)}, {}, 1, "0 of its 60 rollouts"),
@@ -189,7 +189,7 @@ def test_a_run_that_ended_once_its_mean_was_known_is_no_gate(bench: Bench, here:
 
     assert code == 3
     who = "it" if which else "the baseline"
-    assert f"inconclusive: {who} ended before all was made, as --until-ci asked" in said
+    assert f"inconclusive: {who} ended early, as --until-ci asked" in said
     table = " ".join(bench("compare", *(each.id for each in runs)).out.split())
     assert f"lab/m-{which}: ended early, as asked (--until-ci)." in table and "100 of 100" in table
 

@@ -159,6 +159,7 @@ def test_requests_that_wait_for_their_slot_are_refused_too(bench: Bench, looper:
         assert failed["usage"]["requests"] == 5
 
 
+@pytest.mark.plugins
 def test_a_looping_agent_of_a_silent_server_ends(evals: Evals) -> None:
     (evals.cwd / "stubborn.py").write_text(AGENT)
     usual = ("-d", "data.jsonl", "--eval-fn", "rewards:exact_match", "--model", "some", "--fresh", "-o", "results.json")
@@ -234,13 +235,32 @@ def test_a_run_stops_beyond_its_limit_of_failures_and_can_be_resumed(bench: Benc
     assert (run["state"], run["summary"]["scored"]) == ("done", 2)
     replayed = bench("replay", "latest", "--json", "-q")
     assert json.loads(replayed.out)["runs"][0]["state"] == "done", "recorded failures are not new ones"
-    idle = bench("replay", "latest", "--set", "env.max_failures=1")
-    assert idle.code == 2 and "no model is asked" in idle.err
+    for typed in (("--set", "env.max_failures=1"), ("--max-failures", "1")):
+        idle = bench("replay", "latest", *typed)
+        assert idle.code == 2 and "no model is asked" in idle.err
+    assert bench("rescore", "latest", "--max-failures", "1").code == 2
+    other = bench("replay", "latest", "-m", "reference/oracle", "--max-failures", "0", "--json", "-q")
+    [run] = json.loads(other.out)["runs"]
+    assert (other.code, run["state"], run["summary"]["unscored"]) == (1, "stopped", {"environment_error": 1})
+    again = bench("resume", "latest", "--max-failures", "1", "--json", "-q")
+    [run] = json.loads(again.out)["runs"]
+    assert (run["state"], run["summary"]["unscored"]) == ("done", {"environment_error": 2}), (
+        "0, as recorded, would stop it"
+    )
 
 
+def test_multi_stops_beyond_its_limit_of_failures(multi: Multi) -> None:
+    multi.models("strong")
+    (multi.cwd / "hopeless.py").write_text('def fails(task, output):\n    raise ValueError("no")\n')
+    done = multi.multi("--no-save", "--json", "--score-output", "hopeless:fails", "--max-failures", "0")
+    [model] = json.loads(done.out)["models"]
+    assert done.code == 1 and "more than 0 rollouts have no score" in model["summary"]["stopReason"], done.err
+
+
+@pytest.mark.plugins
 def test_an_agent_stops_beyond_its_limit_of_failures(evals: Evals) -> None:
     (evals.cwd / "hopeless.py").write_text(AGENT.replace("while True:", 'raise ValueError("no")\n        while True:'))
-    usual = ("-m", "hopeless:Stubborn", "-d", "data.jsonl", "--model", "some", "--set", "env.max_failures=0")
+    usual = ("-m", "hopeless:Stubborn", "-d", "data.jsonl", "--model", "some", "--max-failures", "0")
     with PaidModel() as model:
         (evals.cwd / "configs").mkdir()
         (evals.cwd / "configs" / "endpoints.toml").write_text(registry(model.url, None, "some"))

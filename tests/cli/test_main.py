@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.last_resort import harmless_logs
+from harness.cli.log_handlers import harmless_logs
 from harness.cli.main import COMMANDS
 
 

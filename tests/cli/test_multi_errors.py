@@ -44,7 +44,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
         ("sums.json", "-m", "openai/gpt-5"),
         "Missing API key for provider 'openai'. Set OPENAI_API_KEY or LITELLM_API_KEY",
     ),
-    (("sums.json", "-m", "openai/gpt-5"), "or name the variable that holds the key with -k."),
+    (("sums.json", "-m", "openai/gpt-5"), "or pass -k."),
     (("sums.json", "-m", "x", "-b", "nonsense"), '-m (x): -b = "nonsense": must be an http or https URL'),
     (("sums.json", "-m", "reference/orakle"), "did you mean reference/oracle?"),
     (("sums.json", "-m", "x", "-e", "nosuch.toml"), "nosuch.toml: no such endpoint registry"),
@@ -53,7 +53,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "models.toml", "--set", "model.model=x"), "--set model.model: a model's name, address and key are"),
     (("sums.json", "models.toml", "--set", "strnog:model.rpm=1"), "no run of 'strnog'; did you mean"),
     (("sums.json", "models.toml", "--set", "env.rollouts_per_example=3"), "a model is asked each task once"),
-    (("sums.json", "models.toml", "-S", "n=3"), "only one answer a request is used; list the task again to ask more"),
+    (("sums.json", "models.toml", "-S", "n=3"), "for more rollouts, raise the number of times that a task is listed"),
     (("sums.json", "models.toml", "--events", "sums.json/x"), "--events sums.json/x: cannot open"),
     (("sums.json", "models.toml", "--events", "./sums.json"), "--events ./sums.json: is read by this evaluation"),
     (("sums.json", "models.toml", "--events", "models.toml"), "--events models.toml: is read by this evaluation"),
@@ -108,9 +108,9 @@ def test_a_key_of_a_registry_that_is_not_set_is_refused_with_what_can_be_done_ab
     )
     whole = multi.bench("multi", "sums.json", "mine.toml")
     assert whole.code == 2 and "NOT_SET_HERE is not set, and far at https://models.example/v1 needs it" in whole.err
-    assert "put it in .env, give the model another variable or another address" in whole.err
+    assert "put it in .env, name another variable with apiKeyVar, ask another endpoint with baseUrl" in whole.err
     assert " -k" not in whole.err, "that is about models of -m"
-    assert "give the model another variable" in multi.bench("multi", "sums.json", "mine.toml", "--dry-run").err
+    assert "name another variable with apiKeyVar" in multi.bench("multi", "sums.json", "mine.toml", "--dry-run").err
     named = multi.bench("multi", "sums.json", "-m", "far", "-e", "mine.toml")
     assert named.code == 2 and "name another variable with -k" in named.err
 

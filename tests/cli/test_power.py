@@ -148,7 +148,10 @@ def test_what_cannot_be_meant_is_refused(bench: Bench, here: Path) -> None:
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        ({n: [1.0, 1.0] for n in range(9)}, "every example came out alike, so it does not tell how much scores vary"),
+        (
+            {n: [1.0, 1.0] for n in range(9)},
+            "every example has the same score, so it does not show how much scores vary",
+        ),
         ({0: [1.0, 0.0]}, "fewer than two examples have a score"),
         ({0: [None], 1: [None]}, "fewer than two examples have a score"),
         ({}, "fewer than two examples have a score"),

@@ -167,8 +167,8 @@ def test_a_resume_does_not_publish_it(bench: Bench, spy: Path, monkeypatch: pyte
     path = one_run(spy / "outputs").path.relative_to(spy)
     assert (done.code, done.err.splitlines()[-1]) == (
         2,
-        f"error: {path} is private, and -H would publish it: leave that out; when it has ended, bench push RUN "
-        "--allow-private does it",
+        f"error: {path} is private, and -H would publish it; leave that out; when it has ended, `bench push RUN "
+        "--allow-private` publishes it",
     )
 
 
@@ -211,6 +211,7 @@ def test_what_is_made_of_a_private_run_is_private(bench: Bench, spy: Path, how: 
     assert open_to_others(spy / "outputs") == []
 
 
+@pytest.mark.plugins
 def test_an_export_of_a_private_run_is_private(bench: Bench, spy: Path) -> None:
     assert bench(*RUN, "--private").code == 0
     assert bench(*RUN[:-1], "-o", "known", "-q").code == 0
@@ -223,6 +224,7 @@ def test_an_export_of_a_private_run_is_private(bench: Bench, spy: Path) -> None:
             assert {path.stat().st_mode & 0o777 for path in [out.parent, *out.parent.rglob("*")]} == wanted, form
 
 
+@pytest.mark.plugins
 def test_results_and_traces_of_an_agent_evaluation(evals: Evals) -> None:
     done = evals.eval("--private", "-o", "made/results.json", "--debug-dir", "traces", "--limit", "2")
     assert done.code == 0, done.err
@@ -234,6 +236,7 @@ def test_results_and_traces_of_an_agent_evaluation(evals: Evals) -> None:
     assert open_to_others(top / "tested", top / "traces") == []
 
 
+@pytest.mark.plugins
 def test_traces_do_not_go_where_others_may_look(evals: Evals) -> None:
     (evals.cwd / "traces").mkdir()
     done = evals.eval("--private", "--debug-dir", "traces")

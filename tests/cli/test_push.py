@@ -137,6 +137,7 @@ def result(tmp_path: Path) -> Path:
     return make_result(tmp_path / "outputs", FIRST)
 
 
+@pytest.mark.plugins
 def test_a_result_is_proposed_with_the_pushed_dataset_as_its_source(
     server: HubServer, tmp_path: Path, result: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_result_is_proposed_with_the_pushed_dataset_as_its_source(
     assert (len(repo.commits), len(model.requests), len(model.commits)) == (2, 1, 1)
 
 
+@pytest.mark.plugins
 def test_print_shows_what_would_be_proposed_and_sends_nothing(server: HubServer, tmp_path: Path, result: Path) -> None:
     model = stock_benchmark(server)
     shown = bench(server, tmp_path, FIRST, "--public", *RESULT, "--print")
@@ -179,6 +181,7 @@ def test_print_shows_what_would_be_proposed_and_sends_nothing(server: HubServer,
     }  # fmt: skip
 
 
+@pytest.mark.plugins
 def test_a_request_that_cannot_be_opened_says_what_is_pushed_and_how_to_go_on(
     server: HubServer, tmp_path: Path, result: Path
 ) -> None:
@@ -196,6 +199,7 @@ def test_a_request_that_cannot_be_opened_says_what_is_pushed_and_how_to_go_on(
     assert bench(server, tmp_path, *again.split()[2:], *RESULT[2:]).returncode == 0
 
 
+@pytest.mark.plugins
 def test_a_push_that_fails_proposes_nothing(server: HubServer, tmp_path: Path, result: Path) -> None:
     model = stock_benchmark(server)
     server.fail("create", 403, message="no write access")
@@ -214,6 +218,7 @@ def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     return said.err
 
 
+@pytest.mark.plugins
 def test_results_that_cannot_be_are_refused_before_anything_is_asked(
     tmp_path: Path, result: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +239,7 @@ def test_results_that_cannot_be_are_refused_before_anything_is_asked(
     assert "is stopped, and so no result" in refused(capsys, str(cut), *RESULT)
 
 
+@pytest.mark.plugins
 def test_a_public_result_of_a_private_dataset_is_refused_before_it_is_pushed(
     server: HubServer, tmp_path: Path, result: Path
 ) -> None:
@@ -244,6 +250,7 @@ def test_a_public_result_of_a_private_dataset_is_refused_before_it_is_pushed(
     assert list(server.hub.repos) == [BENCHMARK]
 
 
+@pytest.mark.plugins
 def test_a_dataset_that_stays_private_is_no_source_of_a_public_result(
     server: HubServer, tmp_path: Path, result: Path
 ) -> None:

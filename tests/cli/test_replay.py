@@ -187,7 +187,7 @@ def test_the_number_of_rollouts_in_flight_may_be_another(bench: Bench, write: Wr
     [
         (("-b", "http://localhost:1/v1"), "-b goes with --model: without it no model is asked"),
         (("-k", "SOME_KEY"), "-k goes with --model"),
-        (("-c", "0"), "-c 0: must be 1 or more, or -1 for no bound"),
+        (("-c", "0"), "-c 0: max_concurrent must be -1 (unlimited) or at least 1"),
         (
             ("--set", "env.num_examples=2"),
             "--set env.num_examples=2: the examples and rollouts are those of the recorded",

@@ -97,7 +97,7 @@ def test_runs_that_cannot_be_shown_are_told(bench: Bench, runs: list[RunDir]) ->
     assert done.code == 0
     gone = f"evals/sums--lab--small-2/{runs[1].id}: of a suite, and not there any more"
     assert f"note: not in the report: {gone}\n" in done.err
-    assert f"note: not in the report: {empty.id} (sums, done) holds no rollout yet\n" in done.err
+    assert f"note: not in the report: {empty.id} (sums, done) has no rollouts yet\n" in done.err
     assert "5 runs, " in done.err
     assert gone.replace("_", "\\_") in Path("report.md").read_text()
 

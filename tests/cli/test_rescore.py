@@ -74,7 +74,7 @@ def test_nothing_scored_is_no_success(bench: Bench, write: Write) -> None:
         (
             "correct polite strict",
             "correct",
-            "the run has no recorded value of polite, strict, which the",
+            "the reward also needs polite, strict, of which the run has no recorded value",
         ),
         ("correct", "", "--only is empty: give `unscored`, or the name of a reward function"),
     ],
@@ -95,7 +95,7 @@ def test_a_rubric_that_scores_in_its_own_way_has_no_function_to_run_alone(bench:
     write("own-way", "yes")
     done = bench("rescore", "latest", "--only", "correct")
     assert (done.code, done.out) == (2, "")
-    assert "OwnWay scores in its own way, so none of its functions can be run alone" in done.err
+    assert "OwnWay overrides the computation of the reward, so its functions cannot be run separately" in done.err
     assert all_runs() == [parent]
     assert bench("rescore", "latest", "-q").code == 0, "as a whole it can"
 

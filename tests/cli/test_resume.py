@@ -193,6 +193,7 @@ def test_a_rescore_that_died_before_it_took_anything_over_begins_again(bench: Be
     assert (steady(report["summary"]), report["path"]) == (whole, str(child))
 
 
+@pytest.mark.plugins
 def test_an_evaluation_of_an_agent_goes_on_and_is_played_again(evals: Evals) -> None:
     evals.rows("2 + 2", "13 + 13", "4 + 4", "5 + 5", "6 + 6")
     stopped = evals.eval(model="turning")

@@ -102,10 +102,10 @@ def test_without_runs_it_says_how_to_make_one(bench: Bench, here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--env", "gsm9k"), "none of 4 runs is like that: --env gsm9k is no part of a name; did you mean gsm8k?"),
+        (("--env", "gsm9k"), "none of 4 runs is like that: --env gsm9k is not part of any name; did you mean gsm8k?"),
         (
             ("--env", "gsm8k", "--model", "xxxx"),
-            "--model xxxx is no part of a name; there are reference/oracle, openai/",
+            "--model xxxx is not part of any name; there are reference/oracle, openai/",
         ),
         (("--state", "stopped"), "none of 4 runs is like that"),
     ],

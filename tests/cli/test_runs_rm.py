@@ -15,7 +15,7 @@ from run_samples import Bench, finished, paid
 from store_samples import example
 from terminals import read_all
 
-from harness.store.finding import all_runs
+from harness.store.find_runs import all_runs
 from harness.store.rundir import RunDir
 
 OUTPUTS = Path("outputs")
@@ -147,7 +147,7 @@ def test_runs_that_were_made_from_it_stay_and_say_so(bench: Bench, here: Path) -
     done = bench("runs", "rm", "--yes", parent.id)
     assert f"  made from it, and staying: {child.id}\n" in done.err
     page = bench("runs", "show", child.id)
-    assert f"rescored from {parent.id}, which is not here any more" in " ".join(page.out.split())
+    assert f"rescored from {parent.id}, which no longer exists" in " ".join(page.out.split())
 
 
 def test_runs_elsewhere(bench: Bench, here: Path) -> None:

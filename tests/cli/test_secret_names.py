@@ -16,6 +16,8 @@ from sightings import sightings
 
 from harness.store.rundir import RunDir
 
+pytestmark = pytest.mark.plugins
+
 SECRET = (
     "db_password", "password", "dbpassword", "DBPassword", "db-password", "passphrase", "password_value", "smtp_pass",
     "db_pwd", "provider_key", "openai_key", "api_key", "apiKey", "APIKEY", "secretKey", "ssh_key", "hf_token",

@@ -119,6 +119,7 @@ def test_nothing_is_read_or_written_through_what_is_no_file(
         shutil.rmtree("verifiers", ignore_errors=True)
 
 
+@pytest.mark.plugins
 def test_each_command_of_the_table_takes_an_honest_run(bench: Bench, write: Write) -> None:
     """Else a command of the table would be refused for its own words, and show nothing."""
     run, other = make_run(bench, write), make_run(bench, write, model=ALL_RIGHT)

@@ -9,6 +9,8 @@ import sys
 import pytest
 from agent_evals import Done, Evals
 
+pytestmark = pytest.mark.plugins
+
 
 def steady(text: str) -> str:
     return re.sub(r"(?<![\d.])\d+ms|\d\.\ds", "#ms", text)

@@ -25,7 +25,8 @@ from harness.cli.options import RunOptions
 from harness.engine.evaluation import Evaluation
 from harness.models.health import HealthPolicy
 from harness.models.pool import ClientPool
-from harness.reference.faults import NOBODY, Fault, ObservedRequest
+from harness.plugins.faults.rules import Fault
+from harness.reference.fault_sources import ObservedRequest
 from harness.settings.resolver import resolve
 
 SUMS = """
@@ -96,7 +97,7 @@ class Switch:
         self.fault = fault
         self.repaired = False
 
-    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest) -> Fault:
         return Fault() if self.repaired else self.fault
 
 
@@ -196,7 +197,7 @@ class Mortal:
         self._mourner = threading.Thread(target=self._die)
         self.url = ""
 
-    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest) -> Fault:
         self._left -= 1
         if self._left >= 0:
             return Fault(latency=0.01)
@@ -290,7 +291,7 @@ class Storm:
         first %= len(self.seen)
         return [max(number for _, number in self.seen[at : at + 32]) for at in range(first, first + count, 32)]
 
-    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest) -> Fault:
         stormy = self._calm <= len(self.seen) < self._calm + self._refused
         self.seen.append((not stormy, self.in_flight()))
         if stormy:

@@ -38,7 +38,7 @@ NOT_RUN = {
     "python -m twine upload environments/my_env/dist/my_env-0.1.0-py3-none-any.whl": "publishes, to the real index",
     "bench run gsm8k -m claude-sonnet-4-5 -b litellm://anthropic": "needs a key, and asks a real provider",
     "docs/guides/authoring.md": "its Python is a test file, which tests/authoring/test_guide.py runs",
-    "docs/guides/notebooks.md": "its Python is cells, which tests/results/test_guide.py runs",
+    "docs/guides/notebooks.md": "its Python is cells, which tests/report/frames/test_guide.py runs",
     "docs/guides/sandbox.md": "its session is a fragment; tests/sandbox opens sessions",
     "docs/concepts/architecture.md": "a picture",
     "harness/ ": "folders, each with what it holds",
@@ -283,7 +283,7 @@ def flags_of(*words: str) -> set[str]:
 
 def test_every_flag_that_is_mentioned_exists() -> None:
     known = {flag for words in COMMANDS for flag in flags_of(*words)}
-    known |= {"--no-deps"}  # of pip
+    known |= {"--no-deps", "--teapots"}  # of pip, and of the example of a plugin
     wrong = [
         f"{name_of(path)}:{line}: {flag}"
         for path in pages()
@@ -329,4 +329,6 @@ def test_the_architecture_names_every_room() -> None:
 
 def test_every_checked_in_suite_is_known_to_the_tests_that_resolve_them() -> None:
     registry = ROOT / "configs" / "endpoints.toml"
-    assert {registry, *(ROOT / "configs" / "eval").glob("*.toml")} == set(configs()), "tests/config/test_checked_in.py"
+    assert {registry, *(ROOT / "configs" / "eval").glob("*.toml")} == set(configs()), (
+        "tests/settings/test_checked_in.py"
+    )

@@ -180,6 +180,7 @@ def test_a_replay_is_the_run_again(shop: Workshop, arguments: tuple[str, ...], f
     assert document["changes"]["same"] == summary(parent)["scored"]
 
 
+@pytest.mark.plugins
 def test_a_replay_of_an_agent_is_the_evaluation_again(evals: Evals) -> None:
     evals.rows("2 + 2", "raise", "5 + 7", "give up", "7 + 5", "fail")
     functions = ("rewards:exact_match", "rewards:broken")

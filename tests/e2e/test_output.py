@@ -131,7 +131,7 @@ def test_the_live_table_is_for_a_terminal_on_both_streams(shop: Workshop, piped:
             ("sums", "-m", "reference/oracle", "-S", '{"stream": true}'),
             "sampling_args.stream: streamed replies are not",
         ),
-        (("sums", "-m", "reference/oracle", "-S", '{"n": 3}'), "use -r 3 for more rollouts"),
+        (("sums", "-m", "reference/oracle", "-S", '{"n": 3}'), "for more rollouts, raise -r"),
         (("sums", "-m", "reference/oracle", "-C", "reward"), "reward"),
         (("sums", "-m", "reference/oracle", "-C", "correct"), "correct"),
     ],

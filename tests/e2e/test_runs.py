@@ -41,7 +41,7 @@ def test_a_run_from_its_first_rollout_to_its_removal(shop: Workshop) -> None:
         assert entry["state"] == "died"
         [go_on] = [line for line in shop.bench("runs").out.splitlines() if line.startswith("  go on: ")]
         page = shop.bench("runs", "show").out
-        assert f" {made} of 24 " in page and "died: its process is gone" in page
+        assert f" {made} of 24 " in page and "its process ended without a reason" in page
 
         resumed = shop.bench(*shlex.split(go_on.removeprefix("  go on: bench ")), "-q")
         assert resumed.code == 0, resumed.err

@@ -14,8 +14,8 @@ import pytest
 from agent_evals import write_files
 from bench_runs import BENCH, PATIENCE, Done, Server, Workshop, rows
 
-from harness.reference.catalogue import KINDS
-from harness.reference.spoil import GARBLINGS
+from harness.plugins.faults.catalogue import KINDS
+from harness.plugins.faults.spoil import GARBLINGS
 
 QUIZ = """
 from harness import Rubric, SingleTurnEnv

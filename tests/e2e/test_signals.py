@@ -125,7 +125,7 @@ def test_a_third_signal_leaves_even_a_cleanup_that_will_not_be_cancelled(shop: W
     running.send(signal.SIGINT)
     running.says("stopping")
     running.send(signal.SIGTERM)
-    running.says("quitting; once more leaves behind whatever is still being cleaned up")
+    running.says("quitting; press Ctrl-C once more to skip the rest of the cleanup")
     insist(running)
 
 

@@ -28,7 +28,7 @@ from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import read_journal
 from harness.store.rows import RowShape
 from harness.store.rundir import RunDir
-from harness.store.tally import summary_of
+from harness.store.score_table import summary_of
 
 Bench = Callable[..., "Done"]
 

@@ -18,7 +18,7 @@ from harness.engine.scheduler import Bounds
 from harness.settings.budget import BudgetLimits
 from harness.settings.endpoints import Endpoint
 from harness.store.journal import Journal
-from harness.store.recorded import Recorded
+from harness.store.journal_index import Recorded
 from harness.store.rundir import RunDir
 
 PAID = Pricing(price={"input": 1.0, "output": 1.0})
@@ -106,8 +106,8 @@ def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
     assert spend(budget, Usage(10, 5, requests=1)) == [False]
     assert budget.note() == (
         "the budget is reached (--max-cost 5): a reply of some/model came without a cost that is known, so it cannot "
-        "be kept; go on with --resume, and a price in the [[endpoint]] table of the model, or pip install "
-        "'bench-harness[prices]'; or without --max-cost"
+        "be kept; resume the run with a price in the [[endpoint]] table of the model, or pip install "
+        "'bench-harness[prices]'; or without max_cost"
     )
     assert budget.to_json()["spent"] | {"seconds": 0} == {
         "cost": None, "unpriced": 1, "tokens": 15, "unreported": 0, "seconds": 0,
@@ -157,8 +157,8 @@ def test_a_note_says_what_was_reached_and_how_to_go_on() -> None:
     budget = Budget(BudgetLimits(max_cost=0.05, sources={"max_cost": "s.toml: budget.max_cost = 0.05"}))
     spend(budget, CENT, 6)
     assert budget.note() == (
-        "the budget is reached (s.toml: budget.max_cost = 0.05): $0.0600 spent; go on with --resume and a larger "
-        "--max-cost: what is spent counts"
+        "the budget is reached (s.toml: budget.max_cost = 0.05): $0.0600 spent; resume the run with a larger "
+        "max_cost: what is spent counts"
     )
 
 
@@ -167,7 +167,7 @@ def test_time_counts_anew_and_says_so() -> None:
     budget = Budget(BudgetLimits(max_time=90), clock=clock)
     clock.now += 95
     budget.may_start()
-    assert budget.note().endswith("1 min 35 s spent; go on with --resume; the time counts anew")
+    assert budget.note().endswith("1 min 35 s spent; resume the run to go on; the time counts anew")
     assert budget.flags() == ["--max-time", "90"]
 
 
@@ -290,7 +290,7 @@ def test_an_unknown_price_is_refused_with_every_way_out() -> None:
     assert str(refused.value).startswith(
         "--max-cost 5: the price of mine (gsm8k), half (a judge of wordle) is unknown, so this budget could not be kept"
     )
-    for way in ("price = {", 'price = "reported"', "bench-harness[prices]", "--max-tokens-total"):
+    for way in ("price = {", 'price = "reported"', "bench-harness[prices]", "max_tokens_total"):
         assert way in str(refused.value)
     Budget(BudgetLimits(max_tokens_total=5)).begin(runs)
     Budget(BudgetLimits(max_time=5)).begin(runs)
@@ -299,7 +299,13 @@ def test_an_unknown_price_is_refused_with_every_way_out() -> None:
 def test_endpoints_that_say_their_cost_are_taken_at_their_word() -> None:
     told = [Endpoint("http://localhost:8000/v1", None, "m", price={})]
     router = [Endpoint("https://openrouter.ai/api/v1", None, "some/unheard-of")]
-    Budget(BudgetLimits(max_cost=5.0)).begin([Asking("a", told), Asking("b", router)])
+    budget = Budget(BudgetLimits(max_cost=5.0))
+    budget.begin([Asking("a", told), Asking("b", router)])
+    assert budget.words() == "$0.00 of $5.00"
+    for endpoints in (told, router):
+        pricing = pricing_of(endpoints)
+        assert pricing.is_known
+        assert pricing.priced(Usage(requests=1, cost=0.25)).cost == 0.25
 
 
 def test_replicas_must_agree_on_a_price() -> None:

@@ -15,7 +15,7 @@ from engine_parts import fresh, outline, play, scored, standing
 from harness.core.errors import EnvironmentFault
 from harness.core.records import Failed, Scored
 from harness.engine.evaluation import Evaluation
-from harness.engine.prepare import Prepared, StartOptions
+from harness.engine.prepare import LiveRun, StartOptions
 from harness.engine.scheduler import Bounds
 from harness.engine.suite import Suite
 from harness.settings.resolver import resolve
@@ -137,17 +137,15 @@ def suite_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 FLAGS = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example": 1, "max_concurrent": 1}
 
 
-async def run_hosted(target: str, **options: object) -> list[Prepared]:
+async def run_hosted(target: str, **options: object) -> list[LiveRun]:
     fail_fast = bool(options.pop("fail_fast", False))
-    async with Evaluation(resolve(target, FLAGS).runs, start=StartOptions()).hosted() as runs:
-        for run in runs:
-            run.fail_fast = fail_fast
+    async with Evaluation(resolve(target, FLAGS).runs, start=StartOptions(fail_fast=fail_fast)).hosted() as runs:
         await Suite(runs, **options).run()  # type: ignore[arg-type]
         return runs
 
 
-def turns(run: Prepared) -> type:
-    return type(run.environment)
+def turns(run: LiveRun) -> type:
+    return type(run.plan.environment)
 
 
 @pytest.mark.parametrize(("at_once", "peak"), [(1, 1), (2, 2), (None, 3)])

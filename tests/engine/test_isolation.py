@@ -34,7 +34,7 @@ from harness.engine.isolation.pool import MAX_FAILURES
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe, Spawned
 from harness.engine.isolation.wire import error_from_json, error_to_json
-from harness.engine.loading import memory_bound
+from harness.engine.load_environments import memory_bound
 from harness.settings.resolver import resolve
 from harness.usercode.deadline import waiting
 
@@ -413,8 +413,8 @@ async def test_ten_rollouts_in_a_row_that_end_their_process_end_the_run(odd: str
         with pytest.raises(EnvironmentFault) as caught:
             await run.executor.generate(run.items[MAX_FAILURES])
         assert str(caught.value) == (  # what they died of is in the note, which stands behind it
-            "10 times in a row a process of odd ended and nothing was finished; see what it does with a single "
-            "rollout: -n 1 -r 1"
+            "10 times in a row a process of odd ended and nothing was finished; run a single rollout "
+            "(num_examples = 1, rollouts_per_example = 1) to see what it does"
         )
 
 

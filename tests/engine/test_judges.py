@@ -14,17 +14,19 @@ import pytest
 from harness.core.errors import ConfigError, EnvironmentFault, EnvironmentLoadError
 from harness.core.state import State
 from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse
-from harness.engine.judges import JudgeBinding, RunPanel, identity_with, seats_of, stand_in_note
-from harness.engine.loader import load_environment
-from harness.engine.prepare import Prepared, StartOptions, prepare, progress_of
+from harness.engine.environment_loader import load_environment
+from harness.engine.judges import JudgeBinding, RunPanel, identity_with, judges_of, stand_in_note
+from harness.engine.prepare import LiveRun, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.envs.environment import Environment
-from harness.models.pool import CallSettings, ClientPool, EndpointLike
-from harness.reference.faults import Faults
+from harness.models.pool import CallSettings, ClientPool
+from harness.reference.fault_sources import FaultSource
 from harness.reference.header import read_rollout
 from harness.reference.player import EnvironmentPlayer
+from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import JudgeSpec
+from harness.settings.endpoints import Endpoint
 from harness.settings.layers import Origin
 from harness.settings.resolver import ResolvedRun, resolve
 from harness.store.journal import read
@@ -99,7 +101,7 @@ def loaded(run: ResolvedRun) -> Environment:
 
 
 def seat(run: ResolvedRun, **environ: str) -> JudgeBinding:
-    [only] = seats_of(run, loaded(run), environ)
+    [only] = judges_of(run, loaded(run), environ)
     return only
 
 
@@ -144,7 +146,11 @@ def test_a_real_model_is_not_judged_by_the_reference_judge_unless_asked(module: 
 @pytest.mark.parametrize(
     ("model", "args", "words"),
     [
-        ("reference/oracle", {"known": False}, "no reference judge to stand in .* name it: -a .*far/judge"),
+        (
+            "reference/oracle",
+            {"known": False},
+            "no reference judge to stand in .* name it: env_args judge_model=far/judge",
+        ),
         ("some-model", {"known": False, "grader": "reference/judge"}, "no reference judge, so reference/judge cannot"),
         ("some-model", {"grader": "reference/juge"}, "did you mean reference/judge"),
         (
@@ -226,10 +232,10 @@ def test_no_judge_is_asked_at_the_default_host_where_a_layer_names_another(
     [run] = resolve("suite.toml", {}).runs
     environ = dict.fromkeys(["PRIME_API_KEY", "JUDGE_KEY", "OPENAI_API_KEY"], "k")
     if not refused:
-        assert seats_of(run, loaded(run), environ)
+        assert judges_of(run, loaded(run), environ)
         return
     with pytest.raises(ConfigError, match=refused) as caught:
-        seats_of(run, loaded(run), environ)
+        judges_of(run, loaded(run), environ)
     assert "write its url (judge_base_url" in str(caught.value)
 
 
@@ -241,15 +247,14 @@ def test_a_missing_key_is_found_before_the_first_call(module: str, value: str) -
     assert seat(resolved(module, "m", grader="twins", key_var="JUDGE_KEY"))  # loopback needs none
 
 
-def test_a_literal_key_needs_no_variable_and_is_nowhere_but_in_the_clients_environment(module: str) -> None:
+def test_a_literal_key_needs_no_variable_and_is_nowhere_but_in_the_endpoint(module: str) -> None:
     environment = loaded(resolved(module, "m"))
     spec = JudgeSpec("m", "https://judge.example/v1", key="literal-key-9137")
     environment.rubric.judge.spec = spec  # type: ignore[attr-defined]
-    [found] = seats_of(resolved(module, "m"), environment, {})
-    [(name, key)] = found.literal_key.items()
-    assert (name, key) == (found.endpoints[0].key_var, "literal-key-9137")
-    assert "literal-key-9137" not in f"{found} {found.endpoints} {found.identity()} {name}"
-    client: Any = ClientPool(environ=found.literal_key).get(found.endpoints)
+    [found] = judges_of(resolved(module, "m"), environment, {})
+    assert found.endpoints[0].key == "literal-key-9137"
+    assert "literal-key-9137" not in f"{found} {found.endpoints} {found.identity()} {found.endpoints[0].key_var}"
+    client: Any = ClientPool(environ={}).get(found.endpoints)
     assert client.target.key == "literal-key-9137"
 
 
@@ -261,7 +266,7 @@ def test_the_identity_changes_with_what_changes_scores_and_with_nothing_else(mod
     assert identity() != identity(sampling={"seed": 1})
     assert identity() != identity(judge_base_url="http://localhost:7/v1")
     assert identity_with({"env": 1}, []) == {"env": 1}
-    both = seats_of(run := resolved(module, more=1), loaded(run), {})
+    both = judges_of(run := resolved(module, more=1), loaded(run), {})
     assert list(identity_with({}, both)["judges"]) == ["judge", "judge_2"]
 
 
@@ -276,7 +281,7 @@ class Recording:
     asked: list[CallSettings] = field(default_factory=list[CallSettings])
     note: str = ""
 
-    def get(self, endpoints: Sequence[EndpointLike], settings: CallSettings) -> Recording:
+    def get(self, endpoints: Sequence[Endpoint], settings: CallSettings) -> Recording:
         self.asked.append(settings)
         return self
 
@@ -288,15 +293,15 @@ class Recording:
         return self.note
 
 
-def prepared(run: ResolvedRun, **options: Any) -> Prepared:
+def prepared(run: ResolvedRun, **options: Any) -> LiveRun:
     [only] = prepare([run], [progress_of(run)], StartOptions(**options))
-    assert isinstance(only, Prepared), only.error
-    only.lock.release()
+    assert isinstance(only, LiveRun), only.error
+    only.release()
     return only
 
 
-def first_state(run: Prepared) -> State:
-    return State.begin(next(iter(run.plan.examples())), 0, "m", {})
+def first_state(run: LiveRun) -> State:
+    return State.begin(next(iter(run.plan.rollouts.examples())), 0, "m", {})
 
 
 def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
@@ -306,14 +311,14 @@ def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
         for grader, told in (("twins", True), ("strict", False)):
             run = prepared(resolved(module, "m", grader=grader, sampling={"seed": 7}))
             pool = Recording()
-            panel = RunPanel("lane", run, pool, None)  # type: ignore[arg-type]
+            panel = RunPanel("lane", run.plan, pool, None)  # type: ignore[arg-type]
             state = first_state(run)
-            await panel.chat(run.environment.rubric.judges[0], state)([{"role": "user", "content": "?"}])
+            await panel.chat(run.plan.environment.rubric.judges[0], state)([{"role": "user", "content": "?"}])
             [call] = pool.calls
-            assert (call.urgent, call.model, call.sampling_args) == (True, run.judges[0].model, {"seed": 7})
+            assert (call.urgent, call.model, call.sampling_args) == (True, run.plan.judges[0].model, {"seed": 7})
             rollout = read_rollout(call.headers.get(ROLLOUT_HEADER))
-            example = next(iter(run.plan.examples()))
-            wanted = ("lane:judge", example.key, run.plan.items(example)[0].key) if told else None
+            example = next(iter(run.plan.rollouts.examples()))
+            wanted = ("lane:judge", example.key, run.plan.rollouts.items(example)[0].key) if told else None
             assert rollout == wanted
             pool.note = "3 backing off (429)"
             assert panel.waiting_note() == "judge: 3 backing off (429)"
@@ -325,37 +330,37 @@ def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
 def test_the_limiter_is_asked_for_the_judges_bound_or_else_the_runs(module: str) -> None:
     for bound, wanted in ((None, 32), (3, 3)):
         pool = Recording()
-        RunPanel("lane", prepared(resolved(module, "m", grader="twins", bound=bound)), pool, None)  # type: ignore[arg-type]
+        RunPanel("lane", prepared(resolved(module, "m", grader="twins", bound=bound)).plan, pool, None)  # type: ignore[arg-type]
         assert [settings.max_in_flight for settings in pool.asked] == [wanted]
 
 
 def test_a_judge_that_was_not_named_is_refused(module: str) -> None:
     run = prepared(resolved(module, "m", grader="twins"))
-    panel = RunPanel("lane", run, Recording(), None)  # type: ignore[arg-type]
+    panel = RunPanel("lane", run.plan, Recording(), None)  # type: ignore[arg-type]
     with pytest.raises(EnvironmentFault, match="'late' was not among the rubric's judges"):
         panel.chat(JudgeSpec("late"), first_state(run))
 
 
 def test_the_reference_judge_must_know_the_rollout(module: str) -> None:
     run = prepared(resolved(module))
-    panel = RunPanel("lane", run, Recording(), ReferenceServer())  # type: ignore[arg-type]
+    panel = RunPanel("lane", run.plan, Recording(), ReferenceServer())  # type: ignore[arg-type]
     with pytest.raises(EnvironmentFault, match="pass state to judge"):
-        panel.chat(run.environment.rubric.judges[0], None)
+        panel.chat(run.plan.environment.rubric.judges[0], None)
 
 
 # Whole runs over loopback
 
 
-def play(make: Callable[[str], ResolvedRun], *, faults: Faults | None = None) -> tuple[Prepared, ReferenceServer]:
+def play(make: Callable[[str], ResolvedRun], *, faults: FaultSource | None = None) -> tuple[LiveRun, ReferenceServer]:
     """A run whose judge is a server of its own in this process."""
 
-    async def main() -> tuple[Prepared, ReferenceServer]:
+    async def main() -> tuple[LiveRun, ReferenceServer]:
         server = ReferenceServer(faults=faults, count_rollouts=True)
         url = await server.start()
         try:
             run = prepared(make(url))
             run.lock = run.folder.lock()
-            player = EnvironmentPlayer(run.environment)
+            player = EnvironmentPlayer(run.plan.environment)
             player.learn_all()
             server.add("far away", player)
             await Suite([run]).run()
@@ -369,7 +374,7 @@ def play(make: Callable[[str], ResolvedRun], *, faults: Faults | None = None) ->
 def test_no_more_requests_than_the_judges_own_gate_allows_are_in_flight(module: str) -> None:
     run, server = play(
         lambda url: resolved(module, judge_base_url=url, grader="reference/judge", bound=2, size=30),
-        faults=Faults(latency=0.01),
+        faults=fault_script(latency=0.01),
     )
     assert run.summary is not None and run.summary.reward.estimate.mean == 1.0
     assert (server.stats.requests, server.stats.peak_in_flight) == (30, 2)
@@ -382,7 +387,7 @@ def test_waiting_for_the_judges_gate_is_not_the_rollouts_time(module: str) -> No
         env = run.settings.env.model_copy(update={"scoring_timeout": 0.6})
         return replace(run, settings=run.settings.model_copy(update={"env": env}))
 
-    run, _ = play(make, faults=Faults(latency=0.08))  # 1.6 s in all, most of it spent waiting
+    run, _ = play(make, faults=fault_script(latency=0.08))  # 1.6 s in all, most of it spent waiting
     assert run.summary is not None
     assert (run.summary.scored, run.summary.unscored) == (20, {})
 
@@ -415,7 +420,7 @@ def test_a_run_without_a_judge_says_so(module: str, tmp_path: Path) -> None:
     run = prepared(resolved(f"plain_{module}", "reference/null"))
     run.lock = run.folder.lock()
     asyncio.run(Suite([run]).run())
-    assert run.judges == () and "judges" not in run.manifest.identity
+    assert run.plan.judges == () and "judges" not in run.manifest.identity
     assert run.summary is not None and run.summary.judge_usage is None
     assert json.loads((run.folder.path / "summary.json").read_text())["judge_usage"] is None
 

@@ -16,7 +16,7 @@ from tables import for_each_row
 
 from harness import Rubric, SingleTurnEnv
 from harness.core.errors import EnvironmentFault
-from harness.engine.plan import Plan, identity_of
+from harness.engine.plan import PlannedRollouts, identity_of
 from harness.settings.resolver import ResolvedRun, resolve
 
 IDENTITY: dict[str, Any] = {"env": {"env_id": "toy"}, "model": {"names": ["m"]}}
@@ -30,16 +30,16 @@ def resolved(**flags: object) -> ResolvedRun:
     return resolve("reverse-text", {"model": "reference/oracle", **flags}).runs[0]
 
 
-def plan_of(dataset: list[dict[str, Any]], **flags: object) -> Plan:
-    return Plan(SingleTurnEnv(dataset=dataset), resolved(**flags), IDENTITY)
+def plan_of(dataset: list[dict[str, Any]], **flags: object) -> PlannedRollouts:
+    return PlannedRollouts(SingleTurnEnv(dataset=dataset), resolved(**flags), IDENTITY)
 
 
-def asked(plan: Plan) -> list[str]:
+def asked(plan: PlannedRollouts) -> list[str]:
     """The answers of the plan's examples, which name the rows."""
     return [example.answer for example in plan.examples()]
 
 
-def keys(plan: Plan) -> list[str]:
+def keys(plan: PlannedRollouts) -> list[str]:
     return [item.key for example in plan.examples() for item in plan.items(example)]
 
 
@@ -71,7 +71,7 @@ def test_only_group_rewards_make_groups() -> None:
         return [1.0 for _ in completions]
 
     assert not plan_of(rows(1)).is_group
-    assert Plan(SingleTurnEnv(dataset=rows(1), rubric=Rubric([spread])), resolved(), IDENTITY).is_group
+    assert PlannedRollouts(SingleTurnEnv(dataset=rows(1), rubric=Rubric([spread])), resolved(), IDENTITY).is_group
 
 
 @pytest.mark.slow
@@ -113,7 +113,9 @@ def test_equal_rows_are_told_apart_and_keep_their_number() -> None:
 )
 def test_keys_cover_environment_and_model(other: dict[str, Any]) -> None:
     environment = SingleTurnEnv(dataset=rows(2))
-    assert not set(keys(Plan(environment, resolved(), IDENTITY))) & set(keys(Plan(environment, resolved(), other)))
+    assert not set(keys(PlannedRollouts(environment, resolved(), IDENTITY))) & set(
+        keys(PlannedRollouts(environment, resolved(), other))
+    )
 
 
 def test_identity_names_what_changes_results_and_nothing_else() -> None:
@@ -150,13 +152,13 @@ _KEYS = """
 import json, sys
 from harness import SingleTurnEnv
 from harness.settings.resolver import resolve
-from harness.engine.plan import Plan, identity_of
+from harness.engine.plan import PlannedRollouts, identity_of
 info = {name: {"b": 1, "a": [1, {"z": None, "é": 2.5}]} for name in ("x", "y", "naïve", "😀")}
 rows = [{"question": f"q{n}", "answer": str(n), "info": {**info, "n": n}} for n in range(20)]
 environment = SingleTurnEnv(dataset=rows, sampling_args={"top_p": 1, "stop": ["a", "b"], "seed": 3})
 flags = {"model": "reference/oracle", "num_examples": -1, "shuffle": True, "env_args": '{"b": 1, "a": {"d": 1}}'}
 run = resolve("reverse-text", flags).runs[0]
-plan = Plan(environment, run, identity_of(run, environment))
+plan = PlannedRollouts(environment, run, identity_of(run, environment))
 print(json.dumps([item.key for example in plan.examples() for item in plan.items(example)]))
 """
 

@@ -87,7 +87,12 @@ def test_a_price_that_the_list_overrules_is_told() -> None:
 
 
 def test_a_listed_price_is_enough_for_a_budget() -> None:
-    Budget(BudgetLimits(max_cost=1.0)).begin([Asking("a", [Endpoint(OPENAI, None, "gpt-4o-mini")])])
+    listed = Endpoint(OPENAI, None, "gpt-4o-mini")
+    budget = Budget(BudgetLimits(max_cost=1.0))
+    budget.begin([Asking("a", [listed])])
+    pricing = pricing_of([listed])
+    budget.charge(pricing.priced(MILLION), pricing, "gpt-4o-mini")
+    assert budget.words() == "$0.750 of $1.00"
 
 
 def test_a_model_on_this_machine_is_not_looked_up_whatever_its_name() -> None:

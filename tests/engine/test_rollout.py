@@ -19,7 +19,7 @@ from harness.core.types import Messages, ModelResponse, Prompt, Usage
 from harness.engine import rollout
 from harness.engine.executors import Finished
 from harness.engine.executors.local import LocalExecutor
-from harness.engine.lanes import RunClient
+from harness.engine.model_source import RunClient
 from harness.envs import Environment
 
 ROWS = [{"question": "q", "answer": "yes"}]

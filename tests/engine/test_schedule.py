@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from harness.core.records import Failed, Scored
 from harness.core.types import Usage
 from harness.engine.progress import RunProgress
+from harness.engine.remaining_work import RolloutGroup, Todo, Todos
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.worklist import RolloutGroup, Todo, Todos
 from harness.store.journal import Journal
 
 
@@ -366,7 +366,7 @@ def test_every_rollout_comes_to_one_outcome_within_the_gates(
         progress = RunProgress("test", "test", "model", len(planned))
         limits = Bounds(*gates, len(planned), rollouts if grouped else 1)
 
-        def within() -> None:
+        def within(*_: object) -> None:
             assert progress.generating <= gates[0]
             together = rollouts if grouped else 1
             assert progress.scoring <= max(gates[1], together), "a gate lets at least one group through"

@@ -11,8 +11,8 @@ import pytest
 from engine_parts import fresh, outline, play, standing, until
 
 from harness.core.errors import EnvironmentFault, StoreError, SystemicError, ThreadsHung
+from harness.engine.remaining_work import Todo
 from harness.engine.scheduler import Bounds
-from harness.engine.worklist import Todo
 
 DEAD = SystemicError("the endpoint is dead", reason="connection")
 

@@ -14,11 +14,12 @@ from engine_parts import until
 
 from harness.core.errors import ConfigError
 from harness.engine.budget import Budget
-from harness.engine.prepare import FailedRun, Prepared, StartOptions, prepare, progress_of
+from harness.engine.listeners import EvaluationListener
+from harness.engine.prepare import FailedRun, LiveRun, StartOptions, prepare, progress_of
 from harness.engine.suite import Suite
 from harness.settings.budget import BudgetLimits
 from harness.settings.resolver import resolve
-from harness.store.recorded import Recorded
+from harness.store.journal_index import Recorded
 
 HELD = """
 import asyncio
@@ -59,7 +60,7 @@ def load_environment(answers=("a", "b", "c"), broken=False):
 
 
 @pytest.fixture
-def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Prepared]]:
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[LiveRun]]:
     """Runs of `held_<n>` modules that exist for this test alone, one for each given set of arguments."""
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     monkeypatch.chdir(tmp_path)
@@ -67,7 +68,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     name = f"held_{abs(hash(tmp_path)) % 10**12}"
     (tmp_path / "modules" / f"{name}.py").write_text(HELD)
 
-    def make(*args: dict[str, object], **options: object) -> list[Prepared]:
+    def make(*args: dict[str, object], **options: object) -> list[LiveRun]:
         suite = "".join(f'[[eval]]\nenv_id = "{name}"\nname = "run-{n}"\n' for n, _ in enumerate(args))
         for number, each in enumerate(args):
             text = ", ".join(f"{key} = {json.dumps(value)}" for key, value in each.items())
@@ -77,23 +78,23 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
         resolution = resolve("suite.toml", flags)
         runs = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions())
         assert not [run.error for run in runs if isinstance(run, FailedRun)]
-        return [run for run in runs if isinstance(run, Prepared)]
+        return [run for run in runs if isinstance(run, LiveRun)]
 
     return make
 
 
-def status(run: Prepared) -> str:
+def status(run: LiveRun) -> str:
     return json.loads(run.folder.manifest_path.read_text())["status"]
 
 
-def test_what_does_not_finish_within_the_drain_is_given_up(prepared: Callable[..., list[Prepared]]) -> None:
+def test_what_does_not_finish_within_the_drain_is_given_up(prepared: Callable[..., list[LiveRun]]) -> None:
     quick, held = prepared({}, {"answers": ["a", "hold", "hold"]})
 
     async def main() -> None:
         suite = Suite([quick, held], drain=0.1)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(suite.run())
-            await until(lambda: held.environment.waiting == 2 and held.progress.scored == 1)  # type: ignore[attr-defined]
+            await until(lambda: held.plan.environment.waiting == 2 and held.progress.scored == 1)  # type: ignore[attr-defined]
             await until(lambda: quick.progress.state == "done")
             suite.interrupt()
             suite.interrupt()
@@ -106,28 +107,28 @@ def test_what_does_not_finish_within_the_drain_is_given_up(prepared: Callable[..
     assert held.progress.generating == 0
 
 
-def test_runs_of_one_environment_share_it_and_it_is_torn_down_once(prepared: Callable[..., list[Prepared]]) -> None:
+def test_runs_of_one_environment_share_it_and_it_is_torn_down_once(prepared: Callable[..., list[LiveRun]]) -> None:
     first, second, other = prepared({}, {}, {"answers": ["z"]})
-    assert first.environment is second.environment
-    assert first.environment is not other.environment
+    assert first.plan.environment is second.plan.environment
+    assert first.plan.environment is not other.plan.environment
     asyncio.run(Suite([first, second, other]).run())
     assert [run.progress.state for run in (first, second, other)] == ["done"] * 3
-    assert type(first.environment).torn_down == 2  # type: ignore[attr-defined]
+    assert type(first.plan.environment).torn_down == 2  # type: ignore[attr-defined]
 
 
-def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[..., list[Prepared]]) -> None:
+def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[..., list[LiveRun]]) -> None:
     [first] = prepared({})
     asyncio.run(Suite([first]).run())
     flags = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example": 2}
     resolution = resolve("suite.toml", flags)
     [again] = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions(resume=True))
-    assert isinstance(again, Prepared) and (again.folder.path, again.progress.held) == (first.folder.path, 0)
+    assert isinstance(again, LiveRun) and (again.folder.path, again.progress.held) == (first.folder.path, 0)
     asyncio.run(Suite([again]).run())
     assert (again.progress.held, again.progress.resumed, again.progress.done) == (3, 3, 6)
 
 
 def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
-    prepared: Callable[..., list[Prepared]], caplog: pytest.LogCaptureFixture
+    prepared: Callable[..., list[LiveRun]], caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = prepared({}, {"broken": True})
     asyncio.run(Suite([good, bad]).run())
@@ -136,10 +137,10 @@ def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
     assert status(bad) == "stopped"
     assert bad.folder.read_manifest().note == bad.progress.note
     assert [record.message for record in caplog.records] == ["run run-1"]
-    assert type(good.environment).torn_down == 2  # type: ignore[attr-defined]
+    assert type(good.plan.environment).torn_down == 2  # type: ignore[attr-defined]
 
 
-def test_a_folder_that_vanishes_ends_its_run_alone(prepared: Callable[..., list[Prepared]]) -> None:
+def test_a_folder_that_vanishes_ends_its_run_alone(prepared: Callable[..., list[LiveRun]]) -> None:
     good, lost = prepared({}, {"answers": ["a", "hold"]})
 
     async def main() -> None:
@@ -156,7 +157,7 @@ def test_a_folder_that_vanishes_ends_its_run_alone(prepared: Callable[..., list[
     assert good.summary is not None and good.summary.scored == 3
 
 
-def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..., list[Prepared]]) -> None:
+def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..., list[LiveRun]]) -> None:
     [run] = prepared({"answers": ["hold"] * 3})
 
     async def main() -> None:
@@ -165,12 +166,12 @@ def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..
         await suite.run()
 
     asyncio.run(main())
-    assert (run.progress.state, run.environment.waiting) == ("interrupted", 0)  # type: ignore[attr-defined]
+    assert (run.progress.state, run.plan.environment.waiting) == ("interrupted", 0)  # type: ignore[attr-defined]
     assert run.summary is not None and run.summary.not_run == 3
 
 
 def test_quitting_while_a_run_is_written_down_waits_for_that_and_says_how_it_ended(
-    prepared: Callable[..., list[Prepared]],
+    prepared: Callable[..., list[LiveRun]],
 ) -> None:
     [run] = prepared({})
     quitting, goes_on = threading.Event(), threading.Event()
@@ -184,13 +185,12 @@ def test_quitting_while_a_run_is_written_down_waits_for_that_and_says_how_it_end
             whole.cancel()
             loop.call_later(0.05, goes_on.set)
 
-        def recorded(_: Recorded) -> None:
+        def recorded(_run: LiveRun, _: Recorded) -> None:
             quitting.set()
             loop.call_soon_threadsafe(quit_now)
             assert goes_on.wait(10)
 
-        run.on_recorded = recorded
-        await Suite([run]).run()
+        await Suite([run], listener=EvaluationListener(recorded=recorded)).run()
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
@@ -199,18 +199,18 @@ def test_quitting_while_a_run_is_written_down_waits_for_that_and_says_how_it_end
     assert run.summary is not None and run.summary.scored == 3
 
 
-def test_a_joint_bound_holds_over_all_runs(prepared: Callable[..., list[Prepared]]) -> None:
+def test_a_joint_bound_holds_over_all_runs(prepared: Callable[..., list[LiveRun]]) -> None:
     first, second = prepared({}, {"answers": ["x", "y", "z"]})
     most = 0
     for run in (first, second):
-        play = run.environment.play
+        play = run.plan.environment.play
 
         async def counted(state: object, play: Callable[..., object] = play) -> None:
             nonlocal most
             most = max(most, first.progress.generating + second.progress.generating)
             await play(state)  # type: ignore[misc]
 
-        run.environment.play = counted  # type: ignore[method-assign]
+        run.plan.environment.play = counted  # type: ignore[method-assign]
     asyncio.run(Suite([first, second], in_flight=1).run())
     assert most == 1
     assert [run.progress.scored for run in (first, second)] == [3, 3]
@@ -218,23 +218,25 @@ def test_a_joint_bound_holds_over_all_runs(prepared: Callable[..., list[Prepared
 
 
 def test_a_listener_hears_each_outcome_once_and_the_journal_is_shown_before_it_goes(
-    prepared: Callable[..., list[Prepared]],
+    prepared: Callable[..., list[LiveRun]],
 ) -> None:
     [run] = prepared({}, save_results=False, rollouts_per_example=2)
     heard: list[tuple[str, int, float | None]] = []
     seen: list[int] = []
-    run.progress.listener = lambda record, scored: heard.append(
-        (record.example_key, record.rollout_index, scored.reward if scored else None)
+    listener = EvaluationListener(
+        finished=lambda _run, record, scored: heard.append(
+            (record.example_key, record.rollout_index, scored.reward if scored else None)
+        ),
+        recorded=lambda _run, recorded: seen.append(len(recorded)),
     )
-    run.on_recorded = lambda recorded: seen.append(len(recorded))
-    asyncio.run(Suite([run]).run())
-    keys = [example.key for example in run.plan.examples()]
+    asyncio.run(Suite([run], listener=listener).run())
+    keys = [example.key for example in run.plan.rollouts.examples()]
     assert sorted(heard) == sorted((key, index, 1.0) for key in keys for index in (0, 1))
     assert seen == [6]
     assert not run.folder.path.exists()
 
 
-def test_a_refusal_at_the_last_moment_makes_no_folder(prepared: Callable[..., list[Prepared]], tmp_path: Path) -> None:
+def test_a_refusal_at_the_last_moment_makes_no_folder(prepared: Callable[..., list[LiveRun]], tmp_path: Path) -> None:
     prepared({})
     runs = resolve("suite.toml", {"model": "reference/oracle", "output_dir": "elsewhere"}).runs
 
@@ -246,7 +248,7 @@ def test_a_refusal_at_the_last_moment_makes_no_folder(prepared: Callable[..., li
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: Callable[..., list[Prepared]]) -> None:
+def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: Callable[..., list[LiveRun]]) -> None:
     good, bad = prepared({}, {"answers": ["cancel", "b", "cancel"]})
     asyncio.run(Suite([good, bad]).run())
     assert (good.progress.state, bad.progress.state) == ("done", "failed")
@@ -255,7 +257,7 @@ def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: C
 
 
 def test_when_the_time_is_up_nothing_new_begins_and_what_hangs_is_given_up(
-    prepared: Callable[..., list[Prepared]],
+    prepared: Callable[..., list[LiveRun]],
 ) -> None:
     runs = prepared({"answers": ["hold", "hold", "b"]}, {"answers": ["hold", "c"]}, max_concurrent=2)
     told: list[str] = []
@@ -272,7 +274,7 @@ def test_when_the_time_is_up_nothing_new_begins_and_what_hangs_is_given_up(
 
 
 def test_runs_that_wait_for_their_turn_do_not_begin_once_the_budget_is_spent(
-    prepared: Callable[..., list[Prepared]],
+    prepared: Callable[..., list[LiveRun]],
 ) -> None:
     runs = prepared({}, {}, {}, max_concurrent=1)
     budget = Budget(BudgetLimits(max_tokens_total=1))
@@ -280,7 +282,7 @@ def test_runs_that_wait_for_their_turn_do_not_begin_once_the_budget_is_spent(
     assert [(run.progress.state, run.progress.done) for run in runs] == [("stopped", 1), ("stopped", 0), ("stopped", 0)]
 
 
-def test_a_timer_of_the_budget_does_not_outlive_its_suite(prepared: Callable[..., list[Prepared]]) -> None:
+def test_a_timer_of_the_budget_does_not_outlive_its_suite(prepared: Callable[..., list[LiveRun]]) -> None:
     runs = prepared({})
     budget = Budget(BudgetLimits(max_time=3600.0))
 

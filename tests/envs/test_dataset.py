@@ -70,23 +70,23 @@ GOOD = {"question": "q"}
 @for_each_row(
     ("row", "words"),
     [
-        ({"questoin": "q"}, r"row 1: there is neither a 'prompt' nor a 'question'; its columns are questoin"),
+        ({"questoin": "q"}, r"row 1: it needs a column 'prompt' or 'question'; its columns are questoin"),
         ({"question": 3}, r"row 1, column 'question': must be a string, not int"),
         ({"question": "  "}, r"row 1, column 'question': is empty"),
-        ({"question": "q", "answer": 4}, r"row 1, column 'answer': must be a string, not int; str\(\) it"),
+        ({"question": "q", "answer": 4}, r"row 1, column 'answer': must be a string, not int; use str\(\)"),
         ({"question": "q", "task": ["t"]}, r"row 1, column 'task': must be a string, not list"),
         ({"question": "q", "info": "not json"}, r"row 1, column 'info': is not JSON"),
         ({"question": "q", "info": "[1]"}, r"row 1, column 'info': must be a dict, or a JSON object"),
         ({"question": "q", "info": 3}, r"row 1, column 'info': must be a dict"),
         ({"question": "q", "example_id": 1.5}, r"row 1, column 'example_id': must be an integer or a string"),
         ({"question": "q", "example_id": True}, r"row 1, column 'example_id': must be an integer or a string"),
-        ({"prompt": "text"}, r"row 1, column 'prompt': must be a list of messages.*call the column 'question'"),
+        ({"prompt": "text"}, r"row 1, column 'prompt': must be a list of messages.*rename the column to 'question'"),
         ({"prompt": []}, r"row 1, column 'prompt': must be a list of messages, not \[\]"),
         ({"prompt": {"role": "user"}}, r"row 1, column 'prompt': must be a list of messages"),
         ({"prompt": ["hi"]}, r"row 1, column 'prompt': message 0 must be a dict"),
         ({"prompt": [{"content": "hi"}]}, r"row 1, column 'prompt': message 0 has no role"),
         ({"prompt": [{"role": "user"}]}, r"row 1, column 'prompt': message 0 has no content"),
-        ({"prompt": [{"role": "user", "content": 3}]}, r"row 1, column 'prompt': message 0 has a content that is nei"),
+        ({"prompt": [{"role": "user", "content": 3}]}, r"row 1, column 'prompt': message 0 has a content of type int"),
         ("q", r"row 1 must be a dict of columns, not str"),
     ],
 )
@@ -101,7 +101,7 @@ def test_an_example_id_may_occur_once() -> None:
 
 
 def test_few_shot_has_no_place_before_a_finished_prompt() -> None:
-    with pytest.raises(EnvironmentFault, match="few_shot has no place"):
+    with pytest.raises(EnvironmentFault, match="cannot be combined with few_shot"):
         env_of({"prompt": [{"role": "user", "content": "x"}]}, few_shot=[{"role": "user", "content": "y"}])
 
 
@@ -112,7 +112,7 @@ def test_few_shot_has_no_place_before_a_finished_prompt() -> None:
         ("rows", "must be a list of dicts.*not str"),
         (3, "must be a list of dicts.*not int"),
         (iter([GOOD]), "must be a list of dicts.*not list_iterator"),
-        ({"train": [GOOD], "test": [GOOD]}, "not a mapping; pick one of: train, test"),
+        ({"train": [GOOD], "test": [GOOD]}, "not a mapping; choose one of: train, test"),
     ],
 )
 def test_what_holds_no_rows_is_refused(source: Any, words: str) -> None:
@@ -211,7 +211,7 @@ def test_a_datasets_dataset_is_read_without_being_copied() -> None:
     twice = datasets.Dataset.from_list([{"question": "a", "example_id": 1}] * 2)
     with pytest.raises(EnvironmentFault, match="row 1, column 'example_id': 1 is also the id of row 0"):
         SingleTurnEnv(dataset=twice)
-    with pytest.raises(EnvironmentFault, match="pick one of: train"):
+    with pytest.raises(EnvironmentFault, match="choose one of: train"):
         SingleTurnEnv(dataset=datasets.DatasetDict({"train": table}))
 
 

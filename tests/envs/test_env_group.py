@@ -211,11 +211,15 @@ def test_a_rubric_may_be_added_on_top() -> None:
     [
         ([], None, "at least one environment"),
         ([3], None, "takes environments, not 3"),
-        ([sums(), sums()], ["a"], "2 environments and 1 names"),
+        ([sums(), sums()], ["a"], "1 names for 2 environments"),
         ([sums(), sums()], ["a", "a"], "two environments of an EnvGroup are called 'a'"),
         ([sums()], ["a/b"], "without '/'"),
         ([sums()], [""], "''"),
-        ([sums(), SingleTurnEnv(dataset=[{"prompt": "x"}], message_type="completion")], ["a", "b"], "must agree"),
+        (
+            [sums(), SingleTurnEnv(dataset=[{"prompt": "x"}], message_type="completion")],
+            ["a", "b"],
+            "must all have the same message_type",
+        ),
     ],
 )
 def test_what_is_no_group_is_refused(envs: Any, names: Any, words: str) -> None:
@@ -225,10 +229,13 @@ def test_what_is_no_group_is_refused(envs: Any, names: Any, words: str) -> None:
 
 def test_what_belongs_to_the_environments_is_refused_on_the_group() -> None:
     for option in ({"rubric": Rubric()}, {"parser": XMLParser(["a"])}, {"tool_defs": [{"type": "function"}]}):
-        with pytest.raises(EnvironmentFault, match=rf"EnvGroup\({next(iter(option))}=…\): give it to the environments"):
+        with pytest.raises(
+            EnvironmentFault, match=rf"EnvGroup\({next(iter(option))}=…\): pass this option to the environments"
+        ):
             group(**option)
     with pytest.raises(
-        EnvironmentFault, match="task 'other' belongs to no environment of the group; it has sums, talk"
+        EnvironmentFault,
+        match="task 'other' must begin with the name of an environment: sums, talk",
     ):
         group().get_env_for_task("other")
 

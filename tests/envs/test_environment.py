@@ -51,7 +51,7 @@ def test_options_become_attributes() -> None:
     [
         ({"system_promt": "x"}, r"SingleTurnEnv\(system_promt=…\): unknown name; did you mean 'system_prompt'\?"),
         ({"zebra": 1}, r"SingleTurnEnv\(zebra=…\): unknown name; Known are dataset, env_args"),
-        ({"score_rollouts": False}, r"score_rollouts=…\): there is no training here"),
+        ({"score_rollouts": False}, r"score_rollouts=…\): this option is for training"),
         ({"max_turns": 1}, "max_turns is for MultiTurnEnv"),
         ({"system_prompt": 3}, r"system_prompt=…\) must be a string, not 3"),
         ({"rubric": print}, "must be a Rubric"),
@@ -59,7 +59,7 @@ def test_options_become_attributes() -> None:
         ({"message_type": "text"}, "must be 'chat' or 'completion', not 'text'"),
         ({"sampling_args": [1]}, "must be a dict"),
         ({"few_shot": [{"role": "user"}]}, r"few_shot=…\): message 0 has no content"),
-        ({"message_type": "completion", "system_prompt": "s"}, "goes with messages"),
+        ({"message_type": "completion", "system_prompt": "s"}, "requires message_type='chat'"),
         ({"max_workers": 0}, "must be above 0"),
     ],
 )
@@ -85,7 +85,7 @@ def test_max_workers_lets_more_blocking_code_run() -> None:
 
 
 def test_a_subclass_may_not_hide_what_runs_it() -> None:
-    with pytest.raises(EnvironmentFault, match=r"Mine\.rollout would hide"):
+    with pytest.raises(EnvironmentFault, match=r"Mine\.rollout overrides a method"):
 
         class Mine(SingleTurnEnv):  # pyright: ignore[reportUnusedClass]
             async def rollout(self, state: State, chat: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -407,7 +407,7 @@ def test_settings_change_a_built_environment() -> None:
     [
         ({"max_turn": 3}, r"env.extra_env_kwargs.max_turn \(Settable\): unknown name; did you mean 'max_turns'\?"),
         ({"max_turns": 0}, "env.extra_env_kwargs.max_turns: max_turns must be at least 1"),
-        ({"max_turns": "3"}, "max_turns must be at least 1, or -1 for no bound, not '3'"),
+        ({"max_turns": "3"}, "max_turns must be at least 1, or -1 for no limit, not '3'"),
         ({"mode": "odd"}, "env.extra_env_kwargs.mode: no mode 'odd'"),
         ({"words": "b"}, "env.extra_env_kwargs.words must be list, not 'b'"),
         ({"system_prompt": 3}, "env.extra_env_kwargs.system_prompt must be a string, not 3"),
@@ -435,7 +435,7 @@ def test_class_attributes_are_settings_too() -> None:
 
 
 def test_a_single_turn_stays_one() -> None:
-    with pytest.raises(ConfigError, match="one turn, not 3"):
+    with pytest.raises(ConfigError, match="must be 1, not 3"):
         SingleTurnEnv(dataset=ROWS).set_kwargs(max_turns=3)
 
 

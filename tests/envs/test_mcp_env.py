@@ -400,7 +400,7 @@ def test_a_child_ends_with_a_rollout_that_is_cancelled_while_it_starts(children:
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("die", "MCP server 'child' failed while it was opened: .*; its last words: …cannot open the database"),
+        ("die", "MCP server 'child' failed while it was opened: .*; the end of its stderr: …cannot open the database"),
         ("hang", "MCP server 'child' did not start within 1 s"),
     ],
 )
@@ -565,7 +565,7 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
         ({"startup_timeout": 0}, "startup_timeout"),
         ({"call_timeout": 0}, "call_timeout"),
         ({"max_trns": 1}, "did you mean 'max_turns'"),
-        ({"message_type": "completion"}, "tools go with messages"),
+        ({"message_type": "completion"}, "tools require message_type='chat'"),
     ],
 )
 def test_wrong_options_are_refused_at_construction(options: dict[str, Any], words: str) -> None:

@@ -239,7 +239,7 @@ def test_an_environment_that_changes_its_argument_is_told(change: Callable[[Mess
         (None, "must return a list of messages, not NoneType"),
         ("text", "must return a list of messages, not str"),
         ({"role": "user", "content": "x"}, "must return a list of messages, not dict"),
-        (([{"role": "user", "content": "x"}], {}), "must return messages alone, not a tuple"),
+        (([{"role": "user", "content": "x"}], {}), "must return only the messages, not a tuple"),
         (["x"], "message 0 must be a dict"),
         ([{"role": "user", "content": "x"}, {"content": "x"}], "message 1 has no role"),
     ],
@@ -326,7 +326,7 @@ def test_a_completion_environment_speaks_text() -> None:
 
 
 def test_a_completion_environment_must_answer_with_text() -> None:
-    with pytest.raises(EnvironmentFault, match="must return a text, not list"):
+    with pytest.raises(EnvironmentFault, match="must return a string, not list"):
         play(Echo(dataset=[{"question": "Once"}], message_type="completion", max_turns=2))
 
 

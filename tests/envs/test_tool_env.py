@@ -148,7 +148,7 @@ def test_the_error_formatter_gets_the_tools_own_exception() -> None:
 
 @for_each_row(
     ("formatter", "words"),
-    [(lambda error: 1 / 0, "error_formatter raised ZeroDivisionError"), (lambda error: error, "must return a text")],
+    [(lambda error: 1 / 0, "error_formatter raised ZeroDivisionError"), (lambda error: error, "must return a string")],
 )
 def test_a_broken_error_formatter_is_the_environments_fault(formatter: Any, words: str) -> None:
     with pytest.raises(EnvironmentFault, match=words):
@@ -341,7 +341,7 @@ def test_flat_definitions_of_a_row_are_sent_as_endpoints_want_them() -> None:
 
 def test_a_row_that_offers_what_there_is_not_is_the_environments_fault() -> None:
     flat = {"name": "fly", "parameters": {"type": "object"}}
-    with pytest.raises(EnvironmentFault, match="a row offers a tool 'fly', but there is none"):
+    with pytest.raises(EnvironmentFault, match="a row's info offers the unknown tool 'fly'"):
         play(env_of(add), calls(call("fly")), info={"tool_defs": [flat]})
 
 
@@ -376,9 +376,9 @@ def test_an_author_may_add_to_the_answers() -> None:
 @for_each_row(
     ("options", "words"),
     [
-        ({"message_type": "completion"}, "tools go with messages"),
-        ({"tool_defs": [{"type": "function"}]}, "definitions come from the functions"),
-        ({"oai_tools": [{"type": "function"}]}, "definitions come from the functions"),
+        ({"message_type": "completion"}, "tools require message_type='chat'"),
+        ({"tool_defs": [{"type": "function"}]}, "definitions are made from functions"),
+        ({"oai_tools": [{"type": "function"}]}, "definitions are made from functions"),
         ({"tools": [add, add]}, "two tools are called 'add'"),
         ({"tools": ["add"]}, "a tool must be a function"),
         ({"max_output_chars": 0}, "max_output_chars"),

@@ -122,12 +122,12 @@ def test_a_count_is_kept_for_them_too() -> None:
     ("returned", "words"),
     [
         (None, r"Broken\.update_tool_args must return the arguments as a dict, not NoneType"),
-        ({"amount": 1}, "nothing fills its hidden argument 'account'"),
+        ({"amount": 1}, "its hidden argument 'account' has no value"),
         (
             {"amount": "many", "account": 1},
-            r"Broken\.update_tool_args returned what does not fit: deposit: argument 'am",
+            r"Broken\.update_tool_args returned invalid arguments: deposit: argument 'am",
         ),
-        ({"amount": 1, "acount": 1}, r"returned what does not fit: deposit: unknown argument 'acount'"),
+        ({"amount": 1, "acount": 1}, r"returned invalid arguments: deposit: unknown argument 'acount'"),
     ],
 )
 def test_what_update_tool_args_gets_wrong_is_not_told_to_the_model(returned: Any, words: str) -> None:

@@ -19,8 +19,8 @@ from harness.multi.results import ModelResult, TaskResult, TaskUsage
 from harness.multi.summary import RunOutcome, compare, summarize_model
 from harness.stats.summary import summarize
 from harness.store.codec import encode
-from harness.store.recorded import Recorded
-from harness.store.tally import tally
+from harness.store.journal_index import Recorded
+from harness.store.score_table import tally
 
 USAGE = Usage(10, 5, requests=1, cost=0.5)
 TIMING = Timing(0.0, generation=1.5, model=1.0, waiting=0.25)

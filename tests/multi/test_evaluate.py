@@ -21,7 +21,7 @@ from tables import for_each_row
 from harness.core.errors import ConfigError, ValidationError
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.loader import load_environment
+from harness.engine.environment_loader import load_environment
 from harness.engine.plan import identity_of
 from harness.multi import EvaluationResult, Model, Options, Persist, Task, evaluate
 from harness.settings.resolver import resolve
@@ -45,6 +45,22 @@ def tasks(number: int) -> list[JsonDict]:
 
 def outcomes(result: EvaluationResult) -> list[list[tuple[str, str]]]:
     return [[(each["taskId"], each["output"]) for each in model["results"]] for model in result["models"]]
+
+
+# Options of every evaluation
+
+
+def test_an_evaluation_takes_the_options_of_every_evaluation() -> None:
+    async def use(server: ModelServer) -> None:
+        models = [Model(id="a", base_url=server.url)]
+        result = await evaluate(tasks(3), models, settings={"token_limit": 7, "max_tokens_total": 1})
+        assert {asked.body["max_tokens"] for asked in server.asked} == {7}
+        assert "1" in str(result["models"][0]["summary"]["stopReason"]) and len(server.asked) == 1
+        for wrong, words in (({"rpm": 3}, "rpm: unknown setting"), (3, "settings: must be a dict")):
+            with pytest.raises(ConfigError, match=words):
+                await evaluate(tasks(1), models, settings=wrong)
+
+    served(lambda asked: f"answer to {asked.text}", use)
 
 
 # Order and bounds
@@ -460,7 +476,7 @@ def test_models_are_required(nothing: Any) -> None:
     ("models", "options", "words"),
     [
         ([{"provider": "openai", "id": "m"}], {}, r"^models\[0\] \(m\): Missing API key for provider 'openai'\. Set "
-         r"OPENAI_API_KEY or LITELLM_API_KEY, or give the model an apiKey\.$"),
+         r"OPENAI_API_KEY or LITELLM_API_KEY, or pass apiKey\.$"),
         ([{"provider": "opnai", "id": "m"}], {},
          r"^models\[0\] \(m\): no provider is called 'opnai'; did you mean 'openai'\?$"),
         (["reference/oracel"], {}, r"there is no reference model 'reference/oracel'; did you mean reference/oracle\?"),

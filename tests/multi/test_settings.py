@@ -14,8 +14,8 @@ from harness.core.errors import ConfigError
 from harness.multi.models import read_models
 from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
 from harness.settings.endpoints import Registry, load_registry
+from harness.settings.resolved_run import ResolvedRun
 from harness.settings.resolver import resolve
-from harness.settings.runs import ResolvedRun
 
 KEYS = {f"{name}_API_KEY": f"key-{name.lower()}" for name in ("OPENAI", "ANTHROPIC", "GEMINI", "OPENROUTER", "GROQ")}
 
@@ -230,7 +230,7 @@ def test_set_of_what_is_said_elsewhere(text: str, words: str) -> None:
     [
         ({"id": "m", "baseUrl": "localhost:9"}, r"^models\[0\] \(m\): baseUrl = .*must be an http or https URL"),
         ({"id": "m", "provider": "openai", "apiKeyVar": "NONE"},
-         r"^models\[0\] \(m\): apiKeyVar NONE: the environment variable is not set; .*or give the model an apiKey$"),
+         r"^models\[0\] \(m\): apiKeyVar NONE: the environment variable is not set; .*or pass apiKey$"),
         ({"id": "m", "provider": "mistral"}, "Missing API key for provider 'mistral'"),
         ({"id": "m", "provider": "zzz"},
          "no provider is called 'zzz'; for a server of your own, give its address as baseUrl"),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +46,9 @@ run = json:dumps
 [bench.exporters]
 gone = no_such_module:EXPORTER
 
+[bench.fault_sources]
+gone = no_such_module:faults
+
 [bench.import_hooks]
 gone = no_such_module:HOOK
 """
@@ -58,6 +66,30 @@ def python(folder: Path, path: list[Path], *words: str, code: int = 0) -> subpro
 
 
 BENCH = ("-m", "harness.cli.main")
+
+
+@contextmanager
+def serving(folder: Path, path: list[Path], *options: str) -> Iterator[str]:
+    """Run `bench serve`; give its URL."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    command = [sys.executable, *BENCH, "serve", "--port", "0", *options]
+    with subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def status_of(url: str) -> int:
+    """The HTTP status of a request."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    try:
+        with urllib.request.urlopen(f"{url}/chat/completions", body, timeout=PATIENCE) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +110,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_package_adds_a_command_a_format_and_an_import_hook(site: Path, tmp_path: Path) -> None:
+def test_a_package_adds_a_command_a_format_a_fault_and_an_import_hook(site: Path, tmp_path: Path) -> None:
     shown = python(tmp_path, [site], *BENCH, "--help")
     assert "oldkit" in shown.stdout and "Show what oldkit knows." in shown.stdout
     called = python(tmp_path, [site], *BENCH, "oldkit", "--name", "kit")
@@ -87,6 +119,12 @@ def test_a_package_adds_a_command_a_format_and_an_import_hook(site: Path, tmp_pa
     done = python(tmp_path, [site], *BENCH, "export", "latest", "-o", "a.rewards")
     assert (tmp_path / "a.rewards").read_text() == "1.0\n1.0\n"
     assert "not used" not in shown.stderr + called.stderr + done.stderr
+    with serving(tmp_path, [site], "--teapots", "2") as url:
+        assert [status_of(url) for _ in range(4)] == [200, 418, 200, 418]
+        with urllib.request.urlopen(f"{url.removesuffix('/v1')}/stats", timeout=PATIENCE) as reply:
+            assert json.load(reply)["faults"] == {"teapot": 2}
+    both = python(tmp_path, [site], *BENCH, "serve", "--port", "0", "--teapots", "2", "--fault", "429", code=2)
+    assert "the options of several plugins cannot be combined: oldkit, script" in both.stderr
 
 
 @pytest.mark.slow

@@ -83,6 +83,7 @@ def test_an_environment_is_played_for_any_client(tmp_path: Path) -> None:
         assert (status, body["error"]["code"]) == (404, "no_player")
 
 
+@pytest.mark.plugins
 def test_faults_on_request() -> None:
     options = ("--fail-rate", "1", "--fail-status", "429", "--retry-after", "7", "--latency", "1")
     with serving(*options) as (_, url):
@@ -96,6 +97,7 @@ def test_faults_on_request() -> None:
             }
 
 
+@pytest.mark.plugins
 def test_scripted_faults_and_what_is_told_of_them_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "faults.toml").write_text('seed = 3\n[[fault]]\nfault = "503"\nmodel = "b"\n')
     with serving("--faults", "faults.toml", "--fault", "429@at=2", "--fail-rate", "0", cwd=tmp_path) as (process, url):
@@ -113,6 +115,7 @@ def test_scripted_faults_and_what_is_told_of_them_at_the_end(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.plugins
 def test_the_faults_there_are_can_be_listed() -> None:
     done = subprocess.run([*BENCH, "--list-faults"], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -131,7 +134,7 @@ def test_the_faults_there_are_can_be_listed() -> None:
         (["--latency", "-1"], "Invalid value for '--latency'"),
         (["--latency", "nan"], "'--latency'"),
         (["--fail-rate", "1", "--retry-after", "1\r\nX: y"], "is no HTTP header"),
-        (["--fail-rate", "2"], "fail_rate must be from 0 to 1"),
+        (["--fail-rate", "2"], "--fail-rate: share must be a number from 0 to 1"),
         (["--fail-status", "teapot"], "--fail-status 'teapot'"),
         (["--env", ","], "--env is empty"),
         (["-a", "{}", "--env", "no-such-environment"], "no-such-environment"),

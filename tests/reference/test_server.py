@@ -15,7 +15,7 @@ from tables import for_each_row
 from harness.core.errors import ConfigError
 from harness.core.records import Example, Row
 from harness.core.types import ROLLOUT_HEADER, Message, Messages
-from harness.reference.faults import Fault, ScriptedFaults
+from harness.plugins.faults.rules import Fault, ScriptedFaults
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy
@@ -117,7 +117,7 @@ def test_a_policy_without_its_environment_says_what_to_do() -> None:
     async def talk(ask: Ask) -> None:
         status, body = await ask("reference/oracle")
         assert status == 404
-        assert "--env" in body["error"]["message"]
+        assert "with an environment" in body["error"]["message"]
         status, body = await ask("reference/nosy")
         assert (status, body["error"]["code"]) == (404, "model_not_found")
         assert "did you mean reference/noisy?" in body["error"]["message"]

@@ -24,7 +24,7 @@ from harness.report.compare.matching import Match, match, match_json
 from harness.report.compare.sides import ComparedRun, read_side, rollouts_of, side_json
 from harness.stats.difference import adjust, limits_of
 from harness.store.outcomes import read_journal
-from harness.store.tally import summary_of
+from harness.store.score_table import summary_of
 
 GRADED: Scores = {0: [0.25, 0.75], 1: [1.0, 0.5], 2: [0.0, 0.25], 3: [0.9, 0.8], 4: [0.4, 0.1], 5: [0.6, 0.6]}
 OTHER: Scores = {5: [0.7], 4: [0.5], 3: [0.5], 2: [0.5], 1: [0.8], 0: [1.0]}
@@ -306,7 +306,7 @@ def test_a_range_of_rewards_that_is_none_is_refused(tmp_path: Path, ends: list[o
     manifest = json.loads(run.manifest_path.read_text())
     run.manifest_path.write_text(json.dumps({**manifest, "reward_range": ends}))
 
-    with pytest.raises(StoreError, match="reward_range is no pair of numbers"):
+    with pytest.raises(StoreError, match="reward_range is not a pair of numbers"):
         read_side(run)
 
 

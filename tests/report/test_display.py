@@ -14,9 +14,9 @@ from tables import for_each_row
 
 from harness.core.types import Usage
 from harness.engine.progress import RunProgress
-from harness.report.frame import Frame, draw
-from harness.report.lines import SHARE, RunWatch
 from harness.report.live import Display, wants_live
+from harness.report.live_lines import SHARE, RunWatch
+from harness.report.live_table import Frame, draw
 from harness.report.text import make_console
 
 
@@ -257,7 +257,7 @@ def test_the_display_ends_alone_and_the_run_goes_on() -> None:
         progress.backing_off = broken
         display.tick()
         display.tick()
-    assert file.getvalue().count("the display stopped (RuntimeError: limiter is gone); the run goes on") == 1
+    assert file.getvalue().count("the display stopped (RuntimeError: limiter is gone); the run continues") == 1
 
 
 def test_a_closed_stream_is_no_error() -> None:

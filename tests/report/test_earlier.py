@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from run_samples import run_at
 
-from harness.report.compare.earlier import LOOKED_AT, earlier_suite, have_rivals, previous_run
+from harness.report.compare.earlier import LOOKED_AT, earlier_suite, has_several_models, previous_run
 from harness.store.rundir import RunDir, write_suite
 
 ENV: dict[str, Any] = {"env_id": "sums", "env_args": {"size": 4}, "extra_env_kwargs": {}, "source": "a"}
@@ -82,6 +82,6 @@ def test_not_all_of_many_runs_are_read(tmp_path: Path) -> None:
 def test_rivals_of_one_invocation(tmp_path: Path) -> None:
     one = run(tmp_path, 0, "lab/a").read_manifest()
 
-    assert not have_rivals([])
-    assert not have_rivals([one, replace(one, name="more")])
-    assert have_rivals([one, replace(one, name="more"), replace(one, model="lab/b")])
+    assert not has_several_models([])
+    assert not has_several_models([one, replace(one, name="more")])
+    assert has_several_models([one, replace(one, name="more"), replace(one, model="lab/b")])

@@ -22,7 +22,7 @@ from harness.report.page.markdown import markdown
 from harness.report.page.plots import Plots
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
-from harness.store.tally import summary_of
+from harness.store.score_table import summary_of
 
 
 def two_models(folder: Path) -> list[RunDir]:

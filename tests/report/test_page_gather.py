@@ -17,7 +17,7 @@ from harness.core.records import Record, Timing
 from harness.core.types import Usage
 from harness.report import numerals
 from harness.report.page import content as content_module
-from harness.report.page.columns import Filling, RolloutColumns, asked
+from harness.report.page.columns import RolloutColumns, asked
 from harness.report.page.content import content_of
 from harness.report.page.gather import Page, page_of
 from harness.report.page.markdown import markdown
@@ -35,8 +35,8 @@ from harness.stats.averages import macro_mean
 from harness.stats.hypotheses import holm, welch
 from harness.stats.intervals import mean_interval
 from harness.stats.paired import paired_by_key, paired_difference
+from harness.store.journal_index import Recorded
 from harness.store.outcomes import in_order, outcomes, read_journal
-from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
 
 
@@ -54,10 +54,11 @@ def judged(rewards: Iterable[Iterable[float | None]], **changes: object) -> list
 
 
 def columns_of(recorded: Recorded) -> RolloutColumns:
-    filling, numbers = Filling(), in_order(recorded)
+    columns, numbers = RolloutColumns(), in_order(recorded)
     for number, outcome in zip(numbers, outcomes(recorded, numbers), strict=True):
-        filling.take(number, outcome)
-    return filling.columns()
+        columns.take(number, outcome)
+    columns.end_example()
+    return columns
 
 
 def page(*runs: RunDir) -> Page:
@@ -338,7 +339,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> N
     shown = page_of([run.path for run in (good, empty, broken, damaged)], missing=["gone: of a suite"])
 
     assert [run.entry.id for run in shown.runs] == [good.id]
-    assert shown.missing[:2] == ["gone: of a suite", f"{empty.id} (sums, interrupted) holds no rollout yet"]
+    assert shown.missing[:2] == ["gone: of a suite", f"{empty.id} (sums, interrupted) has no rollouts yet"]
     assert shown.missing[2].startswith(f"{broken.id}: cannot read {broken.manifest_path}")
     assert str(damaged.journal_path) in shown.missing[3]
     with pytest.raises(StoreError, match="cannot read"):
@@ -448,17 +449,16 @@ def test_kinds_of_examples_take_turns(tmp_path: Path) -> None:
 
     sample = samples_of(environment, 12)[mine]
 
-    assert sample.total == 40
-    assert list(sample.kinds.items())[:5] == [
+    assert list(sample.items())[:5] == [
         (30, "unscored"),
         (10, "flips"),
         (11, "worst"),
         (0, "best"),
         (20, "mixed"),
     ]
-    assert sample.counts()["unscored"] >= 2
-    assert len(sample.kinds) == 12
-    assert samples_of(environment, 12)[mine].kinds == sample.kinds
+    assert list(sample.values()).count("unscored") >= 2
+    assert len(sample) == 12
+    assert samples_of(environment, 12)[mine] == sample
 
 
 def test_all_examples_are_taken_where_there_are_few(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_all_examples_are_taken_where_there_are_few(tmp_path: Path) -> None:
 
     [sample] = samples_of(environment, 60)
 
-    assert sorted(sample.kinds) == [0, 1, 2, 3, 4]
+    assert sorted(sample) == [0, 1, 2, 3, 4]
 
 
 def test_a_few_of_each_reason_come_before_many_of_one(tmp_path: Path) -> None:
@@ -476,8 +476,8 @@ def test_a_few_of_each_reason_come_before_many_of_one(tmp_path: Path) -> None:
 
     [sample] = samples_of(environment, 5)
 
-    assert [n for n, kind in sample.kinds.items() if kind == "unscored"][:2] == [0, 1]
-    assert {20, 21} <= set(samples_of(environment, 11)[0].kinds)
+    assert [n for n, kind in sample.items() if kind == "unscored"][:2] == [0, 1]
+    assert {20, 21} <= set(samples_of(environment, 11)[0])
 
 
 def test_the_notes_say_what_is_there(tmp_path: Path) -> None:

@@ -189,5 +189,5 @@ def test_an_example_that_is_not_there(tmp_path: Path, name: str, rollout: int | 
 def test_a_run_without_rollouts_has_no_example(tmp_path: Path) -> None:
     run = finished(tmp_path)
     run.journal_path.unlink()
-    with pytest.raises(UsageError, match=r"no example '0' .*: it holds no rollout yet"):
+    with pytest.raises(UsageError, match=r"no example '0' .*: it has no rollouts yet"):
         example_outcomes(RunDir(run.path), "0")

@@ -16,6 +16,7 @@ from tables import for_each_row
 
 from harness.core.records import Record
 from harness.core.types import Usage
+from harness.report.layout import print_lines
 from harness.report.run_facts import (
     facts_json,
     facts_of,
@@ -39,7 +40,7 @@ from harness.store.rundir import RunDir
 def page(run: RunDir, width: int = 100) -> list[str]:
     out = io.StringIO()
     console = PlainConsole(file=out, width=width, markup=False, emoji=False, highlight=False)
-    page_lines(facts_of(run.path, run.id), console, width)
+    print_lines(page_lines(facts_of(run.path, run.id), width), console)
     return out.getvalue().split("\n")
 
 
@@ -100,7 +101,7 @@ sums
   2 examples have no scored rollout: no part in pass@1
 
 What went wrong
-  timeout: 1 rollout, may heal
+  timeout: 1 rollout, a retry may succeed
     no reply in 600 s
     example q2
   correct ValueError: 1 rollout
@@ -169,11 +170,11 @@ def test_a_run_that_did_not_end_says_why_and_how_to_go_on(tmp_path: Path, state:
     assert not [step for step in said if "rescore" in step or "replay" in step]
     shown = together(page(run))
     assert "2 of 4 not run" in shown
-    why = "died: its process is gone and did not say why: it was killed, or the machine went down"
+    why = "died: its process ended without a reason: it was killed, or the machine stopped"
     assert (why in shown) == (state == "running")
     assert (f"{state}: nobody answers" in shown) == (state != "running") and "\x1b" not in shown
     empty = run_at(tmp_path, minute=1, status=state, note="nobody answers")
-    assert (f"It holds no rollout. {state}: nobody answers" in together(page(empty))) == (state != "running")
+    assert (f"The run has no rollouts. {state}: nobody answers" in together(page(empty))) == (state != "running")
 
 
 def test_a_run_under_way_shows_what_there_is_so_far(tmp_path: Path) -> None:
@@ -193,9 +194,9 @@ def test_a_run_under_way_shows_what_there_is_so_far(tmp_path: Path) -> None:
 
 def test_a_run_without_a_rollout(tmp_path: Path) -> None:
     run = run_at(tmp_path, status="running")
-    assert "It holds no rollout." in page(run)
+    assert "The run has no rollouts." in page(run)
     with run.lock():
-        assert "No rollout has come to its end yet." in page(run)
+        assert "No rollout has finished yet." in page(run)
     assert steps(run) == [f"go on: bench resume {run.id}"]
 
 
@@ -236,7 +237,7 @@ def test_relatives_are_named_as_far_as_they_are_there(tmp_path: Path) -> None:
     sibling.path.rename(tmp_path / "away")
     parent.path.rename(tmp_path / "gone")
     lines = page(run, 200)
-    assert f"  made          rescored from {parent.id} (unscored only), which is not here any more" in lines
+    assert f"  made          rescored from {parent.id} (unscored only), which no longer exists" in lines
     assert not [line for line in lines if "made with it" in line]
 
 
@@ -311,7 +312,7 @@ def troubled(count: int, message: str) -> Iterable[Record]:
 def test_a_failure_names_a_few_of_its_examples_and_counts_the_others(tmp_path: Path) -> None:
     lines = page(finished(tmp_path, troubled(12, "no reply")))
     assert section(lines, "What went wrong") == [
-        "  timeout: 12 rollouts, 6 of them may heal",
+        "  timeout: 12 rollouts, 6 of them may succeed on retry",
         "    no reply",
         "    examples q0, q1, q2, q3, q4, q5, q6, q7 and 4 more",
     ]
@@ -320,7 +321,7 @@ def test_a_failure_names_a_few_of_its_examples_and_counts_the_others(tmp_path: P
 def test_an_endless_error_message_shows_its_beginning(tmp_path: Path) -> None:
     lines = section(page(finished(tmp_path, troubled(1, "HTTP 500\n" + "<p>\n" * 1000))), "What went wrong")
     assert lines[1:4] == ["    HTTP 500", "    <p>", "    <p>"]
-    assert lines[17] == "    … 4,009 characters in all; a transcript shows them"
+    assert lines[17] == "    … 4,009 characters in total; a transcript shows all of them"
     assert lines[18] == "    example q0"
 
 
@@ -362,7 +363,7 @@ def test_an_example_says_which_of_its_rollouts_is_shown(tmp_path: Path) -> None:
         (
             [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}],
             [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
-            "[image, image/png: 2 characters of base64]", "→ f({)  (its arguments are no JSON)",
+            "[image, image/png: 2 characters of base64]", "→ f({)  (its arguments are not JSON)",
         ),
         ([{"role": "user", "content": "q\n\x1b[2Jx"}], [{"role": "assistant", "content": "a\x07b"}], "q x", "ab"),
         ([{"role": "user", "content": "q"}], [{"role": "assistant", "content": "a"}, {"role": "tool", "content": "t"}],

@@ -50,13 +50,13 @@ def test_a_narrow_list_keeps_what_matters(four: list[ListedRun]) -> None:
     assert (
         "\n".join(lines(four, 60))
         == """\
-run                    env     model      state         mean
+run                    env      model     state         mean
 ────────────────────────────────────────────────────────────
-20261121T091803Z-aaaa  gsm8k   open…mini  died             –
+20261121T091803Z-aaaa  gsm8k    ope…mini  died             –
   go on: bench resume 20261121T091803Z-aaaa
-20261121T091703Z-aaaa  ca…ows  m          interrupted      –
-20261121T091603Z-aaaa  ma…hon  anth…-4-1  done         1.000
-20261121T091503Z-aaaa  gsm8k   open…mini  done         0.500"""
+20261121T091703Z-aaaa  cal…ows  m         interrupted      –
+20261121T091603Z-aaaa  mat…hon  ant…-4-1  done         1.000
+20261121T091503Z-aaaa  gsm8k    ope…mini  done         0.500"""
     )
 
 

@@ -78,7 +78,7 @@ def test_a_failed_rollout_says_everything_that_is_known() -> None:
     lines = shown(base)
     assert lines[3] == "Rollout 0 · no score: timeout"
     assert lines[5:7] == ["assistant", "  so far"]
-    assert "  failed in  generation, in a way that time may heal" in lines
+    assert "  failed in  generation, and a retry may succeed" in lines
     at = lines.index("  error")
     assert lines[at + 1 :] == ["    HTTP 500", "    " + "<p>" * 1000]  # nothing is cut
 
@@ -150,7 +150,7 @@ def test_completion_models_have_texts() -> None:
         ),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": "data:,"}]},
-            ["user", "  [image, of no type: 0 characters of base64]"],
+            ["user", "  [image, unknown type: 0 characters of base64]"],
         ),
         (
             {
@@ -179,11 +179,14 @@ def call(**function: object) -> dict[str, object]:
         ([call(name="add", arguments='{"a": 1}')], ['  → add({"a": 1})  [c1]']),
         ([call(name="add", arguments="")], ["  → add()  [c1]"]),
         ([call(name="add")], ["  → add()  [c1]"]),
-        ([call(name="add", arguments='{"a": ')], ['  → add({"a": )  [c1]  (its arguments are no JSON)']),
-        ([call(name="add", arguments="[" * 100_000)], [f"  → add({'[' * 100_000})  [c1]  (its arguments are no JSON)"]),
+        ([call(name="add", arguments='{"a": ')], ['  → add({"a": )  [c1]  (its arguments are not JSON)']),
+        (
+            [call(name="add", arguments="[" * 100_000)],
+            [f"  → add({'[' * 100_000})  [c1]  (its arguments are not JSON)"],
+        ),
         ([call(name="add", arguments={"a": 1})], ['  → add({"a":1})  [c1]']),
         ([call(name="one"), {"function": {"name": "two", "arguments": "{}"}}], ["  → one()  [c1]", "  → two({})"]),
-        ([call(name="py", arguments="a\nb")], ["  → py(a", "  b)  [c1]  (its arguments are no JSON)"]),
+        ([call(name="py", arguments="a\nb")], ["  → py(a", "  b)  [c1]  (its arguments are not JSON)"]),
         ([{"id": "c1"}], ['  → {"id":"c1"}']),
         (["odd"], ['  → "odd"']),
         ({"name": "odd"}, ['  → {"name":"odd"}']),

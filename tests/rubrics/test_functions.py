@@ -106,7 +106,7 @@ def test_the_name_of_a_fixed_column_is_refused(name: str) -> None:
         return 0.0
 
     judge_it.__name__ = name
-    with pytest.raises(EnvironmentFault, match=f"'{name}': results have a column of that name"):
+    with pytest.raises(EnvironmentFault, match=f"'{name}': results already have a column with this name"):
         plan(judge_it, 1, ())
 
 

@@ -18,7 +18,7 @@ from harness.core.records import JUDGEMENTS, Score
 from harness.core.state import State
 from harness.core.types import ModelResponse, Usage
 from harness.rubrics.judge import DEFAULT_JUDGE, Judge
-from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, judged_by, seated
+from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, judged_by, scoring_pass
 from harness.rubrics.rubric import Rubric
 from harness.rubrics.think_parser import ThinkParser
 
@@ -141,7 +141,7 @@ def test_the_same_question_at_the_same_time_waits_for_the_first() -> None:
     rubric, judges = JudgeRubric([twice]), bench("one", "two")
     assert score(rubric, judges)[0].reward == 1.0
     assert len(judges.told) == 1
-    assert rubric.judge._turns == {}  # pyright: ignore[reportPrivateUsage]
+    assert rubric.judge._locks == {}  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_question_that_failed_is_not_asked_again_by_the_next_function_but_is_by_the_next_pass() -> None:
@@ -256,7 +256,7 @@ def test_a_judge_that_cannot_be_asked_ends_the_pass_whatever_the_function_does(s
 def test_without_a_panel_the_rollout_is_unscored_and_says_why() -> None:
     [result] = asyncio.run(JudgeRubric().score([state_of()]))
     assert result.reward is None
-    assert "nobody has connected the judge" in result.reasons["judge_verdict"]
+    assert "is not connected" in result.reasons["judge_verdict"]
 
 
 def test_a_judge_as_a_chat_keeps_accounts_too() -> None:
@@ -264,7 +264,7 @@ def test_a_judge_as_a_chat_keeps_accounts_too() -> None:
         spec, judges, state = JudgeSpec("m", sampling_args={"seed": 1}), bench("yes", "no"), state_of()
         chat = judge_chat(spec, state)
         assert chat.model == "m"
-        with judged_by(judges), seated():
+        with judged_by(judges), scoring_pass():
             reply = await chat([{"role": "user", "content": "?"}], sampling_args={"top_p": 0.5}, tools=[{"x": 1}])
             asked = await ask(spec, "text", state)
         assert (reply.message["content"], asked.response.message["content"]) == ("yes", "no")
@@ -286,14 +286,14 @@ async def misspelt(judeg: Judge) -> float:
 @for_each_row(
     ("arguments", "words"),
     [
-        ({"funcs": [takes_judge]}, "'takes_judge' takes judge, which must be awaited: make it `async def`"),
+        ({"funcs": [takes_judge]}, "'takes_judge' has the parameter judge, which must be awaited: make it `async def`"),
         ({"funcs": [misspelt]}, "did you mean 'judge'"),
-        ({"judge_modell": "x"}, r"JudgeRubric\(judge_modell=…\): unknown; .*judge_"),
-        ({"judge_model": ""}, "judge_model must be a text"),
+        ({"judge_modell": "x"}, r"JudgeRubric\(judge_modell=…\): unknown argument; .*judge_"),
+        ({"judge_model": ""}, "judge_model must be a string"),
         ({"max_concurrent": 0}, "max_concurrent must be a whole number of 1 or more"),
         ({"max_concurrent": True}, "max_concurrent"),
         ({"verdicts": {"A": 1}}, "at least two"),
-        ({"judge_prompt": "no field"}, "does not hold"),
+        ({"judge_prompt": "no field"}, "must contain"),
         ({"class_objects": {"judge": 1}}, "class object 'judge'"),
     ],
 )
@@ -344,9 +344,9 @@ def test_a_name_and_an_address_are_taken() -> None:
     [
         ({"judge_modle": "m"}, 'did you mean "judge_model"'),
         ({"wieghts": [1.0]}, 'did you mean "weights"'),
-        ({"verdicts": {1: 1.0}}, "verdicts: a label must be a text, not 1"),
-        ({"verdicts": ["A", "B"]}, r"verdicts must say what each label is worth, .* not \['A', 'B'\]"),
-        ({"verdicts": None}, "verdicts must say what each label is worth, .* not None"),
+        ({"verdicts": {1: 1.0}}, "verdicts: a label must be a string, not 1"),
+        ({"verdicts": ["A", "B"]}, r"verdicts must map labels to values, .* not \['A', 'B'\]"),
+        ({"verdicts": None}, "verdicts must map labels to values, .* not None"),
         ({"judge_sampling_args": "x"}, "judge_sampling_args must be a table of names and values, not 'x'"),
         ({"judge_sampling_args": {1: 2}}, "judge_sampling_args must be a table"),
         ({"weights": ["x"]}, "its weight must be a finite number, not 'x'"),

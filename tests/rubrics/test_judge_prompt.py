@@ -131,10 +131,10 @@ def test_text_in_parts_is_text() -> None:
 @for_each_row(
     ("template", "words"),
     [
-        ("Grade {question}", r"does not hold \{response\}"),
-        ("Grade {respones} of {response}", r"no field \{respones\}; did you mean \{response\}\?"),
+        ("Grade {question}", r"must contain \{response\}"),
+        ("Grade {respones} of {response}", r"unknown field \{respones\}; did you mean \{response\}\?"),
         ("{questions} {response}", r"did you mean \{question\}"),
-        (5, "must be a text"),
+        (5, "must be a string"),
     ],
 )
 def test_a_wrong_template_is_refused(template: object, words: str) -> None:
@@ -147,7 +147,7 @@ def test_a_wrong_template_is_refused(template: object, words: str) -> None:
     [
         ({}, "at least two"),
         ({"YES": 1.0}, "at least two"),
-        ({"yes": 1.0, "YES": 0.0}, "is there twice"),
+        ({"yes": 1.0, "YES": 0.0}, "occurs twice"),
         ({"yes": 1.0, "": 0.0}, "plain word"),
         ({"yes": 1.0, "<no>": 0.0}, "plain word"),
         ({"yes": 1.0, " no": 0.0}, "plain word"),

@@ -74,7 +74,7 @@ def test_only_a_box_counts_unless_the_parser_looks_elsewhere(parser: Parser, tex
 def test_a_parser_that_finds_no_text_leaves_the_rollout_unscored() -> None:
     (result,) = score(MathRubric(parser=Parser(lambda text: [text])), reply("5"))  # type: ignore[arg-type,return-value]
     assert result.reward is None
-    assert result.reasons["correct_answer"].startswith("raised EnvironmentFault: the parser must find a text")
+    assert result.reasons["correct_answer"].startswith("raised EnvironmentFault: the parser must return a string")
 
 
 @for_each_row("gold", ["", "  ", None, r"\boxed{}"])
@@ -150,7 +150,7 @@ def test_the_helper_takes_both_forms_and_raises_without_a_verdict() -> None:
         ({"timeout_seconds": float("inf")}, "timeout_seconds"),
         ({"max_workers": 0}, "max_workers"),
         ({"max_workers": 2.5}, "max_workers"),
-        ({"funcs": [lambda completion: 1.0], "weights": [1.0, 2.0]}, "1 functions and 2 weights"),
+        ({"funcs": [lambda completion: 1.0], "weights": [1.0, 2.0]}, "2 weights for 1 functions"),
     ],
 )
 def test_a_bad_argument_is_refused_at_construction(arguments: dict[str, Any], named: str) -> None:

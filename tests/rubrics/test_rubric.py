@@ -231,7 +231,7 @@ def test_two_functions_of_one_name_are_refused() -> None:
 
 
 def test_as_many_weights_as_functions() -> None:
-    with pytest.raises(EnvironmentFault, match="1 functions and 2 weights"):
+    with pytest.raises(EnvironmentFault, match="2 weights for 1 functions"):
         Rubric([raises], [1, 2])
 
 

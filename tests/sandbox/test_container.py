@@ -202,6 +202,6 @@ def test_an_engine_whose_daemon_does_not_answer_is_not_taken(engine: Engine) -> 
     ("report", "outcome"), [({"signal": 9, "memory": True}, "memory"), ({"signal": 9}, "signalled")]
 )
 def test_the_engines_word_on_memory_counts(report: dict[str, Any], outcome: str) -> None:
-    from harness.sandbox.contained import _outcome  # pyright: ignore[reportPrivateUsage]
+    from harness.sandbox.process import _outcome  # pyright: ignore[reportPrivateUsage]
 
     assert _outcome({"wall": 1.0, "cpu": 0.1, **report}, Limits()) == outcome

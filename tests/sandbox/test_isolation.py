@@ -335,7 +335,7 @@ def test_no_process_of_ours_can_be_seen_or_signalled() -> None:
     assert attack("bubblewrap", program, str(os.getpid())) == [False, [1, 2, 3]]
 
 
-def test_the_order_of_the_warden_cannot_be_read_and_its_reports_not_forged() -> None:
+def test_the_request_of_the_launcher_cannot_be_read_and_its_reports_not_forged() -> None:
     program = """
         import os, sys
         for name in ("mem", "environ", "fd/0", "fd/3", "maps"):

@@ -316,12 +316,22 @@ def test_a_busy_tree_runs_out_of_processor_time_together(way: str) -> None:
         "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
         "import os, signal, time\nif os.fork(): os.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(60)",
     ],
-    ids=["sleeping", "deaf to every signal", "stopped", "stopping the warden"],
+    ids=["sleeping", "deaf to every signal", "stopped", "stopping the launcher"],
 )
 def test_time_runs_out_for_everybody(way: str, program: str) -> None:
     result, _ = run(way, program, wall_seconds=0.7)
     assert (result.outcome, result.exit_code) == ("timeout", None)
     assert result.wall_seconds > 0.6
+
+
+@pytest.mark.parametrize("way", EVERY)
+@pytest.mark.parametrize(("number", "outcome"), [("KILL", "signalled"), ("STOP", "timeout")])
+def test_a_program_that_ends_or_stops_its_launcher_at_once_is_judged_all_the_same(
+    way: str, number: str, outcome: str
+) -> None:
+    argv = ["sh", "-c", f"kill -{number} $PPID; sleep 60"]
+    result = asyncio.run(sandbox(way).run({}, argv, b"", Limits(wall_seconds=0.5)))
+    assert (result.outcome, result.exit_code) == (outcome, None)
 
 
 # Output

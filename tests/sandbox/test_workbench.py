@@ -76,7 +76,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children_and_the_rest_g
     assert after.stdout == "1\n0\n1\n"
 
 
-def test_commands_cannot_reach_the_pipes_or_the_memory_of_the_attendant() -> None:
+def test_commands_cannot_reach_the_pipes_or_the_memory_of_the_session_program() -> None:
     tries = "for f in fd fd/0 fd/1 fd/3 mem environ; do cat /proc/$PPID/$f 2>&1 >/dev/null | tail -1; done"
     words = ran(tries)[0].stdout
     assert words.count("Permission denied") == 6, words
@@ -190,5 +190,7 @@ def test_a_start_command_runs_beside_the_others() -> None:
 
 
 def test_a_module_that_is_not_there_is_a_fault_of_the_sandbox() -> None:
-    with pytest.raises(SandboxError, match=r"the sandbox \(bubblewrap\) has no no_such_module: its image must hold"):
+    with pytest.raises(
+        SandboxError, match=r"the sandbox \(bubblewrap\) does not contain no_such_module: use an image that does"
+    ):
         ran("true", modules=["json", "no_such_module"])

@@ -68,7 +68,7 @@ def test_agreement_by_chance_alone_is_undefined_or_zero() -> None:
     assert (agreement([], []), cohen_kappa([], [])) == (None, None)
     assert krippendorff_alpha([[1, None], [None, 2]]) is None
     assert krippendorff_alpha([["a", "a"], ["a", "a"]]) is None
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="not a number"):
         krippendorff_alpha([["a", "b"]], "interval")
     with pytest.raises(ValueError, match="1 labels against 2"):
         cohen_kappa(["a"], ["a", "b"])

@@ -15,7 +15,7 @@ from harness.stats.bootstrap import bootstrap_median
 from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import mean_interval
 from harness.stats.paired import paired_difference
-from harness.stats.passk import pass_at_k, pass_counts, pass_curve
+from harness.stats.passk import pass_at_k, pass_counts, pass_rate
 from harness.stats.variance import noise_of
 
 SCORES = st.sampled_from([0.0, 0.25, 1.0, -3.5])
@@ -73,10 +73,10 @@ def test_a_million_scores_are_reduced_in_arrays() -> None:
         bootstrap_median(scores),
     ]
     parts = noise_of(reduced)
-    curve = pass_curve(pass_counts(scores.reshape(-1, 4).tolist(), 1.0), (1, 2, 4), pass_at_k)
+    rate = pass_rate(pass_counts(scores.reshape(-1, 4).tolist(), 1.0), 4, pass_at_k)
     paired = paired_difference(reduced.means.tolist(), other.means.tolist())
     assert estimates[0].mean == pytest.approx(0.7, abs=0.002)
     assert estimates[0].stderr == pytest.approx(estimates[1].stderr, rel=1e-3)  # rollouts in clusters of an example
     assert parts.question_std == pytest.approx(0.0, abs=0.03) and parts.rerun_std == pytest.approx(0.4583, abs=0.002)
-    assert curve[4].value == pytest.approx(1 - 0.3**4, abs=0.002)
+    assert rate.value == pytest.approx(1 - 0.3**4, abs=0.002)
     assert paired.pairs == 250_000

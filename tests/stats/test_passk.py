@@ -20,11 +20,9 @@ from harness.stats.passk import (
     mg_pass_at_k,
     pass_at_k,
     pass_counts,
-    pass_curve,
     pass_hat_k,
     pass_rate,
     powers_of_two,
-    reward_curve,
     worst_of_k,
 )
 
@@ -180,10 +178,6 @@ def test_a_rate_has_the_interval_of_its_examples() -> None:
     assert pass_counts([[0.7 + 0.2 + 0.1]], 1.0) == {(1, 1): 1}
 
 
-def test_curves_leave_out_what_has_too_few_attempts() -> None:
-    groups = [[0.1, 0.9], [0.5], [], [0.2, 0.4]]
-    curve = reward_curve(groups, (1, 2, 4), best_of_k)
-    assert {k: (rate.examples, rate.excluded) for k, rate in curve.items()} == {1: (3, 1), 2: (2, 2), 4: (0, 4)}
-    assert (curve[1].value, curve[2].value, curve[4].value) == (pytest.approx((0.5 + 0.5 + 0.3) / 3), 0.65, None)
-    rates = pass_curve(pass_counts(groups, 0.5), (1, 2), pass_at_k)
-    assert (rates[2].value, rates[2].excluded) == (0.5, 2)
+def test_a_rate_leaves_out_what_has_too_few_attempts() -> None:
+    rate = pass_rate(pass_counts([[0.1, 0.9], [0.5], [], [0.2, 0.4]], 0.5), 2, pass_at_k)
+    assert (rate.value, rate.excluded) == (0.5, 2)

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from harness.report.compare.matching import Match
-from harness.report.compare.verdicts import GateRule, rule_on
+from harness.report.compare.verdicts import GateRule, apply_rule
 from harness.stats.difference import Difference, Range, Scores, adjust, difference_of, scores_of
 from harness.stats.intervals import Estimate
 from harness.stats.power import components, required_examples
@@ -51,7 +51,7 @@ def passes(found: Difference, margin: float) -> bool:
         candidate=side, baseline=side, paired=found.paired, unpaired=None, units=found.units, verdict=found.verdict,
         only_candidate=0, only_baseline=0, lost=0,
     )  # fmt: skip
-    return rule_on(cast(Match, cast(Any, match)), GateRule(margin, 0.98)).verdict == "pass"
+    return apply_rule(cast(Match, cast(Any, match)), GateRule(margin, 0.98)).verdict == "pass"
 
 
 def rolled(generator: np.random.Generator, p: Floats, rollouts: int) -> Floats:

@@ -102,9 +102,9 @@ def test_the_closed_form_is_wider_and_holds_the_mean() -> None:
 
 def test_arguments_out_of_range_are_refused() -> None:
     for limits in ((1.0, 0.0), (0.0, math.inf)):
-        with pytest.raises(ValueError, match="no range"):
+        with pytest.raises(ValueError, match="not a range"):
             ConfidenceSequence(limits)
-        with pytest.raises(ValueError, match="no range"):
+        with pytest.raises(ValueError, match="not a range"):
             empirical_bernstein([0.5], limits)
     with pytest.raises(ValueError, match="outside"):
         ConfidenceSequence((0, 1)).add(1.5)

@@ -16,7 +16,7 @@ from tables import for_each_row
 
 from harness.core.errors import ConfigError, StoreError, UsageError
 from harness.store.catalogue import Catalogue, Filter, ListedRun, moment, read_entry
-from harness.store.finding import all_runs, find_run, find_runs, runs_in
+from harness.store.find_runs import all_runs, find_run, find_runs, runs_in
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir, RunLock
 
@@ -111,19 +111,22 @@ def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str, note
         (b'{"schema_version": 2}', "update bench"),
         (b'{"schema_version": 1, "id": "x", "env_id": "e"}', "model missing"),
         (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "status": "asleep"}', "status 'asleep'"),
-        (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": 3}', "planned is no JSON object"),
-        (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "name": null}', "name is no text"),
+        (
+            b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": 3}',
+            "planned is not a JSON object",
+        ),
+        (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "name": null}', "name is not text"),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": {"num_examples": 1e308}}',
-            "planned: num_examples is no number of 0 or more",
+            "planned: num_examples is not a number of 0 or more",
         ),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "given_up": {"requests": "x"}}',
-            "given_up: requests is no number of 0 or more",
+            "given_up: requests is not a number of 0 or more",
         ),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "metric_names": 3}',
-            "metric_names is no list",
+            "metric_names is not a list",
         ),
         (b"[" * 100_000, "not JSON"),
     ],
@@ -285,7 +288,7 @@ def test_a_damaged_run_is_not_hidden_by_what_is_unknown_of_it(tmp_path: Path) ->
 
 @for_each_row(
     ("wanted", "message"),
-    [({"states": ["dide"]}, '--state dide: did you mean "died"'), ({"kinds": ["x"]}, "--kind x: ")],
+    [({"states": ["dide"]}, 'state dide: did you mean "died"'), ({"kinds": ["x"]}, "kind x: ")],
 )
 def test_a_state_or_kind_that_is_none_is_refused(wanted: dict[str, list[str]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

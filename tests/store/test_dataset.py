@@ -513,9 +513,9 @@ GROW = (
 import sys
 from pathlib import Path
 from harness.store.dataset import DatasetWriter
-from harness.store.recorded import Recorded
+from harness.store.journal_index import Recorded
 from harness.store.rows import RowShape
-from harness.store.tally import tally
+from harness.store.score_table import tally
 run = Path(sys.argv[1])
 table = tally(Recorded.load(run / "journal.jsonl"))
 assert len(table) == int(sys.argv[2])

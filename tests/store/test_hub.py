@@ -17,8 +17,8 @@ from tables import for_each_row
 
 from harness.core.errors import ConfigError, PublishError
 from harness.store.hub import PushResult, check_ready, push_run
-from harness.store.hub_failures import Patience
 from harness.store.hub_names import check_repo, default_name
+from harness.store.hub_session import Patience
 from harness.store.rows import RowShape
 
 FIRST, SECOND = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb"
@@ -153,7 +153,7 @@ def test_public_only_when_it_is_said(server: HubServer, tmp_path: Path) -> None:
     result = push(server, run, repo="acme/open", public=True)
     assert not result.private
     assert not server.hub.repos["acme/open"].private
-    with pytest.raises(PublishError, match="acme/open is public: say --public"):
+    with pytest.raises(PublishError, match="acme/open is public; set hf_public"):
         push(server, make_run(tmp_path, SECOND), repo="acme/open")
     assert len(server.hub.repos["acme/open"].commits) == 2
     push(server, run, repo="acme/closed")

@@ -18,8 +18,7 @@ from hub_server import HubServer
 
 from harness.core.errors import PublishError, StoreError
 from harness.store.hub import PushResult, push_run
-from harness.store.hub_failures import HubFailureKind, Patience, retry_after
-from harness.store.hub_session import fetch
+from harness.store.hub_session import HubFailureKind, Patience, fetch, retry_after
 
 RUN, OTHER = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb"
 REPO = "alice/gsm8k_my-model"

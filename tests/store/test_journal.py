@@ -21,7 +21,7 @@ from harness.core.errors import EnvironmentFault, JournalDamaged, StoreError
 from harness.core.records import Record, Scored
 from harness.store.atomic import durable_sync
 from harness.store.codec import encode
-from harness.store.journal import Journal, JournalReader, read, read_at
+from harness.store.journal import Journal, JournalReader, read
 
 LINES = [example(0), generated(0), scored(0), failed(0, 1), example(1), generated(1), scored(1, reward=None)]
 
@@ -31,7 +31,8 @@ def test_what_was_appended_is_read_back_with_its_offset(tmp_path: Path) -> None:
     offsets = write(path, LINES)
     assert records(path) == LINES
     assert [offset for offset, _ in read(path)] == offsets
-    assert [read_at(path, offset) for offset in offsets] == LINES
+    with JournalReader(path) as reader:
+        assert [reader.record(offset) for offset in offsets] == LINES
     assert list(read(path, offsets[3])) == list(zip(offsets, LINES, strict=True))[3:]
 
 

@@ -18,9 +18,9 @@ from harness.core.types import Messages
 from harness.stats.scores import UNUSABLE
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
-from harness.store.rows import BATCH_ROWS, RowShape, arrow_schema, as_messages, plain_row, said, table_of
+from harness.store.rows import BATCH_ROWS, RowShape, arrow_schema, as_messages, completion_messages, plain_row, table_of
 from harness.store.rundir import RunDir
-from harness.store.tally import tally
+from harness.store.score_table import tally
 
 COLUMNS = RowShape("sums", "lab/m-1", ("correct",), ("turn",))
 
@@ -252,6 +252,6 @@ def test_texts_as_messages() -> None:
     assert as_messages("", "user") == [{"role": "user", "content": ""}]
     assert as_messages(talk, "user") is talk
     assert as_messages(5, "user") == [{"content": 5}]
-    assert said(generated(0, completion="")) == [{"role": "assistant", "content": ""}]
-    assert said(failed(0)) == [] and said(failed(0, completion=talk)) is talk
-    assert said(failed(0, completion="half")) == [{"role": "assistant", "content": "half"}]
+    assert completion_messages(generated(0, completion="")) == [{"role": "assistant", "content": ""}]
+    assert completion_messages(failed(0)) == [] and completion_messages(failed(0, completion=talk)) is talk
+    assert completion_messages(failed(0, completion="half")) == [{"role": "assistant", "content": "half"}]

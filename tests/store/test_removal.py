@@ -12,7 +12,7 @@ from store_samples import python
 from harness.core.errors import RunLocked, StoreError, UsageError
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
-from harness.store.finding import all_runs
+from harness.store.find_runs import all_runs
 from harness.store.removal import remove_runs
 from harness.store.rows import RowShape
 from harness.store.rundir import RunDir

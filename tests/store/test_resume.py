@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,18 @@ from store_samples import PEAK, example, failed, generated, key, make_run, pytho
 
 from harness.core.errors import JournalDamaged, StoreError
 from harness.core.keys import KeyIndex
+from harness.core.messages import Message
 from harness.core.records import Example
 from harness.store.codec import encode
+from harness.store.journal import JournalReader
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
-from harness.store.recorded import Recorded
-from harness.store.resume import differences, find_resumable, missing_examples, read_at, resume_obstacle
+from harness.store.resume import differences, find_resumable, missing_examples, resume_obstacle
+
+
+def spelled(messages: Sequence[Message]) -> list[str]:
+    """The texts of messages."""
+    return [str(each) for each in messages]
 
 
 def test_the_newest_line_of_a_rollout_wins(tmp_path: Path) -> None:
@@ -53,7 +60,8 @@ def test_the_newest_line_of_a_rollout_wins(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert list(recorded.pending()) == [offsets[3], offsets[6]]
     assert recorded.counts() == {"generated": 2, "scored": 0, "unscored": 1, "failed": 2}
-    assert read_at(path, offsets[6]) == generated(0, 2)
+    with JournalReader(path) as reader:
+        assert reader.record(offsets[6]) == generated(0, 2)
 
 
 def test_examples_come_in_the_order_of_their_lines(tmp_path: Path) -> None:
@@ -163,9 +171,9 @@ def changed(path: str, value: object) -> dict[str, object]:
 def test_a_changed_setting_is_named(tmp_path: Path, path: str, value: object, line: str) -> None:
     run = make_run(tmp_path, identity=IDENTITY)
     asked = Manifest("", "sums", "lab/m-1", "sums", identity=changed(path, value))
-    assert differences(run.read_manifest().identity, asked.identity) == [line]
+    assert spelled(differences(run.read_manifest().identity, asked.identity)) == [line]
     assert find_resumable(run.parent, asked) is None
-    assert resume_obstacle(run.parent, asked) == f"{run.id} in {run.parent} cannot be resumed: {line}"
+    assert str(resume_obstacle(run.parent, asked)) == f"{run.id} in {run.parent} cannot be resumed: {line}."
 
 
 def test_the_newest_run_with_an_equal_identity_goes_on(tmp_path: Path) -> None:
@@ -183,7 +191,7 @@ def test_the_newest_run_with_an_equal_identity_goes_on(tmp_path: Path) -> None:
     for run in runs:  # the order must not hang on which second the test ran in
         run.path.rename(run.parent / f"20260101T000000Z-{run.id[-4:]}")
     assert find_resumable(parent, asked) == parent / f"20260101T000000Z-{runs[1].id[-4:]}"
-    assert differences(IDENTITY, IDENTITY) == []
+    assert differences(IDENTITY, IDENTITY) == ()
 
 
 def test_examples_that_are_gone_are_counted(tmp_path: Path) -> None:
@@ -196,7 +204,7 @@ def test_examples_that_are_gone_are_counted(tmp_path: Path) -> None:
 
     assert missing_examples(recorded, keys(0)) is None
     message = missing_examples(recorded, keys(87))
-    assert message is not None and message.startswith("87 of 100 recorded examples are gone")
+    assert str(message).startswith("87 of 100 recorded examples are gone")
 
 
 @pytest.mark.slow
@@ -209,7 +217,8 @@ def test_a_large_journal_takes_few_bytes_a_rollout(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from harness.store.recorded import Recorded
+from harness.store.journal import JournalReader
+from harness.store.journal_index import Recorded
 before = peak()
 recorded = Recorded.load(Path(sys.argv[1]))
 print(len(recorded), peak() - before)
@@ -221,8 +230,8 @@ print(len(recorded), peak() - before)
 
 def test_hashes_of_code_are_not_shown() -> None:
     old, new = {"env": {"source": "0" * 64, "n": 1}}, {"env": {"source": "f" * 64, "n": 2}}
-    assert differences(old, new) == ["env.source has changed", "env.n was 1, now 2"]
-    assert differences(old, {"env": {"n": 1}}) == [f'env.source was "{"0" * 64}", now not set']
+    assert spelled(differences(old, new)) == ["env.source has changed", "env.n was 1, now 2"]
+    assert spelled(differences(old, {"env": {"n": 1}})) == [f'env.source was "{"0" * 64}", now not set']
 
 
 def test_a_run_that_may_be_the_one_is_not_passed_over_in_silence(tmp_path: Path) -> None:
@@ -231,10 +240,10 @@ def test_a_run_that_may_be_the_one_is_not_passed_over_in_silence(tmp_path: Path)
     run.manifest_path.write_text('{"schema_version": 1, "id"')
     assert find_resumable(run.parent, manifest) is None
     obstacle = resume_obstacle(run.parent, manifest)
-    assert obstacle is not None and obstacle.startswith(f"{run.id} in {run.parent} cannot be resumed: cannot read ")
+    assert str(obstacle).startswith(f"{run.id} in {run.parent} cannot be resumed: cannot read ")
 
 
 def test_a_secret_that_must_be_given_again_says_so() -> None:
-    assert differences({"headers": {"X-Api-Key": "[redacted]"}}, {"headers": {}}) == [
+    assert spelled(differences({"headers": {"X-Api-Key": "[redacted]"}}, {"headers": {}})) == [
         'headers.X-Api-Key was "[redacted]" (secrets are not recorded: give it again), now not set'
     ]

@@ -21,7 +21,7 @@ from tables import for_each_row
 
 from harness.core.errors import RunLocked, StoreError, UsageError
 from harness.store.atomic import atomic_write, store_error
-from harness.store.finding import all_runs, find_run, runs_in
+from harness.store.find_runs import all_runs, find_run, runs_in
 from harness.store.manifest import Manifest
 from harness.store.rundir import (
     NAME_LIMIT,
@@ -243,7 +243,7 @@ except StoreError as error:
 @for_each_row(
     ("action", "advice"),
     [
-        ("write", "choose a place with -o that you may write to"),
+        ("write", "choose an output folder that you may write to"),
         ("read", "ask its owner"),
         ("remove", "ask its owner"),
     ],

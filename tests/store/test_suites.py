@@ -12,9 +12,8 @@ import pytest
 from run_samples import finished
 
 from harness.core.errors import StoreError, UsageError
-from harness.store.finding import find_run
+from harness.store.find_runs import choose, find_run
 from harness.store.rundir import RunDir, write_suite
-from harness.store.suites import choose
 
 SUITE = "20261121T100000Z-suit"
 
@@ -132,7 +131,7 @@ def test_a_suite_without_any_run_left_is_refused(runs: list[RunDir]) -> None:
     for run in runs[1:]:
         shutil.rmtree(run.path)
 
-    with pytest.raises(UsageError, match=f"outputs/suites/{SUITE}.json: none of its 2 runs is there any more"):
+    with pytest.raises(UsageError, match=f"outputs/suites/{SUITE}.json: none of its 2 runs was found"):
         choose(Path("outputs"), [SUITE])
 
 

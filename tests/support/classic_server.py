@@ -2,7 +2,7 @@
 request, so that a real old release and the harness can be told the same. Standard library only: it also runs where
 the real releases are installed and nothing of ours is.
 
-A play (`tests/compat/packages/plays/NAME.toml`) lists replies; the first whose conditions all hold is given:
+A play (`tests/plugins/classic/packages/plays/NAME.toml`) lists replies; the first whose conditions all hold is given:
 
     model  the model's name             any   a text that some message contains
     last   a text in the last message   turn  how many replies of the model there are with this one
@@ -22,7 +22,7 @@ from typing import Any
 
 from loopback_model import LoopbackModel
 
-PACKAGES = Path(__file__).resolve().parents[1] / "compat" / "packages"
+PACKAGES = Path(__file__).resolve().parents[1] / "plugins" / "classic" / "packages"
 MODEL = "scripted"
 """The model under test; any other name is a judge's."""
 

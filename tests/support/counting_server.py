@@ -9,16 +9,16 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from harness.engine.loader import load_environment
-from harness.reference.faults import Faults
+from harness.engine.environment_loader import load_environment
 from harness.reference.player import EnvironmentPlayer
+from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
 
 
 async def serve(env_id: str, args: Mapping[str, object], faults: Mapping[str, float]) -> None:
     player = EnvironmentPlayer(load_environment(env_id, **args))
     player.learn_all()
-    server = ReferenceServer(faults=Faults(**faults), count_rollouts=True)  # type: ignore[arg-type]
+    server = ReferenceServer(faults=fault_script(**faults), count_rollouts=True)  # type: ignore[arg-type]
     server.add(env_id, player)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -16,8 +16,8 @@ from harness.core.errors import SystemicError
 from harness.core.records import Example, Failed, Generated, Item, Record, Scored
 from harness.engine.executors import Finished
 from harness.engine.progress import RunProgress
+from harness.engine.remaining_work import RolloutGroup, Todo
 from harness.engine.scheduler import Bounds, Schedule
-from harness.engine.worklist import RolloutGroup, Todo
 from harness.store.atomic import durable_sync
 from harness.store.journal import Journal, read
 
@@ -231,7 +231,7 @@ async def standing(
         journal,
         progress,
         bounds,
-        on_outcome=lambda: outcomes.append(progress.done),
+        on_outcome=lambda *_: outcomes.append(progress.done),
         score=score,
     )
     stand = Stand(executor, journal, progress, schedule, outcomes)

@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import Any, Self
 
-from harness.reference.faults import FaultSource
+from harness.reference.fault_sources import FaultSource
 from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
 

@@ -226,13 +226,13 @@ RETURNS = {
     "setup_returns_int": _fails("setup", "return 7", "setup_state must return the state or None, not int"),
     "response_returns_none": _fails("response", "return", "env_response must return a list of messages, not NoneType"),
     "response_returns_text": _fails("response", "return 'go on'", "must return a list of messages, not str"),
-    "response_returns_pair": _fails("response", "return [], state", "must return messages alone, not a tuple"),
+    "response_returns_pair": _fails("response", "return [], state", "must return only the messages, not a tuple"),
     "response_returns_ints": _fails("response", "return [7]", "message 0 must be a dict with 'role' and 'content'"),
     "response_returns_roleless": _fails("response", "return [{'content': 'x'}]", "message 0 has no role"),
     "stop_returns_array": _fails(
         "stop",
         "import numpy\nreturn numpy.array([0, 1])",
-        "@stop has_enough returned ndarray, which is neither true nor",
+        "@stop has_enough returned ndarray, which cannot be converted to bool",
     ),
     "stop_returns_coroutine": _fails(
         "stop", "return self.max_turns_reached(state)", "@stop has_enough returned a coroutine"

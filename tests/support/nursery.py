@@ -45,7 +45,7 @@ PRELOADED = (
     "harness.settings.resolver",
     "harness.engine.prepare",
     "harness.engine.suite",
-    "harness.engine.loader",
+    "harness.engine.environment_loader",
     "harness.reference.http",
     "harness.reference.player",
     "harness.reference.server",

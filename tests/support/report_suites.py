@@ -18,7 +18,7 @@ from harness.core.types import Messages, Usage
 from harness.store.codec import encode
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir, write_suite
-from harness.store.tally import summary_of
+from harness.store.score_table import summary_of
 
 SKILLS = {"lab/large-2": 1.3, "lab/small-2": 0.4, "other/tiny": -0.9}
 """Models, and how good each is."""

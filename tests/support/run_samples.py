@@ -15,7 +15,7 @@ from harness.core.types import Usage
 from harness.stats.summary import summarize
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
-from harness.store.tally import tally
+from harness.store.score_table import tally
 
 
 class Done(Protocol):

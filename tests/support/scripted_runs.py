@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.reference.faults import NOBODY, Fault, ObservedRequest
-from harness.reference.script import fault_script
+from harness.plugins.faults.rules import Fault
+from harness.plugins.faults.script import fault_script
+from harness.reference.fault_sources import ObservedRequest
 
 MODULE = '''
 import json
@@ -108,7 +109,7 @@ class Switch:
         self.left = left
         self._script = fault_script(*(f"{name}@prompt=[[{name}]]" for name in (*FAULTS, *ANSWERS[1:])))
 
-    def next(self, asked: ObservedRequest = NOBODY) -> Fault:
+    def next(self, asked: ObservedRequest) -> Fault:
         if self.left == 0:
             return Fault("status", status=401, name="401")
         self.left -= 1

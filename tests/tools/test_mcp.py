@@ -10,7 +10,7 @@ from fastmcp import FastMCP
 from tables import for_each_row
 
 from harness.core.errors import EnvironmentFault, ToolCallError, ToolServerError
-from harness.tools.mcp import MCPServer, ServerTool, read_result, read_servers, read_tools, tool_name, translated
+from harness.tools.mcp import MCPServer, ServerTool, convert_error, read_result, read_servers, read_tools, tool_name
 
 
 @dataclass
@@ -59,17 +59,17 @@ def test_servers_are_read_in_every_form(settings: Any, servers: tuple[MCPServer,
     [
         ([], "mcp_servers is empty"),
         ({}, "mcp_servers is empty"),
-        ("uvx fetch", "must be a list of servers"),
-        (5, "must be a list of servers"),
-        ({"mcpServers": []}, "must be servers by name"),
+        ("uvx fetch", "must be a list or a mapping of servers"),
+        (5, "must be a list or a mapping of servers"),
+        ({"mcpServers": []}, "must be a mapping of servers by name"),
         ([5], r"mcp_servers\[0\] must be a dict"),
-        ([{"command": "x"}], r"mcp_servers\[0\] has no name"),
+        ([{"command": "x"}], r"mcp_servers\[0\] needs a 'name'"),
         ({"a": {}}, r"mcp_servers\.a needs one of 'command'"),
         ({"a": {"command": "x", "url": "http://y"}}, "needs one of"),
         ({"a": {"comand": "x"}}, "unknown key 'comand'; known are name, command"),
-        ({"a": {"command": "x", "args": "-v"}}, "'args' must be a list of texts"),
-        ({"a": {"command": ["x"]}}, "'command' must be a text"),
-        ({"a": {"command": "x", "env": ["K=1"]}}, "'env' must be a table of texts"),
+        ({"a": {"command": "x", "args": "-v"}}, "'args' must be a list of strings"),
+        ({"a": {"command": ["x"]}}, "'command' must be a string"),
+        ({"a": {"command": "x", "env": ["K=1"]}}, "'env' must be a table of strings"),
         ([STDIO, STDIO], "two MCP servers are called 'a'"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_structured_result_without_content_is_json() -> None:
     assert read_result(Wire(content=[], structuredContent={"a": "é"}, isError=False)) == '{"a": "é"}'
 
 
-@for_each_row(("blocks", "words"), [([text("no such city")], "no such city"), ([], "says nothing")])
+@for_each_row(("blocks", "words"), [([text("no such city")], "no such city"), ([], "without a message")])
 def test_a_failed_call_is_the_tools_error(blocks: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(ToolCallError, match=words):
         read_result(Wire(content=blocks, isError=True))
@@ -174,10 +174,10 @@ class Coded(Exception):
     ],
 )
 def test_only_what_the_model_can_mend_is_told_to_it(error: Exception, kind: type[Exception]) -> None:
-    assert type(translated(error, "s", "t was called")) is kind
+    assert type(convert_error(error, "s", "t was called")) is kind
 
 
 def test_a_fault_of_a_server_names_it_and_what_it_did() -> None:
-    assert str(translated(ConnectionError(), "s", "t was called")) == (
+    assert str(convert_error(ConnectionError(), "s", "t was called")) == (
         "MCP server 's' failed while t was called: ConnectionError"
     )

@@ -326,7 +326,7 @@ def handle(session: Tool, x: int) -> None: ...
     [
         (unresolved, "tool 'unresolved': an annotation cannot be resolved (name 'Nowhere' is not defined)"),
         (for_checkers, "tool 'for_checkers': an annotation cannot be resolved"),
-        (callback, "tool 'callback', parameter 'x' has no JSON form"),
+        (callback, "tool 'callback', parameter 'x' has no JSON schema"),
     ],
 )
 def test_a_type_that_no_model_can_send_is_refused_by_name(function: Callable[..., Any], words: str) -> None:

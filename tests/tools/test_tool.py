@@ -171,7 +171,7 @@ def test_a_tool_may_be_read_again_with_more_hidden_or_another_name() -> None:
         named.read({})
     with pytest.raises(EnvironmentFault, match="tool 'a b': a tool's name has"):
         read_tool(tool, name="a b")
-    with pytest.raises(EnvironmentFault, match="nothing to hide: unknown argument 'limits'"):
+    with pytest.raises(EnvironmentFault, match="cannot hide a parameter: unknown argument 'limits'"):
         read_tool(tool, ["limits"])
 
 
@@ -179,7 +179,7 @@ def test_a_tool_may_be_read_again_with_more_hidden_or_another_name() -> None:
 def test_nothing_can_be_hidden_in_a_schema_of_somebody_elses(changed: dict[str, Any]) -> None:
     tool = replace(read_tool(add), **changed)
     assert read_tool(tool, name="plus").name == "plus"
-    with pytest.raises(EnvironmentFault, match="tool 'add' has a schema of its own"):
+    with pytest.raises(EnvironmentFault, match="tool 'add' has its own schema"):
         read_tool(tool, ["b"])
 
 
@@ -197,7 +197,7 @@ def test_parameters_without_names_are_passed_by_place() -> None:
         ("add", "a tool must be a function, not 'add'"),
         (lambda x: x, "tool '<lambda>': a tool's name has 1 to 64 letters, digits, _ or -"),
         (lambda *rest: rest, "tool '<lambda>'"),
-        (type, "tool 'type': its signature cannot be read"),
+        (type, "tool 'type': cannot read its signature"),
     ],
 )
 def test_what_is_no_tool_is_refused(function: Any, words: str) -> None:
@@ -221,7 +221,7 @@ class Hits:
 
 @for_each_row("function", [hits, later_hits, Hits(), functools.partial(hits, query="x")])
 def test_a_generator_is_refused_with_a_way_out(function: Any) -> None:
-    with pytest.raises(EnvironmentFault, match="is a generator: a model cannot read one; return a list, or a text"):
+    with pytest.raises(EnvironmentFault, match="is a generator, which is not supported; return a list or a string"):
         read_tool(function)
 
 
@@ -237,13 +237,13 @@ def test_a_star_is_refused_with_a_way_out() -> None:
     def f(*numbers: int) -> int:
         return sum(numbers)
 
-    with pytest.raises(EnvironmentFault, match=r"\*numbers has no place; take a list instead"):
+    with pytest.raises(EnvironmentFault, match=r"\*numbers is not supported; use a list"):
         read_tool(f)
 
 
 def test_only_parameters_that_there_are_can_be_hidden() -> None:
     with pytest.raises(
-        EnvironmentFault, match=r"tool 'add': nothing to hide: unknown argument 'bb' \(did you mean 'b'\?\)"
+        EnvironmentFault, match=r"tool 'add': cannot hide a parameter: unknown argument 'bb' \(did you mean 'b'\?\)"
     ):
         read_tool(add, ["bb"])
 
@@ -290,7 +290,7 @@ def test_hidden_arguments_are_filled_in_and_never_taken_from_the_model() -> None
     assert asyncio.run(call_tool(tool, '{"key": "k"}', {"store": {"k": 1}, "limit": 2})) == (1, 2)
     with pytest.raises(ToolCallError, match="unknown argument 'store'; it takes key"):
         asyncio.run(call_tool(tool, '{"key": "k", "store": {"k": 2}}', {"store": {"k": 1}}))
-    with pytest.raises(EnvironmentFault, match="nothing fills its hidden argument 'store'"):
+    with pytest.raises(EnvironmentFault, match="its hidden argument 'store' has no value"):
         asyncio.run(call_tool(tool, '{"key": "k"}'))
 
 

@@ -192,7 +192,7 @@ def test_arguments_that_contradict_each_other_are_refused(dataset: str, split: s
 
 
 def test_an_unknown_sandbox_is_refused_with_what_was_meant() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'bubblewrap'"):
+    with pytest.raises(ConfigError, match='did you mean "bubblewrap"'):
         load_environment(split="sample", sandbox="bublewrap")
 
 

@@ -328,7 +328,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, rows: list[object], words: str) ->
         ({"dataset": 5}, "dataset must be a string, not 5"),
         ({"split": None}, "split must be a string, not None"),
         ({"sandbox": None}, "sandbox must be a string, not None"),
-        ({"sandbox": "bublewrap"}, "did you mean 'bubblewrap'"),
+        ({"sandbox": "bublewrap"}, 'did you mean "bubblewrap"'),
         ({"max_turns": 1}, "max_turns must be .* not 1"),
         ({"tool_seconds": 0}, "tool_seconds must be .* not 0"),
     ],

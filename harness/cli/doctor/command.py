@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
 from harness.cli import dotenv
 from harness.cli.env_words import width_of, write
-from harness.cli.grouped import argument, command_of, option
+from harness.cli.grouped import argument, command_of, option, switch
 from harness.core.errors import UsageError
+from harness.report.layout import labelled
 from harness.report.text import clean, make_console
 
 if TYPE_CHECKING:
@@ -37,38 +38,22 @@ MODEL, REQUESTS, OUTPUT = "Model and runs, as for bench run", "Requests", "Outpu
 class DoctorOptions:
     """Options of `bench doctor`."""
 
-    target: Annotated[
-        str | None, argument("TARGET", "Environments separated by commas, or a suite file: look at its runs.")
-    ] = None
-    model: Annotated[str | None, option(MODEL, "-m", "--model", metavar="MODEL", doc="Name, alias or reference/….")] = (
-        None
+    target: str | None = argument(
+        "TARGET", "Environments separated by commas, or a suite file: look at its runs.", default=None
     )
-    api_base_url: Annotated[str | None, option(MODEL, "-b", "--api-base-url", metavar="URL", doc="Its endpoint.")] = (
-        None
-    )
-    api_key_var: Annotated[
-        str | None, option(MODEL, "-k", "--api-key-var", metavar="NAME", doc="Variable that holds its key.")
-    ] = None
-    extra_headers: Annotated[
-        list[str] | None, option(MODEL, "--header", metavar="'NAME: VALUE'", doc="Sent with the request; repeatable.")
-    ] = None
-    endpoints_path: Annotated[
-        str | None, option(MODEL, "-e", "--endpoints-path", metavar="FILE", doc="The registry of endpoints.")
-    ] = None
-    output_dir: Annotated[
-        str | None, option(MODEL, "-o", "--output-dir", metavar="DIR", doc="Where results would go. [outputs]")
-    ] = None
-    sets: Annotated[
-        list[str] | None, option(MODEL, "--set", metavar="PATH=VALUE", doc="Beats the suite file; needs a TARGET.")
-    ] = None
-    registry: Annotated[bool, option(REQUESTS, "--registry", doc="Ask every endpoint of the registry.")] = False
-    hub: Annotated[bool, option(REQUESTS, "-H", "--hub", doc="Ask the Hub what its token may do.")] = False
-    offline: Annotated[bool, option(REQUESTS, "--offline", doc="Send nothing.")] = False
-    timeout: Annotated[
-        float, option(REQUESTS, "--timeout", metavar="SECONDS", doc="How long each request may take. [10]")
-    ] = 10.0
-    quiet: Annotated[bool, option(OUTPUT, "-q", "--quiet", doc="Show notes and problems only.")] = False
-    as_json: Annotated[bool, option(OUTPUT, "--json", doc="Print all findings as JSON on stdout.")] = False
+    model: str | None = option(MODEL, "-m --model MODEL", "Name, alias or reference/….")
+    api_base_url: str | None = option(MODEL, "-b --api-base-url URL", "Its endpoint.")
+    api_key_var: str | None = option(MODEL, "-k --api-key-var NAME", "Variable that holds its key.")
+    extra_headers: list[str] | None = option(MODEL, "--header 'NAME: VALUE'", "Sent with the request; repeatable.")
+    endpoints_path: str | None = option(MODEL, "-e --endpoints-path FILE", "The registry of endpoints.")
+    output_dir: str | None = option(MODEL, "-o --output-dir DIR", "Where results would go. [outputs]")
+    sets: list[str] | None = option(MODEL, "--set PATH=VALUE", "Override a setting of the suite file; needs a TARGET.")
+    registry: bool = switch(REQUESTS, "--registry", "Query every endpoint of the registry.")
+    hub: bool = switch(REQUESTS, "-H --hub", "Query the rights of the Hub token.")
+    offline: bool = switch(REQUESTS, "--offline", "Send nothing.")
+    timeout: float = option(REQUESTS, "--timeout SECONDS", "Timeout of each request. [10]", 10.0)
+    quiet: bool = switch(OUTPUT, "-q --quiet", "Show notes and problems only.")
+    as_json: bool = switch(OUTPUT, "--json", "Print all findings as JSON on stdout.")
 
     def check(self) -> None:
         """Validate the options.
@@ -89,23 +74,22 @@ class DoctorOptions:
 _SETTINGS = ("model", "api_base_url", "api_key_var", "extra_headers", "endpoints_path", "output_dir")
 
 
-def doctor(_ctx: typer.Context, options: DoctorOptions) -> int:
-    """Say what here would keep a run from working, and what to do about it.
+def doctor(_state: dict[str, Any], options: DoctorOptions) -> int:
+    """Find problems on this machine that would stop a run, with advice.
 
-    Looks at Python, packages, machine, disk and sandbox, and at keys, endpoints and environments: those of
-    TARGET, or the model that a run would ask. Each model gets one request of one token; nothing else leaves this
-    machine. Keys are named, never shown. Exit code 1 if anything is a problem.
+    Checks Python, packages, machine, disk and sandbox, and the keys, endpoints and environments of TARGET, or of the
+    default model. Each model gets one request of one token; the requests are listed before they are sent. Keys are
+    named, never shown. Exit code 1 if there is a problem.
     """
-    from harness.cli.doctor.examination import Manner, examine  # slow to import, and --help does not need it
+    from harness.cli.doctor.examination import CheckOptions, examine  # slow to import; not needed for --help
     from harness.cli.doctor.subject import find_subject
     from harness.cli.trust import recorded_in
 
-    options.check()
     if options.target is not None:
         recorded_in(options.target)  # raises for a settings file of a run that is a link or irregular
     subject = find_subject(options.target, options.flags(), options.sets or (), registry=options.registry)
-    manner = Manner(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
-    report = examine(subject, manner, _announce)
+    checks = CheckOptions(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
+    report = examine(subject, checks, _announce)
     if options.as_json:
         whole = {"target": options.target, "offline": options.offline, **report.to_json()}
         typer.echo(json.dumps(whole, indent=2))
@@ -132,7 +116,7 @@ def _announce(requests: Sequence[str]) -> None:
         typer.echo(f"asking: {clean(request)}", err=True)
 
 
-def _lines(report: DoctorReport, width: int, *, quiet: bool) -> Iterator[str]:
+def _lines(report: DoctorReport, width: int, *, quiet: bool) -> Iterator[Text | str]:
     area = ""
     for finding in report.findings:
         if quiet and finding.status == "ok":
@@ -148,17 +132,11 @@ def _lines(report: DoctorReport, width: int, *, quiet: bool) -> Iterator[str]:
     yield f"{_count(report.count('problem'), 'problem')}, {_count(report.count('note'), 'note')}"
 
 
-def _finding_lines(finding: Diagnosis, width: int) -> Iterator[str]:
+def _finding_lines(finding: Diagnosis, width: int) -> Iterator[Text]:
     text = clean(f"{finding.name}: {finding.says}", 2000)
-    yield from _wrapped(f"  {finding.status:<{_LEFT}}", text, width)
+    yield from labelled(f"  {finding.status:<{_LEFT}}", text, width, break_words=False)
     if finding.fix:
-        yield from _wrapped(" " * (_LEFT + 2) + "→ ", clean(finding.fix, 2000), width)
-
-
-def _wrapped(head: str, text: str, width: int) -> Iterator[str]:
-    parts = textwrap.wrap(text, max(30, width - len(head)), break_long_words=False, break_on_hyphens=False)
-    for number, part in enumerate(parts):
-        yield f"{head if number == 0 else ' ' * len(head)}{part}"
+        yield from labelled(" " * (_LEFT + 2) + "→ ", clean(finding.fix, 2000), width, break_words=False)
 
 
 def _count(number: int, what: str) -> str:

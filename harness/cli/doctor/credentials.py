@@ -27,7 +27,7 @@ class WantedKey:
     """Whether the endpoint is on this machine, and needs no key."""
 
 
-def oddity(value: str) -> str:
+def key_defect(value: str) -> str:
     """Describe a malformed key, as the rest of a sentence that names its variable; "" if no defect is visible."""
     text = value.strip()
     tests = (
@@ -83,7 +83,7 @@ def _check(wanted: WantedKey, environ: Mapping[str, str]) -> Diagnosis:
         if wanted.is_local:
             return ok("keys", wanted.name, f"{state}; {wanted.whom} is this machine, and may do without")
         return problem("keys", wanted.name, says, fix) if wanted.is_asked else note("keys", wanted.name, says, fix)
-    if odd := oddity(value):
+    if odd := key_defect(value):
         says = f"set, but odd: it {odd}; it would be sent to {wanted.whom}"
         return problem("keys", wanted.name, says, f"set {wanted.name} to the key alone, without anything around it")
     return ok("keys", wanted.name, f"set; sent to {wanted.whom}")
@@ -95,7 +95,7 @@ def _others(wanted: Collection[str], environ: Mapping[str, str]) -> list[Diagnos
     there = [name for name in names if environ.get(name, "").strip()]
     found = [ok("keys", "others", f"also set: {', '.join(there)}")] if there else []
     for name in there:
-        if odd := oddity(environ[name]):
+        if odd := key_defect(environ[name]):
             fix = f"set {name} to the key alone, without anything around it"
             found.append(note("keys", name, f"set, but odd: it {odd}; nothing here uses it", fix))
     return found

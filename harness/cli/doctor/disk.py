@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.settings.wording import shown_path
-from harness.store.atomic import can_exchange, durable_sync, store_error
+from harness.store.atomic import durable_sync, exchange_folders, store_error
 
 TOO_LITTLE = 100 * 2**20
 LITTLE = 2 * 2**30
@@ -158,7 +158,7 @@ def _exchanges(probe: Path) -> bool:
     for folder in (one, other):
         folder.mkdir()
     (one / "mark").touch()
-    return can_exchange(one, other) and (other / "mark").exists()
+    return exchange_folders(one, other) and (other / "mark").exists()
 
 
 def file_system(path: Path, mounts: Path = _MOUNTS) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from urllib.parse import urlsplit
 
-from harness.cli.doctor.credentials import oddity
+from harness.cli.doctor.credentials import key_defect
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.core.errors import ConfigError, HarnessError, ModelError, SystemicError
 from harness.core.loopback import is_loopback_url, litellm_provider
@@ -25,9 +25,9 @@ from harness.models.pool import target_of
 from harness.models.preflight import ask_once
 from harness.models.retry import RetryPolicy
 from harness.reference.policies import UNKNOWN_PROMPT, parse_model
+from harness.settings.endpoint_selection import is_reference
 from harness.settings.endpoints import Endpoint
-from harness.settings.providers import require_litellm
-from harness.settings.serving import is_reference
+from harness.settings.providers import require_provider
 from harness.usercode.threads import offload
 
 _HTTP = {"http", "https"}
@@ -82,11 +82,11 @@ def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | N
     key = environ.get(endpoint.key_var or "", "")
     if endpoint.key_var and not key.strip() and not is_loopback_url(endpoint.url):
         return note("endpoints", name, f"not asked: {endpoint.key_var} is not set, see keys")
-    if oddity(key):
+    if key_defect(key):
         return note("endpoints", name, f"not asked: {endpoint.key_var} is odd, see keys")
     if litellm_provider(endpoint.url) is not None:
         try:
-            require_litellm(endpoint.url)
+            require_provider(endpoint.url)
         except ConfigError as error:
             return problem("endpoints", name, f"not asked: {error}", "pip install 'bench-harness[litellm]'")
     return None

@@ -14,7 +14,9 @@ from harness.cli.doctor.packages import (
     OURS,
     SHIMMED,
     Installed,
+    described,
     extra_that_brings,
+    install_command,
     install_extra,
     normal,
     requirements_of,
@@ -81,7 +83,7 @@ def _import_finding(wanted: WantedEnvironment, imported: Imported, installed: In
 
 
 def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
-    """Unmet requirements of the environment's distribution, including the extras that it names."""
+    """Unmet requirements of the environment's distribution, including requested extras of bench."""
     dist = installed.get(wanted.found.dist_name) if wanted.found.dist_name else None
     if dist is None:
         return []
@@ -91,9 +93,8 @@ def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
             continue
         why = shortfall(requirement, installed)
         if why:
-            says = f"wants {requirement.name}{requirement.specifier}, and {_is(why)}"
-            fix = f"{sys.executable} -m pip install -U '{requirement.name}{requirement.specifier}'"
-            found.append(note("environments", wanted.name, says, fix))
+            says = f"wants {requirement.name}{requirement.specifier}, and {described(why)}"
+            found.append(note("environments", wanted.name, says, install_command(requirement)))
         elif normal(requirement.name) == OURS and (ours := installed.get(OURS)) is not None:
             for extra in sorted(requirement.extras):
                 lacks = [each.name for each in requirements_of(ours, (extra,)) if shortfall(each, installed)]
@@ -101,7 +102,3 @@ def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
                     says = f"wants the extra {extra} of bench, and {', '.join(lacks)} is not as that asks for"
                     found.append(problem("environments", wanted.name, says, install_extra(extra)))
     return found
-
-
-def _is(why: str) -> str:
-    return "it is not installed" if why == "not installed" else why

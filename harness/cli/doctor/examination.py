@@ -21,6 +21,7 @@ from harness.cli.doctor.packages import check_packages
 from harness.cli.doctor.subject import Subject
 from harness.core.errors import HarnessError
 from harness.core.redact import redactor
+from harness.sandbox.find import unavailable_reason
 from harness.usercode.threads import offload
 
 AREAS = (
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class CheckOptions:
     """Options of an examination."""
 
     offline: bool = False
@@ -54,15 +55,15 @@ class Manner:
     """Variables whose value in `.env` differs from the environment's."""
 
 
-def examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]], None]) -> DoctorReport:
+def examine(subject: Subject, options: CheckOptions, announce: Callable[[Sequence[str]], None]) -> DoctorReport:
     """Run every check.
 
     Args:
         subject: Endpoints, folders and environments to check.
-        manner: Options of the examination.
+        options: Options of the examination.
         announce: Called with descriptions of the requests before they are sent, if there are any.
     """
-    return asyncio.run(_examine(subject, manner, announce))
+    return asyncio.run(_examine(subject, options, announce))
 
 
 class _Abandoned(ThreadPoolExecutor):
@@ -86,49 +87,49 @@ class _Abandoned(ThreadPoolExecutor):
         return future
 
 
-async def _examine(subject: Subject, manner: Manner, announce: Callable[[Sequence[str]], None]) -> DoctorReport:
+async def _examine(subject: Subject, options: CheckOptions, announce: Callable[[Sequence[str]], None]) -> DoctorReport:
     asyncio.get_running_loop().set_default_executor(_Abandoned())
-    asked, unasked = _sorted(subject, manner)
-    is_hub_wanted = manner.hub or bool(subject.pushes)
-    silent: Sequence[Diagnosis] = await _silent_hub(manner) if is_hub_wanted else ()
+    asked, unasked = _sorted(subject, options)
+    is_hub_wanted = options.hub or bool(subject.pushes)
+    silent: Sequence[Diagnosis] = await _silent_hub(options) if is_hub_wanted else ()
     asks_hub = is_hub_wanted and not silent
     requests = [redactor.text(each.request) for each in asked] + ([hub.request()] if asks_hub else [])
-    offline = "--offline" if manner.offline else "HF_HUB_OFFLINE" if datasets.is_offline() else ""
+    offline = "--offline" if options.offline else "HF_HUB_OFFLINE" if datasets.is_offline() else ""
     loaded = list(subject.datasets.values())
     requests += [] if offline else [datasets.request(each) for each in loaded]
     if requests:
         announce(requests)
     async with asyncio.TaskGroup() as tasks:
-        local = [tasks.create_task(_guarded(*each)) for each in _local_checks(subject, manner)]
-        ways = [tasks.create_task(_way(name)) for name in sandboxes.WAYS]
-        answering = tasks.create_task(ask_all(asked, manner.environ, manner.seconds)) if asked else None
-        hubs = tasks.create_task(_hub(subject, manner)) if asks_hub else None
+        local = [tasks.create_task(_guarded(*each)) for each in _local_checks(subject, options)]
+        backends = [tasks.create_task(_try_backend(name)) for name in sandboxes.BACKENDS]
+        answering = tasks.create_task(ask_all(asked, options.environ, options.seconds)) if asked else None
+        hubs = tasks.create_task(_hub(subject, options)) if asks_hub else None
         rows = tasks.create_task(_guarded("hub", partial(datasets.check_datasets, loaded, offline=offline)))
     findings = [*subject.findings, *(finding for task in local for finding in task.result())]
-    findings += sandboxes.judge_ways(
-        [task.result() for task in ways], environments.wanting_sandbox(subject.environments)
+    findings += sandboxes.backend_findings(
+        [task.result() for task in backends], environments.wanting_sandbox(subject.environments)
     )
     answers = answering.result() if answering is not None else ()
     findings += [*unasked, *answers, *silent, *(hubs.result() if hubs is not None else ()), *rows.result()]
     return DoctorReport(sorted(findings, key=lambda finding: AREAS.index(finding.area)), requests)
 
 
-def _sorted(subject: Subject, manner: Manner) -> tuple[list[EndpointQuery], list[Diagnosis]]:
+def _sorted(subject: Subject, options: CheckOptions) -> tuple[list[EndpointQuery], list[Diagnosis]]:
     """Separate the models to query from the findings about all others."""
     asked: list[EndpointQuery] = []
     said: list[Diagnosis] = []
     for each in subject.asked:
-        finding = unaskable(each, manner.environ)
+        finding = unaskable(each, options.environ)
         if finding is not None:
             said.append(finding)
-        elif manner.offline:
+        elif options.offline:
             said.append(note("endpoints", each.name, "not asked, because of --offline", "look again without it"))
         else:
             asked.append(each)
     return asked, said
 
 
-def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, float]]:
+def _local_checks(subject: Subject, options: CheckOptions) -> list[tuple[str, Check, float]]:
     """Checks that send nothing, each with its area and timeout."""
     importing = CHECK_SECONDS + PATIENCE * len(subject.environments)
     imports = ("environments", partial(environments.check_environments, subject.environments), importing)
@@ -139,8 +140,8 @@ def _local_checks(subject: Subject, manner: Manner) -> list[tuple[str, Check, fl
         ("machine", check_processors),
         ("machine", check_memory),
         ("machine", partial(check_open_files, subject.in_flight)),
-        ("keys", partial(credentials.check_keys, subject.keys, manner.environ, manner.overruled)),
-        ("network", partial(network.check_network, subject.urls, manner.environ)),
+        ("keys", partial(credentials.check_keys, subject.keys, options.environ, options.overruled)),
+        ("network", partial(network.check_network, subject.urls, options.environ)),
     ]
     checks += [("disk", partial(check_disk, folder)) for folder in subject.output_dirs]
     return [imports, *((area, check, CHECK_SECONDS) for area, check in checks)]
@@ -161,20 +162,20 @@ async def _guarded(
         return [problem(area, area, says, "report this as a fault of bench")]
 
 
-async def _way(name: str) -> str:
+async def _try_backend(name: str) -> str:
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            return await offload.run(sandboxes.check_way, name)
+            return await offload.run(unavailable_reason, name)
     except TimeoutError:
         return f"{name} does not answer"
     except (HarnessError, OSError) as error:
         return f"{name} could not be tried: {error}"
 
 
-async def _silent_hub(manner: Manner) -> Sequence[Diagnosis]:
+async def _silent_hub(options: CheckOptions) -> Sequence[Diagnosis]:
     """Findings that replace the query of the Hub's token when offline or not requested; empty if the token is
     usable."""
-    if manner.offline:
+    if options.offline:
         return [note("hub", "token", "not asked, because of --offline", "look again without it")]
 
     def check() -> list[Diagnosis]:
@@ -184,7 +185,7 @@ async def _silent_hub(manner: Manner) -> Sequence[Diagnosis]:
     return await _guarded("hub", check)
 
 
-async def _hub(subject: Subject, manner: Manner) -> Sequence[Diagnosis]:
+async def _hub(subject: Subject, options: CheckOptions) -> Sequence[Diagnosis]:
     # Slightly longer than the request's own timeout, whose error is more precise.
-    check = partial(hub.check_hub, subject.pushes, manner.seconds)
-    return await _guarded("hub", check, 2.0 * manner.seconds + 5.0, hub.silent(manner.seconds))
+    check = partial(hub.check_hub, subject.pushes, options.seconds)
+    return await _guarded("hub", check, 2.0 * options.seconds + 5.0, hub.silent(options.seconds))

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from harness.cli.doctor.credentials import oddity
+from harness.cli.doctor.credentials import key_defect
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.store.hub_failures import Patience, bounded, foreign_errors, read_failure
+from harness.store.hub_session import Patience, bounded, foreign_errors, read_failure
 
 _LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
 _WRITE = "repo.write"
@@ -37,7 +37,7 @@ def unaskable() -> Diagnosis | None:
     token = get_token()
     if not token:
         return problem("hub", "token", "nobody is logged in, so nothing can be pushed", _LOG_IN)
-    if odd := oddity(token):
+    if odd := key_defect(token):
         fix = "set HF_TOKEN to the token alone, without anything around it"
         return problem("hub", "token", f"not asked: the token is odd: it {odd}", fix)
     return None

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harness.core.errors import HarnessError
-from harness.engine.loader import find_function
+from harness.engine.environment_loader import find_function
 
 PATIENCE = 20.0
 """Timeout in seconds of one import."""

@@ -96,7 +96,7 @@ def shortfall(requirement: Requirement, installed: Installed) -> str:
 
 
 def extra_that_brings(package: str, installed: Installed | None = None) -> str:
-    """Extra of bench that installs `package` (name of a distribution or module); "" if none does."""
+    """Name of the extra of bench that installs `package` (a distribution or module); "" if there is no such extra."""
     ours = (installed or Installed()).get(OURS)
     if ours is None:
         return ""
@@ -128,19 +128,21 @@ def check_packages(installed: Installed | None = None) -> list[Diagnosis]:
     needed = list(requirements_of(ours))
     unmet = [(each, why) for each in needed if (why := shortfall(each, installed))]
     for requirement, why in unmet:
-        says = f"bench needs {requirement.name}{requirement.specifier}, and {_is(why)}"
-        found.append(problem("packages", requirement.name, says, _install(requirement)))
+        says = f"bench needs {requirement.name}{requirement.specifier}, and {described(why)}"
+        found.append(problem("packages", requirement.name, says, install_command(requirement)))
     if not unmet:
         found.append(ok("packages", OURS, f"{ours.version}, and the {len(needed)} packages that it needs"))
     present, extras = _extras(ours, installed)
     return [*found, *extras, *_conflicts(ours, present, installed)]
 
 
-def _is(why: str) -> str:
+def described(why: str) -> str:
+    """Result of `shortfall` as the end of a sentence."""
     return "it is not installed" if why == "not installed" else why
 
 
-def _install(requirement: Requirement) -> str:
+def install_command(requirement: Requirement) -> str:
+    """Command that installs a version that meets a requirement."""
     return f"{sys.executable} -m pip install -U '{requirement.name}{requirement.specifier}'"
 
 
@@ -154,7 +156,7 @@ def _extras(ours: Distribution, installed: Installed) -> tuple[list[str], list[D
         for requirement, why in unmet:
             if why != "not installed":
                 says = f"{why}, and the extra {extra} ({gives}) wants {requirement.specifier}"
-                found.append(note("packages", requirement.name, says, _install(requirement)))
+                found.append(note("packages", requirement.name, says, install_command(requirement)))
         (absent if unmet else present).append(extra)
     if present:
         found.append(ok("packages", "extras", f"installed: {', '.join(present)}"))
@@ -177,8 +179,8 @@ def _conflicts(ours: Distribution, extras: Sequence[str], installed: Installed) 
         for requirement in requirements_of(dist, ("", *wanted.extras)):
             why = shortfall(requirement, installed)
             if why:
-                says = f"{dist.version} wants {requirement.name}{requirement.specifier}, and {_is(why)}"
-                fix = f"{_install(requirement)} (and look whether pip then complains of another package)"
+                says = f"{dist.version} wants {requirement.name}{requirement.specifier}, and {described(why)}"
+                fix = f"{install_command(requirement)} (and look whether pip then complains of another package)"
                 yield note("packages", dist.name, says, fix)
             else:
                 todo.append(requirement)

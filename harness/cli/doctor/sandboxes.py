@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
-from harness.sandbox.find import ENGINES, unavailable_reason
+from harness.sandbox.find import ENGINES
 
-WAYS = ("bubblewrap", *ENGINES)
+BACKENDS = ("bubblewrap", *ENGINES)
 """Sandboxes in the order of `sandbox="auto"`."""
 
 _ASKS = re.compile(rb"\bfind_sandbox\b|\bharness\.sandbox\b|\bPythonEnv\b|\bSandboxEnv\b|\bsandbox-env\b")
@@ -21,19 +21,14 @@ def asks_for_sandbox(files: Sequence[Path]) -> bool:
     return any(_ASKS.search(file.read_bytes()) for file in files if file.is_file())
 
 
-def check_way(name: str) -> str:
-    """Reason why a sandbox does not work; "" if a program ran in it, or its engine answered."""
-    return unavailable_reason(name)
-
-
-def judge_ways(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> list[Diagnosis]:
+def backend_findings(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> list[Diagnosis]:
     """Findings on all sandboxes together.
 
     Args:
-        reasons: Result of `check_way` for each of `WAYS`.
+        reasons: For each of `BACKENDS`, the reason why it does not work; "" if it does.
         wanted_by: Environments that may run code.
     """
-    works = [name for name, reason in zip(WAYS, reasons, strict=True) if not reason]
+    works = [name for name, reason in zip(BACKENDS, reasons, strict=True) if not reason]
     others = "; ".join(filter(None, reasons))
     if works:
         also = f"; {others}" if others else ""

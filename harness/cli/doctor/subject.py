@@ -15,6 +15,7 @@ from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.core.errors import HarnessError
 from harness.core.loopback import is_loopback_url
 from harness.settings.built_in import built_in
+from harness.settings.endpoint_selection import MODEL, Layers, serve
 from harness.settings.endpoints import Endpoint, Registry, load_registry
 from harness.settings.flags import command_line
 from harness.settings.layers import value_at
@@ -22,7 +23,6 @@ from harness.settings.packages import FoundEnvironment
 from harness.settings.paths import looks_like_path
 from harness.settings.resolver import OUTPUT_DIR, ResolvedRun, resolve
 from harness.settings.sections import builtins
-from harness.settings.serving import MODEL, Layers, serve
 
 DEFAULT_IN_FLIGHT = 32
 """Default number of concurrent requests of one run."""

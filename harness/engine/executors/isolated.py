@@ -20,7 +20,7 @@ from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.wire import error_from_json, error_to_json, response_to_json
-from harness.engine.lanes import ModelSource
+from harness.engine.model_source import ModelSource
 from harness.engine.rollout import MeteredChat
 from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.rubrics.judge_port import panel

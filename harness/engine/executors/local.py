@@ -16,7 +16,7 @@ from harness.engine.rollout_limits import RolloutLimits
 from harness.envs.environment import Environment
 
 if TYPE_CHECKING:
-    from harness.engine.lanes import ModelSource  # imports all settings, which an isolated process does not need
+    from harness.engine.model_source import ModelSource  # imports all settings, which an isolated process does not need
 
 
 class LocalExecutor:

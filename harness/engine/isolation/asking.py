@@ -17,7 +17,8 @@ from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt
 from harness.engine.isolation.wire import error_from_json, error_to_json, response_from_json
 from harness.envs.environment import Environment
 from harness.rubrics.judge_port import JudgeSpec
-from harness.usercode.deadline import Deadline, current
+from harness.usercode.deadline import Deadline
+from harness.usercode.scope import scope
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class PendingRequests:
             ModelError: the call failed after all retries.
         """
         number = next(self._numbers)
-        entry = _Question(asyncio.get_running_loop().create_future(), current())
+        entry = _Question(asyncio.get_running_loop().create_future(), scope().deadline)
         self._open[number] = entry
         try:
             self.send({"type": "ask", "ask": number, **question})

@@ -18,10 +18,10 @@ from typing import BinaryIO, cast
 
 from harness.core.errors import EnvironmentLoadError
 from harness.core.types import JsonDict
+from harness.engine.environment_loader import load_environment
 from harness.engine.isolation.keeper import ignore
 from harness.engine.isolation.service import Service
 from harness.engine.isolation.wire import OUT_OF_MEMORY, error_to_json, pack
-from harness.engine.loader import load_environment
 from harness.envs.environment import Environment
 from harness.envs.hooks import hooks_of
 from harness.rubrics.judge_port import JudgeSpec
@@ -221,7 +221,7 @@ def _description(environment: Environment) -> JsonDict:
             "weights": rubric.weights,
             "is_group": rubric.is_group,
             "needs_live_state": rubric.needs_live_state,
-            "has_own_way": rubric.has_own_way,
+            "has_custom_reward": rubric.has_custom_reward,
             "reward_range": [repr(bound) for bound in rubric.reward_range],
             "judges": [_spec_to_json(spec) for spec in rubric.judges],
         },

@@ -207,6 +207,6 @@ class Pool:
     def _check(self) -> None:
         if self._failures >= MAX_FAILURES:
             raise EnvironmentFault(
-                f"{self._failures} times in a row a process of {self._recipe.name} ended and nothing was finished; see "
-                "what it does with a single rollout: -n 1 -r 1"
+                f"{self._failures} times in a row a process of {self._recipe.name} ended and nothing was finished; run "
+                "a single rollout (num_examples = 1, rollouts_per_example = 1) to see what it does"
             )

@@ -108,9 +108,9 @@ class StandInRubric(Rubric):
         return low, high
 
     @property
-    def has_own_way(self) -> bool:
+    def has_custom_reward(self) -> bool:
         """Whether a subclass computes the reward by other means than the weighted sum."""
-        return bool(self._told["has_own_way"])
+        return bool(self._told["has_custom_reward"])
 
     def only(self, name: str) -> Rubric:
         """Proxy of the part of the rubric that runs one function.

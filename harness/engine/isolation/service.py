@@ -24,11 +24,11 @@ from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
 from harness.rubrics.judge_port import judged_by
-from harness.rubrics.one import OneFunction
+from harness.rubrics.single_function import OneFunction
 from harness.store.codec import document_of, record_of
 from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
-from harness.usercode.threads import owner
+from harness.usercode.scope import enter_run
 
 _CANCELS = "code of the environment cancels the task that runs it; give it a task or a timeout of its own"
 
@@ -173,7 +173,7 @@ class Service:
 
     async def _carry_out(self, frame: JsonDict) -> None:
         order, run = frame["order"], self._runs[frame["run"]]
-        owner.set(str(frame["run"]))
+        enter_run(str(frame["run"]))
         try:
             with judged_by(ChildPanel(self._desk, order, self._specs, run.part)):
                 carry_out = self._generate if frame["type"] == "generate" else self._score

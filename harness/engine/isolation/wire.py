@@ -86,7 +86,7 @@ def error_from_json(document: JsonDict) -> HarnessError:
         if document["wasted"] is not None:
             error.wasted = Usage(**document["wasted"])
         return error
-    if not isinstance(kind, type) or not issubclass(kind, HarnessError) or kind.__init__ is not Exception.__init__:
+    if not isinstance(kind, type) or not issubclass(kind, HarnessError) or kind.__init__ is not HarnessError.__init__:
         kind = EnvironmentLoadError
     other = cast("type[HarnessError]", kind)(words)
     other.exit_code = int(document["exit_code"])

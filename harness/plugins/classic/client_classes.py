@@ -102,19 +102,3 @@ class Client:
 
     async def close(self) -> None:
         """Do nothing: the creator of the wrapped client closes it."""
-
-
-class OpenAIChatCompletionsClient(Client):
-    """See `Client`."""
-
-
-class OpenAICompletionsClient(Client):
-    """See `Client`."""
-
-
-class OpenAIResponsesClient(Client):
-    """See `Client`."""
-
-
-class AnthropicMessagesClient(Client):
-    """See `Client`."""

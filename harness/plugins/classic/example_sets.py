@@ -140,11 +140,6 @@ def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int |
     return dataset.map(chosen.read, remove_columns=dataset.column_names)
 
 
-def get_preprocess_fn(name: str) -> Callable[[Cells], JsonDict]:
-    """The function that converts rows of a known dataset to questions and answers."""
-    return _set(name).read
-
-
 def format_dataset(
     dataset: Any,
     system_prompt: str | None = None,

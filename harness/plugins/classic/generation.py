@@ -6,11 +6,13 @@ are spans."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.plugins.classic.source_text import code_of, names_of_api
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 Generation: TypeAlias = Literal["B", "C"]
 
@@ -20,14 +22,11 @@ DEFAULT: Generation = "B"
 VERSIONS: dict[Generation, str] = {"B": "0.1.9.post3", "C": "0.1.14"}
 """The version that each generation reports."""
 
-_RELEASES: tuple[tuple[Generation, tuple[int, ...]], ...] = (
-    ("B", (0, 1, 8)), ("B", (0, 1, 8, 2)), ("B", (0, 1, 9)), ("B", (0, 1, 9, 3)), ("B", (0, 1, 10)),
-    ("C", (0, 1, 11)), ("C", (0, 1, 12)), ("C", (0, 1, 14)), ("C", (0, 2, 0)), ("C", (0, 3, 1)),
-)  # fmt: skip
-"""Releases that requirements are checked against; a fourth number is a post release."""
-
-_REQUIREMENT = re.compile(r"^\s*verifiers(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)", re.IGNORECASE)
-_CLAUSE = re.compile(r"(===|==|~=|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?(?:\.?post(\d+))?")
+_RELEASES: dict[Generation, tuple[str, ...]] = {
+    "B": ("0.1.8", "0.1.8.post2", "0.1.9", "0.1.9.post3", "0.1.10"),
+    "C": ("0.1.11", "0.1.12", "0.1.14", "0.2.0", "0.3.1"),
+}
+"""Releases that requirements are checked against."""
 
 _HINTS: dict[Generation, tuple[re.Pattern[str], ...]] = {
     "B": tuple(
@@ -52,37 +51,6 @@ _HINTS: dict[Generation, tuple[re.Pattern[str], ...]] = {
 """Names and patterns that occur only in code of one generation."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    operator: str
-    version: tuple[int, ...]
-    is_prefix: bool
-    """Whether the version is a prefix, as in `==0.1.*`."""
-
-    def allows(self, release: tuple[int, ...]) -> bool:
-        width = max(len(self.version), len(release))
-        mine, theirs = _padded(self.version, width), _padded(release, width)
-        if self.is_prefix:
-            same = release[: len(self.version)] == self.version
-            return same if self.operator == "==" else not same
-        match self.operator:
-            case "==" | "===":
-                return theirs == mine
-            case "!=":
-                return theirs != mine
-            case ">=":
-                return theirs >= mine
-            case "<=":
-                return theirs <= mine
-            case "<":
-                return theirs < mine
-            case ">":
-                return theirs > mine
-            case _:  # ~=
-                head = self.version[:-1]
-                return theirs >= mine and release[: len(head)] == head
-
-
 def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Generation:
     """The generation that a package was written for.
 
@@ -90,12 +58,15 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
         requirements: Requirements of its distribution, or of its `pyproject.toml`.
         sources: The text of its modules.
     """
-    clauses = _clauses(requirements)
-    allowed: set[Generation] = set()
-    allowed.update(kind for kind, release in _RELEASES if all(clause.allows(release) for clause in clauses))
+    clauses = [clause for each in parse_requirements(requirements) if _is_api(each) for clause in each.specifier]
+    allowed: list[Generation] = [
+        kind
+        for kind, releases in _RELEASES.items()
+        if any(all(clause.contains(release, prereleases=True) for clause in clauses) for release in releases)
+    ]
     if len(allowed) == 1:
-        return allowed.pop()
-    lowest = [clause.version for clause in clauses if clause.operator in (">=", ">", "~=", "==", "===")]
+        return allowed[0]
+    lowest = [_release(clause.version) for clause in clauses if clause.operator in (">=", ">", "~=", "==")]
     declared: Generation = "C" if lowest and max(lowest) >= (0, 1, 11) else "B"
     if not allowed and lowest:
         return declared  # a pin to a release that is not in the table
@@ -129,20 +100,25 @@ def _decided(texts: Iterable[str]) -> Generation | None:
 
 def requires_verifiers(requirements: Iterable[str]) -> bool:
     """Whether `verifiers` is among the requirements."""
-    return any(_REQUIREMENT.match(requirement) for requirement in requirements)
+    return any(_is_api(requirement) for requirement in parse_requirements(requirements))
 
 
-def _clauses(requirements: Iterable[str]) -> list[_Clause]:
-    clauses: list[_Clause] = []
+def parse_requirements(requirements: Iterable[str]) -> Iterator[Requirement]:
+    """Parse requirements, without those that are invalid."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     for requirement in requirements:
-        match = _REQUIREMENT.match(requirement)
-        for operator, version, star, post in _CLAUSE.findall(match[1]) if match else ():
-            numbers = tuple(int(number) for number in version.split("."))
-            if post:
-                numbers = (*_padded(numbers, 3), int(post))
-            clauses.append(_Clause(operator, numbers, bool(star)))
-    return clauses
+        try:
+            yield Requirement(requirement)
+        except InvalidRequirement:
+            continue
 
 
-def _padded(version: tuple[int, ...], width: int) -> tuple[int, ...]:
-    return version + (0,) * (width - len(version))
+def _is_api(requirement: Requirement) -> bool:
+    return requirement.name.lower() == "verifiers"
+
+
+def _release(version: str) -> tuple[int, ...]:
+    from packaging.version import Version
+
+    return Version(version.removesuffix(".*")).release

@@ -16,7 +16,7 @@ from harness.core.state import State
 from harness.core.types import JsonDict, Prompt
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.rubric import Rubric
-from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, seated
+from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, scoring_pass
 from harness.rubrics.parser import Parser as NativeParser
 
 DEFAULT_MODEL = "gpt-4.1-nano"
@@ -132,7 +132,7 @@ class JudgeRubric(Rubric):
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts; an unusable judge ends the run."""
-        with seated():
+        with scoring_pass():
             return await super().score(states)
 
     async def _ask(self, messages: list[JsonDict], state: State | None) -> str:

@@ -38,18 +38,6 @@ def quiet_verifiers() -> Generator[None]:
         yield
 
 
-def print_time(time_s: float) -> str:
-    """Format seconds as seconds, minutes or hours."""
-    if time_s < 60:
-        return f"{time_s:.0f}s"
-    return f"{time_s / 60:.0f}m" if time_s < 3600 else f"{time_s / 3600:.1f}h"
-
-
-def truncate(s: str, limit: int = 200) -> str:
-    """The first `limit` characters of a text."""
-    return s if len(s) <= limit else s[:limit] + "..."
-
-
 def print_prompt_completions_sample(
     prompts: Sequence[Prompt],
     completions: Sequence[Prompt],

@@ -138,28 +138,16 @@ class TextContentPart(Record):
     defaults: ClassVar[Mapping[str, object]] = {"type": "text"}
 
 
-class ImageUrlSource(Record):
-    """URL of an image."""
-
-
 class ImageUrlContentPart(Record):
     """Image part of a message's content."""
 
     defaults: ClassVar[Mapping[str, object]] = {"type": "image_url"}
 
 
-class InputAudioSource(Record):
-    """Audio data, in base64."""
-
-
 class InputAudioContentPart(Record):
     """Audio part of a message's content."""
 
     defaults: ClassVar[Mapping[str, object]] = {"type": "input_audio"}
-
-
-class GenericContentPart(Record):
-    """Part of another kind in a message's content."""
 
 
 class Tool(Record):

@@ -12,7 +12,6 @@ apply).
 
 from __future__ import annotations
 
-import inspect
 import time
 import uuid
 from collections.abc import Collection, Mapping
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from harness.core.errors import ContextLengthError, EnvironmentFault, HarnessError, ModelError, SystemicError
-from harness.core.types import Chat, JsonDict, Message, MessageType, ModelResponse, Prompt, Usage
+from harness.core.types import Chat, JsonDict, Message, ModelResponse, Prompt, Usage
 from harness.envs.dataset import without_gaps
 from harness.models.wire import CHAT_PATH, COMPLETIONS_PATH
 
@@ -100,11 +99,6 @@ def async_openai(
     )
 
 
-def is_sdk_client(value: object) -> bool:
-    """Whether a value is an `AsyncOpenAI`."""
-    return isinstance(value, _sdk()[0].AsyncOpenAI)
-
-
 def original(error: BaseException | None) -> HarnessError | None:
     """Our error behind an exception from author code, or among its causes; None if it has none."""
     seen: set[int] = set()
@@ -119,18 +113,6 @@ def original(error: BaseException | None) -> HarnessError | None:
                 return inside
         error = error.__cause__ or error.__context__
     return None
-
-
-@cache
-def sdk_arguments(message_type: MessageType) -> frozenset[str]:
-    """Keyword arguments of the SDK's function; all others must go into its `extra_body`.
-
-    Args:
-        message_type: `chat` for chat completions, `completion` for completions.
-    """
-    resources = _sdk()[0].resources
-    kind = resources.chat.AsyncCompletions if message_type == "chat" else resources.AsyncCompletions
-    return frozenset(inspect.signature(kind.create).parameters)
 
 
 @cache

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.plugins.classic.generation import Generation, generation_of, requires_verifiers
+from harness.plugins.classic.generation import Generation, generation_of, parse_requirements, requires_verifiers
 from harness.plugins.classic.source_text import asks, imported
 from harness.settings.packages import FoundEnvironment
-
-_REQUIRED = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 _PROJECT_LEVELS = 3
 """Most parent folders of a module that are searched for pyproject.toml."""
@@ -130,10 +128,9 @@ def _project_requirements(path: Path) -> list[str] | None:
 
 def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distribution]:
     """The required distributions that require `verifiers` themselves, directly or indirectly."""
-    waiting, seen = list(requirements), {"verifiers"}
+    waiting, seen = list(parse_requirements(requirements)), {"verifiers"}
     while waiting:
-        match = _REQUIRED.match(waiting.pop())
-        name = re.sub(r"[-_.]+", "-", match[1]).lower() if match else "verifiers"
+        name = re.sub(r"[-_.]+", "-", waiting.pop().name).lower()
         if name in seen:
             continue
         seen.add(name)
@@ -143,7 +140,7 @@ def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distr
             continue
         needs = dist.requires or []
         if requires_verifiers(needs):
-            waiting.extend(needs)
+            waiting.extend(parse_requirements(needs))
             yield dist
 
 

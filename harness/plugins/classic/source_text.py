@@ -17,8 +17,6 @@ _ASKS = re.compile(r"^\s*(?:import|from)\s+verifiers\b|import_module\(\s*[\"']ve
 _IMPORTED = re.compile(r"^\s*(?:from\s+([A-Za-z_]\w*)|import\s+([A-Za-z_]\w*))", re.MULTILINE)
 
 _CALLED_IMPORTS = frozenset({"import_module", "__import__", "find_spec"})
-_KEYED = frozenset({"get", "pop", "setdefault"})
-"""Methods whose first argument is a key."""
 _ASKING = frozenset({"hasattr", "getattr"})
 
 
@@ -85,7 +83,7 @@ def names_of_api(text: str) -> set[str]:
 
 
 def code_of(text: str) -> str:
-    """The code alone: without comments, and without strings except keys. Unparsable text is returned unchanged."""
+    """The code without comments and without strings that cannot be keys; unparsable text is returned unchanged."""
     tree = _parsed(text)
     if tree is None:
         return text
@@ -96,40 +94,18 @@ def code_of(text: str) -> str:
 
 
 class _Stripper(ast.NodeTransformer):
-    """Empties strings except keys: those in a `[…]`, a `get(…)`, an `in` test or a dict."""
+    """Empties strings, except those that may be keys because they are identifiers."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node) if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return ast.copy_location(ast.Constant(""), node) if isinstance(node.value, str | bytes) else node
+        is_key = not isinstance(node.value, str | bytes) or (isinstance(node.value, str) and node.value.isidentifier())
+        return node if is_key else ast.copy_location(ast.Constant(""), node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
         return ast.copy_location(ast.Tuple([self.visit(part) for part in parts], ast.Load()), node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        key = node.slice
-        self.generic_visit(node)
-        node.slice = key if isinstance(key, ast.Constant) else node.slice
-        return node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        left = node.left
-        self.generic_visit(node)
-        if isinstance(left, ast.Constant) and isinstance(node.ops[0], ast.In | ast.NotIn):
-            node.left = left
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        first = node.args[0] if node.args else None
-        self.generic_visit(node)
-        if isinstance(first, ast.Constant) and _called(node) in _KEYED:
-            node.args[0] = first
-        return node
-
-    def visit_Dict(self, node: ast.Dict) -> ast.expr:
-        keys = list(node.keys)
-        self.generic_visit(node)
-        node.keys = [old if isinstance(old, ast.Constant) else new for old, new in zip(keys, node.keys, strict=True)]
-        return node
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

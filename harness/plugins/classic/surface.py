@@ -24,10 +24,11 @@ _ERRORS_C = _at("faults", "InvalidModelResponseError", "TunnelError", "BrowserSa
 _TYPES = {
     **_at(
         "names", "MessageType", "Info", "SamplingArgs", "IndividualRewardFunc", "GroupRewardFunc", "RewardFunc",
-        "JsonPrimitive", "TrajectoryStep", "TrajectoryStepTokens", "RolloutInput", "RolloutScore", "RolloutScores",
-        "GenerateMetadata", "GenerateOutputs", "Endpoint", "Endpoints", "ClientConfig", "EvalConfig",
-        BaseRolloutInput="RolloutInput",
+        "JsonPrimitive", "Endpoints", "ClientConfig",
+        TrajectoryStep="Table", TrajectoryStepTokens="Table", RolloutInput="Table", RolloutScore="Table",
+        RolloutScores="Table", GenerateMetadata="Table", GenerateOutputs="Table", BaseRolloutInput="Table",
     ),
+    **_at("records", Endpoint="Record", EvalConfig="Record"),
     **_at("faults", "Error"),
 }  # fmt: skip
 _TYPES_B = {
@@ -55,23 +56,21 @@ _IMPORTED_C = {
 }  # fmt: skip
 _TYPES_C = {
     **_at(
-        "names", "TASK_INPUT_FIELDS", "normalize_task_payload", "task_payload_from_info", "flatten_task_input",
-        "assert_json_serializable", EndpointClientConfig="ClientConfig", RedactedThinkingBlock="ThinkingBlock",
+        "names", "ClientType", "FinishReason", "ContentPart", "MessageContent", "DatasetBuilder", "StartCallback",
+        "ProgressCallback", "LogCallback", "ThinkingBlock", "ResponseTokens",
+        TokenUsage="Table", ErrorInfo="Table", Message="ChatMessage", Messages="TypedMessages", VersionInfo="Info",
+        EndpointClientConfig="ClientConfig", RedactedThinkingBlock="ThinkingBlock",
         AnthropicThinkingBlock="ThinkingBlock",
-    ),
-    **_at(
-        "names", "ClientType", "FinishReason", "ContentPart", "MessageContent", "DatasetBuilder", "TokenUsage",
-        "StartCallback", "ProgressCallback", "LogCallback", "ThinkingBlock", "ErrorInfo", "RolloutOutput",
-        "ResponseTokens",
-        Message="ChatMessage", Messages="TypedMessages", VersionInfo="Info", EvalRunConfig="EvalConfig",
     ),
     **_at("state", "TimeSpan", "TimeSpans", "RolloutTiming", State="TypedState"),
     **_at("responses", "Response", "ResponseMessage", "Usage"),
-    **_at("records", CustomBaseModel="Record"),
+    **_at(
+        "records", CustomBaseModel="Record", RolloutOutput="Record", EvalRunConfig="Record", ImageUrlSource="Record",
+        InputAudioSource="Record", GenericContentPart="Record",
+    ),
     **_at(
         "messages", "SystemMessage", "UserMessage", "AssistantMessage", "ToolMessage", "TextMessage", "ToolCall",
-        "Tool", "TextContentPart", "ImageUrlSource", "ImageUrlContentPart", "InputAudioSource", "InputAudioContentPart",
-        "GenericContentPart",
+        "Tool", "TextContentPart", "ImageUrlContentPart", "InputAudioContentPart",
     ),
 }  # fmt: skip
 
@@ -98,16 +97,16 @@ _MARKS = _at("marks", "stop", "cleanup", "teardown")
 _MARKS_C = _at("marks", "setup", "update", "metric", "reward", "advantage")
 
 _DATA = _at(
-    "example_sets", "load_example_dataset", "get_preprocess_fn", "format_dataset", "strip_non_numeric",
+    "example_sets", "load_example_dataset", "format_dataset", "strip_non_numeric",
     "BOXED_SYSTEM_PROMPT", "THINK_BOXED_SYSTEM_PROMPT", "extract_boxed_answer", "extract_hash_answer",
 )  # fmt: skip
-_LOGS = _at("logs", "setup_logging", "print_prompt_completions_sample", "print_time")
-_LOGS_C = _at("logs", "log_level", "quiet_verifiers", "truncate")
+_LOGS = _at("logs", "setup_logging", "print_prompt_completions_sample")
+_LOGS_C = _at("logs", "log_level", "quiet_verifiers")
 _TOOLBOX = "toolbox"
 
 _CLIENTS = _at(
-    "client_classes", "Client", "OpenAIChatCompletionsClient", "OpenAICompletionsClient", "OpenAIResponsesClient",
-    "AnthropicMessagesClient",
+    "client_classes", "Client", OpenAIChatCompletionsClient="Client", OpenAICompletionsClient="Client",
+    OpenAIResponsesClient="Client", AnthropicMessagesClient="Client",
 )  # fmt: skip
 
 _TOP = {
@@ -177,27 +176,23 @@ _MODULES: dict[str, tuple[_Names, _Names, _Names]] = {
     "utils.env_utils": (_at(_TOOLBOX, "load_environment"), {}, {}),
     "utils.logging_utils": (_LOGS, {}, _LOGS_C),
     "utils.config_utils": ({}, {}, _at(_TOOLBOX, "ensure_keys", "MissingKeyError")),
-    "utils.error_utils": (_at(_TOOLBOX, "get_error_chain", "get_vf_error_chain", "ErrorChain"), {}, {}),
     "utils.async_utils": (
         _at(_TOOLBOX, "maybe_await", "maybe_semaphore", "NullAsyncContext"),
         {},
-        _at(_TOOLBOX, "maybe_call_with_named_args", "with_sem", "maybe_retry", NullContext="NullAsyncContext"),
+        _at(_TOOLBOX, "maybe_call_with_named_args", NullContext="NullAsyncContext"),
     ),
     "utils.message_utils": (
-        _at(
-            _TOOLBOX, "concat_messages", "message_to_printable", "messages_to_printable", "sanitize_tool_calls",
-            "strip_nones_from_content",
-        ),
+        _at(_TOOLBOX, "sanitize_tool_calls", "strip_nones_from_content") | _at("messages", concat_messages="concat"),
         {},
         _at(
-            _TOOLBOX, "normalize_messages", "maybe_normalize_messages", "from_raw_message", "from_raw_content_part",
-            "message_role",
+            _TOOLBOX, "normalize_messages", "from_raw_message", "from_raw_content_part",
+            maybe_normalize_messages="normalize_messages",
         ),
     ),
     "utils.response_utils": (
-        _at(_TOOLBOX, "parse_response_tokens"),
+        {},
         _at(_TOOLBOX, "parse_response_messages", "parse_is_truncated"),
-        _at(_TOOLBOX, "parse_response_message"),
+        _at(_TOOLBOX, parse_response_message="parse_response_messages"),
     ),
     "utils.tool_utils": (
         {},
@@ -206,7 +201,6 @@ _MODULES: dict[str, tuple[_Names, _Names, _Names]] = {
             _TOOLBOX, "convert_func_to_tool_def", "is_valid_tool_content_parts", "VALID_TOOL_CONTENT_PART_TYPES"
         ),
     ),
-    "utils.usage_utils": ({}, {}, _at(_TOOLBOX, "extract_usage_tokens")),
 }  # fmt: skip
 
 PACKAGES = frozenset({"", *(path.rpartition(".")[0] for path in _MODULES if "." in path), "clients", "utils", "envs"})

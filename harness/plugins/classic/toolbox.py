@@ -8,13 +8,11 @@ import contextlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from harness.core.types import JsonDict, Message, Messages, Prompt, text_of
-from harness.plugins.classic.context import generation
-from harness.plugins.classic.faults import Error
-from harness.plugins.classic.messages import Tool, concat, message_of, messages_of
+from harness.core.types import JsonDict, Message, Messages, Prompt
+from harness.plugins.classic.messages import Tool, message_of, messages_of
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.responses import as_response
 from harness.tools import read_tool
@@ -22,21 +20,11 @@ from harness.tools import read_tool
 # Messages
 
 
-def concat_messages(messages_list: Sequence[Any]) -> Prompt:
-    """Concatenate texts, or lists of messages."""
-    return concat(messages_list)
-
-
-def normalize_messages(messages: Any, field_name: str = "messages") -> Messages:
+def normalize_messages(messages: Any, field_name: str = "messages", on_normalize: Any = None) -> Messages:
     """Convert to typed messages; a text becomes one message."""
     if isinstance(messages, str):
         return [message_of({"role": "text", "content": messages}, "C")]
     return cast(Messages, messages_of(messages, "C"))
-
-
-def maybe_normalize_messages(messages: Any, field_name: str = "messages", on_normalize: Any = None) -> Messages:
-    """As `normalize_messages`."""
-    return normalize_messages(messages, field_name)
 
 
 def from_raw_message(message: Mapping[str, Any]) -> Message:
@@ -47,11 +35,6 @@ def from_raw_message(message: Mapping[str, Any]) -> Message:
 def from_raw_content_part(part: Any) -> Any:
     """Convert to a part of a message's content."""
     return part
-
-
-def message_role(message: Any) -> str:
-    """The role of a message."""
-    return str(plain(message).get("role", ""))
 
 
 def strip_nones_from_content(messages: Messages) -> Messages:
@@ -67,23 +50,6 @@ def strip_nones_from_content(messages: Messages) -> Messages:
             message = message_of({**message, "content": parts})
         made.append(message)
     return made
-
-
-def message_to_printable(message: Mapping[str, Any]) -> JsonDict:
-    """The message with images and audio replaced by words."""
-    fields: JsonDict = plain(message)
-    content = fields.get("content")
-    words: list[str] = []
-    for part in [content] if isinstance(content, str) else cast("list[Any]", content or []):
-        kind = "text" if isinstance(part, str) else str(part.get("type", ""))
-        named = {"text": text_of({"content": part if isinstance(part, str) else [part]}), "image_url": "[image]"}
-        words.append(named.get(kind, "[audio]" if kind.startswith("input_audio") else f"[{kind}]"))
-    return {**fields, "content": "\n\n".join(words)}
-
-
-def messages_to_printable(messages: Prompt) -> Prompt:
-    """The messages with images and audio replaced by words."""
-    return messages if isinstance(messages, str) else [message_to_printable(message) for message in messages or []]
 
 
 def sanitize_tool_calls(messages: Prompt) -> Prompt:
@@ -135,24 +101,9 @@ async def parse_response_messages(response: Any, message_type: str = "chat") -> 
     return as_response(response).said
 
 
-async def parse_response_message(response: Any) -> Prompt:
-    """The reply for the transcript."""
-    return as_response(response).said
-
-
 async def parse_is_truncated(response: Any, message_type: str = "chat") -> bool:
     """Whether a reply was cut at the token limit."""
     return as_response(response).is_truncated
-
-
-async def parse_response_tokens(response: Any, *args: Any, **kwargs: Any) -> None:
-    """None: tokens are only for training."""
-
-
-def extract_usage_tokens(response: Any) -> tuple[int, int]:
-    """A reply's prompt and completion tokens."""
-    usage: JsonDict = as_response(response).get("usage") or {}
-    return int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
 
 
 # Awaitables
@@ -180,55 +131,7 @@ async def maybe_semaphore(limit: int | None = None) -> Any:
     return asyncio.Semaphore(limit) if limit and limit > 0 else NullAsyncContext()
 
 
-async def with_sem(sem: Any, coro: Any) -> Any:
-    """Await a coroutine under a semaphore."""
-    async with sem:
-        return await coro
-
-
-def maybe_retry(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """The function itself: the run's `max_retries` retries rollouts."""
-    return func
-
-
-# Errors and keys
-
-
-def get_error_chain(error: BaseException | None, parent_type: type[BaseException] | None = None) -> list[BaseException]:
-    """An error and its causes, filtered by type."""
-    chain: list[BaseException] = []
-    while error is not None and (parent_type is None or isinstance(error, parent_type)):
-        chain.append(error)
-        error = error.__cause__
-    return chain
-
-
-def get_vf_error_chain(error: BaseException) -> list[BaseException]:
-    """An error and its causes, filtered by `vf.Error`."""
-    return get_error_chain(error, Error)
-
-
-class ErrorChain:
-    """An error with its causes; equal to another with the same types."""
-
-    def __init__(self, error: BaseException, build_error_chain: Callable[..., Any] = get_error_chain) -> None:
-        self.root_error = error
-        self.chain: list[BaseException] = build_error_chain(error)
-
-    def __contains__(self, kind: type[BaseException]) -> bool:
-        return any(isinstance(error, kind) for error in self.chain)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ErrorChain) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __repr__(self) -> str:
-        return " -> ".join(type(error).__name__ for error in self.chain)
-
-    def __str__(self) -> str:
-        return ", caused by ".join(repr(error) for error in self.chain)
+# Keys
 
 
 class MissingKeyError(ValueError):
@@ -253,11 +156,6 @@ def ensure_keys(keys: list[str]) -> None:
 
 def load_environment(env_id: str, **env_args: Any) -> Any:
     """Load another environment by its id."""
-    from harness.engine import loader
+    from harness.engine import environment_loader as loader
 
     return loader.load_environment(env_id, **env_args)
-
-
-def current_generation() -> str:
-    """The generation of the calling code, for messages."""
-    return generation()

@@ -23,11 +23,11 @@ from harness.stats.summary import Summary
 from harness.store.catalogue import read_entry
 from harness.store.codec import to_text
 from harness.store.export_plain import unbroken
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
-from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import summary_of
+from harness.store.score_table import summary_of
 
 NOT_A_NUMBER = orjson.Fragment(b"NaN")
 """Written by `json_bytes` as NaN, which is not valid JSON, for readers that expect it."""

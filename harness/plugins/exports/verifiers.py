@@ -17,9 +17,9 @@ from harness.stats.summary import tokens_known
 from harness.store.codec import to_text
 from harness.store.export_formats import Exported
 from harness.store.export_plain import one_line
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome
-from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
 
 RESULTS, METADATA = "results.jsonl", "metadata.json"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from harness.cli.lazy import CommandEntry
+from harness.cli.lazy_commands import CommandEntry
 
 EXEC = CommandEntry("harness.plugins.osmosis.exec_command", "app", "Run a script that was written for osmosis_ai.")

@@ -105,10 +105,10 @@ _EVAL_RUNNER = _from("harness.agents.runner", "EvalRunner") | _from(
     "harness.agents.results", "EvalEvalSummary", "EvalModelSummary", "EvalResult", "EvalRowResult", "EvalRunResult"
 )
 _BENCH_RUNNER = _from(
-    "harness.agents.bench", "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunner", "BenchRunResult"
+    "harness.agents.bench_runner", "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunner", "BenchRunResult"
 )
 _TEST_RUNNER = _from(
-    "harness.agents.test_runner", "LocalTestBatchResult", "LocalTestRunner", "LocalTestRunResult"
+    "harness.agents.local_test_runner", "LocalTestBatchResult", "LocalTestRunner", "LocalTestRunResult"
 )  # fmt: skip
 
 _EVAL: dict[str, Mapping[str, str]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.core.errors import StoreError
 from harness.stats.difference import ALPHA
 from harness.stats.paired import fewest_pairs
-from harness.store.finding import newest, runs_in
+from harness.store.find_runs import newest, runs_in
 from harness.store.invocations import read_invocation, suite_files
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, safe_name
@@ -58,7 +58,7 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
     return None
 
 
-def have_rivals(manifests: Sequence[Manifest]) -> bool:
+def has_several_models(manifests: Sequence[Manifest]) -> bool:
     """Whether an invocation has several models on one environment, which `bench compare` can compare."""
     ran = {(each.name or each.env_id, each.model) for each in manifests}
     return len(ran) > len({name for name, _ in ran})

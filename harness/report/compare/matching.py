@@ -60,7 +60,7 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
     if candidate.cells and baseline.cells and not common and ours != theirs:
         raise UsageError(
             f"{candidate.run.path} and {baseline.run.path} have no example in common, and are of different "
-            f"environments ({ours}, {theirs}): their scores say nothing about one another"
+            f"environments ({ours}, {theirs}): their scores cannot be compared"
         )
     both = [key for key in common if key in first and key in second]
     flips = [

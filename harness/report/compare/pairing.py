@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import UsageError
 from harness.report.text import clean
+from harness.store.find_runs import choose
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
-from harness.store.suites import choose
 
 NEWEST = "the newest invocation"
 
@@ -40,16 +40,7 @@ class Pair:
     """Label shared by the candidates of all environments: the model, or the suite."""
 
 
-@dataclass(slots=True)
-class Pairing:
-    """All pairs for the given names."""
-
-    pairs: list[Pair] = field(default_factory=list[Pair])
-    lonely: list[str] = field(default_factory=list[str])
-    """Sentences about runs without a partner."""
-
-
-def pairs_of(names: Sequence[str], output_dir: Path) -> Pairing:
+def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[str]]:
     """Choose the pairs to compare.
 
     Several runs are each compared with the first. With suites, runs of the same name are compared; if one side has
@@ -60,45 +51,48 @@ def pairs_of(names: Sequence[str], output_dir: Path) -> Pairing:
         names: Names of runs and suites; the first is the baseline. Empty: the newest invocation.
         output_dir: Output folder in which to search.
 
+    Returns:
+        The pairs, and sentences about runs without a partner.
+
     Raises:
         UsageError: a name is unknown, a run would be compared with itself, or the pairs are ambiguous.
         StoreError: a run cannot be read.
     """
-    found = Pairing()
+    pairs, unmatched = list[Pair](), list[str]()
     asked: list[list[Member]] = []
     for name in names or [NEWEST]:
         chosen = choose(output_dir, [name] if names else [])
         runs = [RunDir(path) for path in chosen.paths]
         asked.append([Member(run, run.read_manifest()) for run in runs])
-        found.lonely += [f"{clean(each)} of {clean(name)} could not be loaded." for each in chosen.failed]
-        found.lonely += [f"{clean(path)} of {clean(name)} is not there any more." for path in chosen.gone]
+        unmatched += [f"{clean(each)} of {clean(name)} could not be loaded." for each in chosen.failed]
+        unmatched += [f"{clean(path)} of {clean(name)} no longer exists." for path in chosen.gone]
     if len(asked) == 1:
-        _within(asked[0], found)
+        _within(asked[0], pairs, unmatched)
     elif all(len(members) == 1 for members in asked):
         baseline = asked[0][0]
         for [candidate] in asked[1:]:
-            found.pairs.append(_pair(baseline.name, candidate, baseline, candidate.manifest.model))
+            pairs.append(_pair(baseline.name, candidate, baseline, candidate.manifest.model))
     else:
         for name, members in zip(names[1:], asked[1:], strict=True):
-            _between(members, asked[0], (name, names[0]), found)
+            _between(members, asked[0], (name, names[0]), pairs, unmatched)
         order = {member.name: place for place, member in reversed(list(enumerate(asked[0])))}
-        found.pairs.sort(key=lambda pair: order[pair.name])
-    if not found.pairs:
-        why = "".join(f"{each} " for each in found.lonely)
+        pairs.sort(key=lambda pair: order[pair.name])
+    if not pairs:
+        why = "".join(f"{each} " for each in unmatched)
         raise UsageError(f"nothing to compare: {why}Name two runs, two suites, or a suite with several models")
-    return found
+    return pairs, unmatched
 
 
 def _pair(name: str, candidate: Member, baseline: Member, column: str) -> Pair:
     is_same = candidate.run.path.resolve() == baseline.run.path.resolve()
     if is_same or candidate.manifest.id == baseline.manifest.id:
-        raise UsageError(f"{candidate.run.path} would be compared with itself; name another run")
+        raise UsageError(f"{candidate.run.path} would be compared with itself; give another run")
     return Pair(name, candidate.run, baseline.run, column)
 
 
-def _within(members: Sequence[Member], found: Pairing) -> None:
+def _within(members: Sequence[Member], pairs: list[Pair], unmatched: list[str]) -> None:
     """Pair the runs of one suite."""
-    named = _by_name(members)
+    named = _grouped(members, lambda each: each.name)
     is_swept = all(len(group) == 1 for group in named.values())
     groups = _grouped(members, lambda each: each.manifest.env_id) if is_swept else named
     first = members[0].manifest.model
@@ -106,26 +100,30 @@ def _within(members: Sequence[Member], found: Pairing) -> None:
         baseline = next((each for each in group if each.manifest.model == first), group[0])
         others = [each for each in group if each is not baseline]
         if not others:
-            found.lonely.append(f"{clean(name)} is there once.")
-        for each in others:
-            found.pairs.append(_pair(name, each, baseline, each.name if is_swept else each.manifest.model))
+            unmatched.append(f"{clean(name)} has only one run.")
+        pairs += [_pair(name, each, baseline, each.name if is_swept else each.manifest.model) for each in others]
 
 
-def _between(members: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], found: Pairing) -> None:
+def _between(
+    members: Sequence[Member],
+    baselines: Sequence[Member],
+    given: tuple[str, str],
+    pairs: list[Pair],
+    unmatched: list[str],
+) -> None:
     """Pair the runs of two suites."""
-    ours, theirs = _by_name(members), _by_name(baselines)
+    ours, theirs = (_grouped(each, lambda member: member.name) for each in (members, baselines))
     for name, group in ours.items():
         if name not in theirs:
-            found.lonely.append(f"{clean(name)} of {clean(given[0])} is not in {clean(given[1])}.")
+            unmatched.append(f"{clean(name)} of {clean(given[0])} is not in {clean(given[1])}.")
             continue
-        found.pairs += _of_one_name(name, group, theirs[name], given, found.lonely)
-    for name in theirs:
-        if name not in ours:
-            found.lonely.append(f"{clean(name)} of {clean(given[1])} is not in {clean(given[0])}.")
+        pairs += _of_one_name(name, group, theirs[name], given, unmatched)
+    missing = [name for name in theirs if name not in ours]
+    unmatched += [f"{clean(name)} of {clean(given[1])} is not in {clean(given[0])}." for name in missing]
 
 
 def _of_one_name(
-    name: str, group: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], lonely: list[str]
+    name: str, group: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], unmatched: list[str]
 ) -> Iterator[Pair]:
     if len(baselines) == 1:
         for each in group:
@@ -142,16 +140,12 @@ def _of_one_name(
         if model in by_model:
             yield _pair(name, each, by_model[model], f"{given[0]} {model}")
         else:
-            lonely.append(f"{clean(name)} of {clean(given[0])}: {clean(given[1])} has no run of {clean(model)}.")
-    lonely += [
+            unmatched.append(f"{clean(name)} of {clean(given[0])}: {clean(given[1])} has no run of {clean(model)}.")
+    unmatched += [
         f"{clean(name)} of {clean(given[1])}: {clean(given[0])} has no run of {clean(model)}."
         for model in by_model
         if model not in met
     ]
-
-
-def _by_name(members: Sequence[Member]) -> Mapping[str, list[Member]]:
-    return _grouped(members, lambda each: each.name)
 
 
 def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> Mapping[str, list[Member]]:

@@ -13,7 +13,7 @@ from harness.core.errors import UsageError
 from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.sides import ComparedRun
-from harness.report.grid import Column, grid, head, prose
+from harness.report.layout import Column, grid, head, prose
 from harness.report.text import clean
 from harness.stats.paired import fewest_pairs
 from harness.stats.power import Components, Split, components, components_of_one, detectable, splits
@@ -77,11 +77,11 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
         examples, others = len(both), other.typical
         few = f"{pilot.run.path} and {other.run.path} share fewer than two examples with a score"
     if parts is None:
-        raise UsageError(f"{few}, so nothing is known to plan by")
+        raise UsageError(f"{few}, so the sample size cannot be planned")
     if not parts.variance(1):
         raise UsageError(
-            f"{pilot.run.path}: every example came out alike, so it does not tell how much scores vary; "
-            "take a run of a model that is right only some of the time"
+            f"{pilot.run.path}: every example has the same score, so it does not show how much scores vary; "
+            "use a run of a model that is right only some of the time"
         )
     cost = _cost(pilot, other)
     ways: list[Split] = []
@@ -106,10 +106,17 @@ def _cost(pilot: ComparedRun, other: ComparedRun | None) -> float | None:
     return sum((side.usage.cost or 0.0) / side.rollouts for side in sides)
 
 
-def lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
+def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
     """Plan as lines for the terminal."""
     question = planned.question
-    yield from prose(_found(planned), width)
+    each = "one rollout each" if planned.rollouts == 1 else f"{planned.rollouts} rollouts each"
+    words = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {each},"
+    if math.isnan(planned.detectable):
+        words += f" cannot tell two models apart, whatever they show: it takes {fewest_pairs(question.alpha)} or more."
+    else:
+        words += f" find a difference of {numerals.score(planned.detectable)} or more between two models, "
+        words += f"{numerals.percent(question.power)} of the time."
+    yield from prose(words, width)
     if question.difference is not None:
         yield Text()
         yield from _ways(planned, question.difference, width)
@@ -120,36 +127,16 @@ def lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
     yield from prose(words, width)
 
 
-def _found(planned: SampleSizePlan) -> str:
-    """Sentence about the difference that examples like the pilot's detect."""
-    question = planned.question
-    these = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {_each(planned.rollouts)},"
-    if math.isnan(planned.detectable):
-        least = fewest_pairs(question.alpha)
-        return f"{these} cannot tell two models apart, whatever they show: it takes {least} or more."
-    return (
-        f"{these} find a difference of {numerals.score(planned.detectable)} or more between two models, "
-        f"{numerals.percent(question.power)} of the time."
-    )
-
-
-def _each(rollouts: int) -> str:
-    return "one rollout each" if rollouts == 1 else f"{rollouts} rollouts each"
-
-
 def _ways(planned: SampleSizePlan, difference: float, width: int) -> Iterator[Text]:
     if not planned.ways:
         most = planned.question.most_examples or 0
-        if most < fewest_pairs(planned.question.alpha):
-            yield from prose(
-                f"{numerals.count(most)} examples cannot tell two models apart, whatever they show.", width
-            )
-            return
-        yield from prose(
+        words = (
             f"No number of rollouts of {numerals.count(most)} examples finds a difference of {difference:g}: they "
-            "differ too much from one another. It takes more examples, or a larger difference.",
-            width,
+            "differ too much from one another. It takes more examples, or a larger difference."
         )
+        if most < fewest_pairs(planned.question.alpha):
+            words = f"{numerals.count(most)} examples cannot tell two models apart, whatever they show."
+        yield from prose(words, width)
         return
     cheapest, *others = planned.ways
     round_ones = [way for way in others if way.rollouts in ROUND][: SHOWN - 1]

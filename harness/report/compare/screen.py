@@ -1,5 +1,5 @@
 """Terminal output of a comparison: scores of each run, differences from the first, verdicts, differing examples.
-Numbers come from `matching`, the table layout from `report.grid`."""
+Numbers come from `matching`, the table layout from `report.layout`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from harness.report import numerals
 from harness.report.compare.matching import Match
 from harness.report.compare.sides import ComparedRun
-from harness.report.grid import LEAST_NAME, Column, Group, grid, head, prose
+from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.averages import macro_mean
 from harness.stats.difference import ALPHA
@@ -33,7 +33,7 @@ class Compared:
 
     matches: tuple[Match, ...]
     """Each candidate with its baseline, grouped by environment."""
-    lonely: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
     """Sentences about runs that were not compared."""
     averages: tuple[tuple[str, Estimate], ...] = field(default=())
     """With several environments, label and mean difference of each candidate."""
@@ -86,8 +86,8 @@ def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
         yield from grid([clean(column) for column, _ in found.averages], "run", [columns], width)
         yield Text()
     yield from prose(_legend(found), width)
-    if found.lonely:
-        yield from prose(f"Not compared: {' '.join(found.lonely)}", width)
+    if found.unmatched:
+        yield from prose(f"Not compared: {' '.join(found.unmatched)}", width)
 
 
 def _by_baseline(matches: Sequence[Match]) -> list[list[Match]]:
@@ -195,7 +195,11 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
     elif match.verdict == "unknown":
         yield f"{label}: too little to compare with {baseline}.{_too_few(match)}"
     elif match.estimate.mean or match.unpaired is not None:
-        yield f"{label} and {baseline} are tied: the difference may be noise.{_alone(match)}{_settling(match)}"
+        alone = ""
+        if match.p_value is not None and match.p_value < ALPHA:  # not found because of the correction
+            p = numerals.p_value(match.p_value)
+            alone = f" Its own p is {p}, but it is one of {match.comparisons} comparisons."
+        yield f"{label} and {baseline} are tied: the difference may be noise.{alone}{_settling(match)}"
     elif match.flips:
         yield f"{label} and {baseline} are tied: their means are the same.{_settling(match)}"
     else:
@@ -206,14 +210,6 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
             "The same examples for both would tell more."
         )
     yield from _left_out(label, baseline, match)
-
-
-def _alone(match: Match) -> str:
-    """Explain why an interval without 0 is not significant: the correction for several comparisons."""
-    if match.p_value is None or match.p_value >= ALPHA:
-        return ""
-    p = numerals.p_value(match.p_value)
-    return f" Its own p is {p}, but it is one of {match.comparisons} comparisons."
 
 
 def _too_few(match: Match) -> str:
@@ -230,27 +226,24 @@ def _too_few(match: Match) -> str:
 
 
 def _settling(match: Match) -> str:
-    words = ""
-    if match.settling is not None and match.settling <= match.paired.pairs:
-        return " If it is real, a few more examples would show it."
+    words, pairs = "", match.paired.pairs
     if match.settling is not None:
-        words = (
-            f" If it is real, about {numerals.count(match.settling)} examples would show it (there are "
-            f"{numerals.count(match.paired.pairs)})."
-        )
+        if match.settling <= pairs:
+            return " If it is real, a few more examples would show it."
+        needed = numerals.count(match.settling)
+        words = f" If it is real, about {needed} examples would show it (there are {numerals.count(pairs)})."
     if match.detectable is not None:
         words += f" These show a difference of {numerals.score(match.detectable)} or more four times in five."
     return words
 
 
 def _left_out(label: str, baseline: str, match: Match) -> Iterator[str]:
-    parts: list[str] = []
-    if match.only_candidate:
-        parts.append(f"{numerals.count(match.only_candidate)} of {label} alone")
-    if match.only_baseline:
-        parts.append(f"{numerals.count(match.only_baseline)} of {baseline} alone")
-    if match.lost:
-        parts.append(f"{numerals.count(match.lost)} without a score on one side or the other")
+    counts = (
+        (match.only_candidate, f"of {label} alone"),
+        (match.only_baseline, f"of {baseline} alone"),
+        (match.lost, "without a score on one side or the other"),
+    )
+    parts = [f"{numerals.count(number)} {words}" for number, words in counts if number]
     if not parts:
         return
     means = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -18,11 +18,11 @@ from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import LARGEST_SCORE
 from harness.stats.summary import Spread, metric_spread, spread, tokens_known
 from harness.stats.target import finite_limits
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
-from harness.store.recorded import Recorded
 from harness.store.rundir import RunDir
-from harness.store.tally import aim_of, summary_of
+from harness.store.score_table import aim_of, summary_of
 
 REWARD = "reward"
 
@@ -202,11 +202,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
     """
     manifest = run.read_manifest()
     if measure != REWARD and measure not in manifest.metric_names:
-        near = nearest(measure, manifest.metric_names)
-        hint = f"did you mean {near!r}? " if near else ""
-        raise UsageError(
-            f"{run.path} has no metric {measure!r}; {hint}it has {', '.join(manifest.metric_names) or 'none'}"
-        )
+        raise UsageError(f"{run.path} has no metric {measure!r}; {_choice(measure, manifest.metric_names)}")
     recorded = read_journal(run)
     side = ComparedRun(run, manifest, recorded, measure)
     for outcome in outcomes(recorded):
@@ -256,14 +252,16 @@ def _cluster_of(example: Example, name: str, side: ComparedRun) -> str:
         return example.task
     info = cast("Mapping[str, object]", example.info)
     if name not in info:
-        near = nearest(name, ["task", *info])
-        hint = f"did you mean {near!r}? " if near else ""
-        keys = ", ".join(["task", *info])
         raise UsageError(
             f"--cluster {name}: example {example.example_id!r} of {side.run.path} has no {name!r} in its info; "
-            f"{hint}clusters can be told apart by {keys}"
+            f"{_choice(name, ['task', *info])}"
         )
     return str(info[name])
+
+
+def _choice(name: str, names: Sequence[str]) -> str:
+    near = nearest(name, names)
+    return f"{f'did you mean {near!r}? ' if near else ''}it has {', '.join(names) or 'none'}"
 
 
 def side_json(side: ComparedRun) -> JsonDict:

@@ -16,7 +16,7 @@ from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.matching import Match, match_json
 from harness.report.compare.sides import worst_case
-from harness.report.grid import Column, grid, prose
+from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.difference import LEAST_COMMON, limits_of
 from harness.stats.hypotheses import is_above, non_inferiority
@@ -51,7 +51,7 @@ class Ruling:
     """Reason, in one sentence."""
 
 
-def rulings_on(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
+def apply_rules(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
     """Apply the rule to every environment.
 
     Raises:
@@ -59,10 +59,10 @@ def rulings_on(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
     """
     for match in matches:
         match.candidate.check_within_range("--margin", rule.margin)
-    return [rule_on(match, rule) for match in matches]
+    return [apply_rule(match, rule) for match in matches]
 
 
-def rule_on(match: Match, rule: GateRule) -> Ruling:
+def apply_rule(match: Match, rule: GateRule) -> Ruling:
     """Apply the rule to one environment: check that enough was measured, then test the difference."""
     unfit = _too_little(match, rule)
     if unfit is not None:
@@ -74,7 +74,9 @@ def rule_on(match: Match, rule: GateRule) -> Ruling:
         why = _unsafe(match, rule, interval)
         if why is not None:
             return Ruling(match, "inconclusive", why)
-        return Ruling(match, verdict, f"the whole interval {interval} lies above {_edge(rule)}{_ignored(match)}")
+        missing = match.candidate.planned - match.candidate.scored
+        ignored = f"; {numerals.count(missing)} of its rollouts have no score and are left out" if missing else ""
+        return Ruling(match, verdict, f"the whole interval {interval} lies above {_edge(rule)}{ignored}")
     if verdict == "fail":
         return Ruling(match, verdict, f"the whole interval {interval} lies below {_edge(rule)}")
     if estimate.low is None or match.units < LEAST_COMMON:
@@ -103,8 +105,8 @@ def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
     )
     return (
         f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(missing)} rollouts have no score, and "
-        f"with the worst case for these it would be {numerals.signed_interval(worst.estimate)}; {resume} makes up for "
-        "them"
+        f"with the worst case for these it would be {numerals.signed_interval(worst.estimate)}; {resume} runs them "
+        "again"
     )
 
 
@@ -130,13 +132,13 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
     if candidate.ended_early is not None or baseline.ended_early is not None:
         which = "it" if candidate.ended_early is not None else "the baseline"
         return "inconclusive", (
-            f"{which} ended before all was made, as --until-ci asked, and a gate is about all examples: run without it"
+            f"{which} ended early, as --until-ci asked, but a gate needs all examples: run without it"
         )
     for side, verdict, what in ((candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's")):
         if not side.scored or side.coverage < rule.min_coverage:
             scored = f"{numerals.count(side.scored)} of {what} {numerals.count(side.planned)} rollouts have a score"
             resume = f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
-            return cast(Verdict, verdict), f"{scored}, the gate asks for {wanted}; {resume} makes up for them"
+            return cast(Verdict, verdict), f"{scored}, the gate asks for {wanted}; {resume} runs them again"
     examples = max(candidate.examples, baseline.examples)
     pairs = match.paired.pairs
     if match.unpaired is not None or not pairs or pairs < rule.min_coverage * examples:
@@ -157,18 +159,12 @@ def _edge(rule: GateRule) -> str:
     return f"-{rule.margin:g}" if rule.margin else "0"
 
 
-def _ignored(match: Match) -> str:
-    """Note on rollouts without a score, which the verdict ignores."""
-    missing = match.candidate.planned - match.candidate.scored
-    return f"; {numerals.count(missing)} of its rollouts have no score and are left out" if missing else ""
-
-
 def _no_interval(match: Match) -> str:
     if match.paired.pairs < LEAST_COMMON:
-        return "one example is too little to tell"
+        return "one example is not enough"
     if match.paired.estimate.clusters == 1:
-        return "all examples are of one cluster, which says nothing about others"
-    return "all examples differ alike, so nothing is known of chance, and the range of the scores has no bounds"
+        return "all examples are in one cluster, so the variance between clusters is unknown"
+    return "all examples have the same difference, so its variance is unknown, and the scores have no bounds"
 
 
 def overall(rulings: Sequence[Ruling]) -> Verdict:
@@ -179,7 +175,7 @@ def overall(rulings: Sequence[Ruling]) -> Verdict:
     return "inconclusive" if "inconclusive" in verdicts or not verdicts else "pass"
 
 
-def lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iterator[Text]:
+def verdict_lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iterator[Text]:
     """Verdicts as lines for the terminal."""
     estimates = [ruling.match.paired.estimate for ruling in rulings]
     columns = [

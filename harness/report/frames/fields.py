@@ -84,15 +84,12 @@ def free_name(name: str, prefix: str, taken: Container[str]) -> str:
 def _table(schema: Any, batch: Sequence[Sequence[object]]) -> Any:
     pa = arrow()
     columns = list(zip(*batch, strict=True)) or [()] * len(schema)
-    arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    arrays: list[Any] = []
+    for values, field in zip(columns, schema, strict=True):
+        is_time = pa.types.is_timestamp(field.type)
+        array = column(values, pa.int64() if is_time else field.type)
+        arrays.append(array.cast(field.type) if is_time else array)
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _array(values: Sequence[object], kind: Any) -> Any:
-    pa = arrow()
-    if pa.types.is_timestamp(kind):
-        return column(values, pa.int64()).cast(kind)
-    return column(values, kind)
 
 
 def _arrow_type(kind: Kind) -> Any:

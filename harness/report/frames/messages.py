@@ -13,7 +13,7 @@ from harness.report.frames.tables import Backend, framed, library
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
-from harness.store.rows import as_messages, content_text, said
+from harness.store.rows import as_messages, completion_messages, content_text
 from harness.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _messages(runs: Sequence[RunDir]) -> Iterator[MessageRow]:
             prompt = as_messages(outcome.example.prompt, "user")
             for position, message in enumerate(prompt):
                 yield MessageRow(manifest, outcome, position, "prompt", _table(message))
-            for position, message in enumerate(said(outcome.base), len(prompt)):
+            for position, message in enumerate(completion_messages(outcome.base), len(prompt)):
                 yield MessageRow(manifest, outcome, position, "completion", _table(message))
 
 

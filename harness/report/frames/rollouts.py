@@ -3,23 +3,22 @@ dataset are converted as there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from harness.core.errors import UsageError
 from harness.core.records import Generated
 from harness.report.frames.fields import Field, free_name, selected, table_of
 from harness.report.frames.selection import chosen
 from harness.report.frames.tables import Backend, framed, library
-from harness.report.frames.texts import by_role, last_text
 from harness.stats.scores import NO_REASON
 from harness.stats.summary import tokens_known
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
-from harness.store.rows import RowShape, as_messages, plain_row, said
+from harness.store.rows import RowShape, as_messages, completion_messages, content_text, plain_row
 from harness.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -166,28 +165,15 @@ def _of_state(name: str) -> _Value:
     return value
 
 
-def _reason(rollout: RolloutRow) -> str | None:
-    return None if rollout.outcome.is_scored else rollout.outcome.reason or NO_REASON
+def _by_role(messages: Sequence[object], role: str) -> list[Mapping[str, object]]:
+    tables = [cast("Mapping[str, object]", message) for message in messages if isinstance(message, Mapping)]
+    return [table for table in tables if table.get("role") == role]
 
 
-def _started(rollout: RolloutRow) -> float | None:
-    return rollout.outcome.base.timing.started_at or None
-
-
-def _scoring(rollout: RolloutRow) -> float | None:
-    return None if rollout.outcome.score is None else rollout.outcome.score.seconds
-
-
-def _turns(rollout: RolloutRow) -> int:
-    return len(by_role(said(rollout.outcome.base), "assistant"))
-
-
-def _prompt(rollout: RolloutRow) -> str | None:
-    return last_text(as_messages(rollout.outcome.example.prompt, "user"), "user")
-
-
-def _completion(rollout: RolloutRow) -> str | None:
-    return last_text(said(rollout.outcome.base), "assistant")
+def _last_text(messages: Sequence[object], role: str) -> str | None:
+    """Text of the last message of `role`; None without such a message or text."""
+    found = _by_role(messages, role)
+    return content_text(found[-1].get("content")) if found else None
 
 
 _FIXED: tuple[Field[RolloutRow], ...] = (
@@ -200,7 +186,7 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("rollout_index", "integer", _of_row("rollout_index")),
     Field("reward", "number", _of_row("reward")),
     Field("outcome", "text", _of_row("outcome")),
-    Field("reason", "text", _reason),
+    Field("reason", "text", lambda r: None if r.outcome.is_scored else r.outcome.reason or NO_REASON),
     Field("error", "text", _of_row("error")),
     Field("input_tokens", "integer", _of_usage("input_tokens")),
     Field("output_tokens", "integer", _of_usage("output_tokens")),
@@ -208,18 +194,18 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("cached_tokens", "integer", _of_usage("cached_tokens")),
     Field("requests", "integer", lambda r: r.outcome.base.usage.requests),
     Field("cost", "number", lambda r: r.outcome.base.usage.cost),
-    Field("started", "time", _started),
+    Field("started", "time", lambda r: r.outcome.base.timing.started_at or None),
     Field("generation_s", "number", _of_timing("generation")),
     Field("model_s", "number", _of_timing("model")),
     Field("waiting_s", "number", _of_timing("waiting")),
-    Field("scoring_s", "number", _scoring),
+    Field("scoring_s", "number", lambda r: None if r.outcome.score is None else r.outcome.score.seconds),
     Field("attempts", "integer", lambda r: r.outcome.base.attempts),
-    Field("turns", "integer", _turns),
+    Field("turns", "integer", lambda r: len(_by_role(completion_messages(r.outcome.base), "assistant"))),
     Field("stop_condition", "text", _of_row("stop_condition")),
     Field("is_truncated", "flag", _of_row("is_truncated")),
     Field("task", "text", _of_row("task")),
     Field("info", "text", _of_row("info")),
-    Field("prompt", "text", _prompt),
-    Field("completion", "text", _completion),
+    Field("prompt", "text", lambda r: _last_text(as_messages(r.outcome.example.prompt, "user"), "user")),
+    Field("completion", "text", lambda r: _last_text(completion_messages(r.outcome.base), "assistant")),
     Field("answer", "text", _of_row("answer")),
 )

@@ -162,10 +162,6 @@ def _unscored(entry: ListedRun) -> int | None:
     return sum(count for count in cast("Iterable[object]", reasons.values()) if isinstance(count, int))
 
 
-def _created(entry: ListedRun) -> float | None:
-    return None if entry.created is None else entry.created.timestamp()
-
-
 _FIXED: tuple[Field[ListedRun], ...] = (
     Field("id", "text", lambda entry: entry.id),
     Field("path", "text", lambda entry: str(entry.run.path)),
@@ -174,7 +170,7 @@ _FIXED: tuple[Field[ListedRun], ...] = (
     Field("name", "text", _of_manifest("name")),
     Field("kind", "text", _of_manifest("kind")),
     Field("state", "text", lambda entry: entry.state),
-    Field("created", "time", _created),
+    Field("created", "time", lambda entry: entry.created and entry.created.timestamp()),
     Field("parent", "text", _of_manifest("parent")),
     Field("suite", "text", _of_manifest("suite")),
     Field("planned", "integer", lambda entry: entry.planned),

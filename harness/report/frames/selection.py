@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from harness.core.errors import UsageError
-from harness.store.finding import all_runs, find_run, is_run, latest_of, runs_in
+from harness.store.find_runs import all_runs, find_run, is_run, latest_of, runs_in
 from harness.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
         return [_checked(item) for item in cast("Iterable[object]", runs)]
     except TypeError:
         given = type(runs).__name__
-        raise UsageError(f"runs: {given} names no run; give an id, a path, a list of them, or a frame") from None
+        raise UsageError(f"runs: {given} is not a run; give an id, a path, a list of them, or a frame") from None
 
 
 def _is_row(value: object) -> bool:
@@ -89,4 +89,4 @@ def _is_row(value: object) -> bool:
 def _checked(item: object) -> str | Path | RunDir:
     if isinstance(item, str | Path | RunDir):
         return item
-    raise UsageError(f"runs: {type(item).__name__} names no run; each must be an id or a path")
+    raise UsageError(f"runs: {type(item).__name__} is not a run; each must be an id or a path")

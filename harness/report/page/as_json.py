@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.report.page.columns import MEASURES
 from harness.report.page.content import PageData
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.methods import methods_of
+from harness.report.result_json import writable
 from harness.report.run_facts import settings_json
-from harness.report.text import clean, clean_block
+from harness.report.text import clean
 from harness.stats.summary import number
 
 
@@ -42,7 +42,7 @@ def page_json(page: Page, content: PageData) -> JsonDict:
         "examples": content.rows,
         "transcripts": content.transcripts,
     }
-    return cast(JsonDict, _writable(whole))
+    return cast(JsonDict, writable(whole))
 
 
 def _environment(environment: EnvPart) -> JsonDict:
@@ -79,15 +79,3 @@ def _run(run: RunPart) -> JsonDict:
         },
         "settings": settings_json(manifest),
     }
-
-
-def _writable(value: object) -> object:
-    """Copy of `value` without secrets and unprintable characters."""
-    if isinstance(value, str):
-        value = redactor.text(value, patterns=False)
-        return value if value.isprintable() else clean_block(value)
-    if isinstance(value, dict):
-        return {_writable(str(key)): _writable(item) for key, item in cast("dict[object, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_writable(item) for item in cast("list[object]", value)]
-    return value

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from harness.core.records import Example
-from harness.core.types import Message, Prompt
+from harness.core.types import Prompt
 from harness.report.text import clean
-from harness.report.transcript import message_text
+from harness.report.transcript import last_text, role_of
 from harness.stats.difference import Range, Scores
 from harness.store.outcomes import Outcome
 
@@ -60,6 +60,48 @@ class RolloutColumns:
     """Number of each rollout in the journal."""
     measures: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
     examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
+    _last: Example | None = None
+    """Example of the last rollout."""
+    _reason: str = ""
+    """Reason of its first unscored rollout."""
+
+    def take(self, number: int, outcome: Outcome) -> None:
+        """Add the next rollout; rollouts come grouped by example. Call `end_example` after the last one.
+
+        Args:
+            number: Number of the rollout in the journal.
+            outcome: The rollout with its score.
+        """
+        if self._last is None or self._last.key != outcome.example.key:
+            self.end_example()
+        reward = outcome.reward
+        self._last = outcome.example
+        self.reward.append(math.nan if reward is None else float(reward))
+        self.numbers.append(number)
+        for name, value in zip(MEASURES, _taken(outcome), strict=True):
+            self.measures[name].append(value)
+        if reward is None and not self._reason:
+            self._reason = clean(outcome.reason, 120)
+
+    def end_example(self) -> None:
+        """Add the row of the last example."""
+        example, begin = self._last, self.examples[-1].end if self.examples else 0
+        if example is not None:
+            rewards = [value for value in self.reward[begin:] if value == value]
+            row = ExampleRow(
+                key=example.key,
+                name=clean(example.example_id, NAME),
+                asked=asked(example.prompt),
+                begin=begin,
+                end=len(self.reward),
+                mean=math.fsum(rewards) / len(rewards) if rewards else math.nan,
+                scored=len(rewards),
+                low=min(rewards, default=math.nan),
+                high=max(rewards, default=math.nan),
+                reason=self._reason,
+            )
+            self.examples.append(row)
+        self._last, self._reason = None, ""
 
     def means(self) -> dict[str, float]:
         """Example key → mean reward; examples without a score are omitted."""
@@ -79,72 +121,9 @@ class RolloutColumns:
         return math.fsum(known) / len(known) if known else math.nan
 
 
-class Filling:
-    """Builder of `RolloutColumns`, which takes rollouts grouped by example."""
-
-    def __init__(self) -> None:
-        self._columns = RolloutColumns()
-        self._example: Example | None = None
-        """Example of the last rollout."""
-        self._begin, self._reason = 0, ""
-
-    def take(self, number: int, outcome: Outcome) -> None:
-        """Add the next rollout.
-
-        Args:
-            number: Number of the rollout in the journal.
-            outcome: The rollout with its score.
-        """
-        if self._example is None or self._example.key != outcome.example.key:
-            self._end_example()
-        columns, reward = self._columns, outcome.reward
-        self._example = outcome.example
-        columns.reward.append(math.nan if reward is None else float(reward))
-        columns.numbers.append(number)
-        for name, value in zip(MEASURES, _taken(outcome), strict=True):
-            columns.measures[name].append(value)
-        if reward is None and not self._reason:
-            self._reason = clean(outcome.reason, 120)
-
-    def columns(self) -> RolloutColumns:
-        """Finalize the columns, after all rollouts were added."""
-        self._end_example()
-        self._example = None
-        return self._columns
-
-    def _end_example(self) -> None:
-        if self._example is not None:
-            self._columns.examples.append(_row(self._columns, self._example, self._begin, self._reason))
-        self._begin, self._reason = len(self._columns.reward), ""
-
-
-def _row(columns: RolloutColumns, example: Example, begin: int, reason: str) -> ExampleRow:
-    rewards = [value for value in columns.reward[begin:] if value == value]
-    mean = math.fsum(rewards) / len(rewards) if rewards else math.nan
-    return ExampleRow(
-        key=example.key,
-        name=clean(example.example_id, NAME),
-        asked=asked(example.prompt),
-        begin=begin,
-        end=len(columns.reward),
-        mean=mean,
-        scored=len(rewards),
-        low=min(rewards, default=math.nan),
-        high=max(rewards, default=math.nan),
-        reason=reason,
-    )
-
-
 def asked(prompt: Prompt) -> str:
     """Start of the question; for the prompt of a completion model its end, where the question is."""
-    if isinstance(prompt, str):
-        return clean(prompt, SNIPPET) if len(prompt) <= SNIPPET else f"…{clean(prompt[1 - SNIPPET :], SNIPPET - 1)}"
-    said = [message for message in cast("list[object]", prompt) if _role(message) in ("user", None)]
-    return clean(message_text(said[-1]), SNIPPET) if said else ""
-
-
-def _role(message: object) -> object:
-    return cast(Message, message).get("role") if isinstance(message, dict) else None
+    return clean(last_text(prompt, "user", SNIPPET - 1), SNIPPET)
 
 
 def _taken(outcome: Outcome) -> tuple[float, float, float, float]:
@@ -152,15 +131,11 @@ def _taken(outcome: Outcome) -> tuple[float, float, float, float]:
     base = outcome.base
     usage, timing = base.usage, base.timing
     seconds = timing.generation - timing.waiting
+    said = base.completion  # text, if the model is a completion model
+    turns = 1 if isinstance(said, str) and said else sum(role_of(each) == "assistant" for each in said)
     return (
-        float(_turns(base.completion)) or math.nan,
+        float(turns) or math.nan,
         float(usage.output_tokens) if usage.requests and not usage.unreported else math.nan,
         seconds if seconds > 0 else math.nan,
         math.nan if usage.cost is None else usage.cost,
     )
-
-
-def _turns(completion: Prompt) -> int:
-    if isinstance(completion, str):
-        return int(bool(completion))
-    return sum(_role(message) == "assistant" for message in cast("list[object]", completion))

@@ -50,39 +50,32 @@ def content_of(page: Page, most: int) -> PageData:
     """
     content = PageData()
     samples = [sample for environment in page.environments for sample in samples_of(environment, most)]
-    shares = _shares(page.runs)
+    counts = [len(run.columns.examples) for run in page.runs]
+    total_rows = sum(counts)
+    # All examples if they fit, otherwise a share for each run.
+    shares = counts if total_rows <= ROWS else [max(1, count * ROWS // total_rows) for count in counts]
     left, kinds = 0, dict.fromkeys(KINDS, 0)
-    shown_rows = total_rows = 0
-    for number, (run, sample) in enumerate(zip(page.runs, samples, strict=True)):
-        budget = BYTES // len(page.runs)
-        places = _add_transcripts(content, run, sample, budget)
+    shown_rows = 0
+    for run, sample, share in zip(page.runs, samples, shares, strict=True):
+        places = _add_transcripts(content, run, sample, BYTES // len(page.runs))
         for position in places:
-            kinds[sample.kinds[position]] += 1
-        left += len(sample.kinds) - len(places)
-        rows = _rows(run.columns, places, shares[number])
+            kinds[sample[position]] += 1
+        left += len(sample) - len(places)
+        rows = _rows(run.columns, places, share)
         shown_rows += len(rows)
-        total_rows += len(run.columns.examples)
         content.rows.append(_run_data(run, rows, places, sample))
     content.notes = _notes(len(content.transcripts), kinds, total_rows, shown_rows, left)
     return content
 
 
-def _shares(runs: Sequence[RunPart]) -> list[int]:
-    """Table rows per run: all if they fit, otherwise a proportional share."""
-    counts = [len(run.columns.examples) for run in runs]
-    if sum(counts) <= ROWS:
-        return counts
-    return [max(1, count * ROWS // sum(counts)) for count in counts]
-
-
 def _add_transcripts(content: PageData, run: RunPart, sample: Sample, budget: int) -> dict[int, int]:
     """Read the chosen examples within a byte budget; return the index of each transcript."""
     places: dict[int, int] = {}
-    for position in sample.kinds:
+    for position, kind in sample.items():
         row = run.columns.examples[position]
         numbers = run.columns.numbers[row.begin : row.end]
         found = list(outcomes(run.recorded, numbers))
-        data = {**transcript_data(found[0].example, found), "kind": sample.kinds[position]}
+        data = {**transcript_data(found[0].example, found), "kind": kind}
         size = len(script_json(data).encode())
         if size > budget:
             continue
@@ -128,7 +121,7 @@ def _run_data(run: RunPart, rows: Sequence[int], places: dict[int, int], sample:
         "made": [row.made for row in examples],
         "reason": [codes.get(row.reason, -1) for row in examples],
         "transcript": [places.get(n, -1) for n in rows],
-        "kind": [sample.kinds.get(n, "") if n in places else "" for n in rows],
+        "kind": [sample[n] if n in places else "" for n in rows],
         "measures": measures,
     }
 
@@ -160,11 +153,10 @@ def _notes(transcripts: int, kinds: dict[str, int], total: int, shown: int, left
         return [*notes, every if total == 1 else many]
     words = ", ".join(f"{numerals.count(number)} {KINDS[kind]}" for kind, number in kinds.items() if number)
     told = f"{numerals.count(transcripts)} of {numerals.count(total)} examples are here with their transcripts"
-    notes.append(f"{told}{': ' + words if words else ''}." + (_left(left) if left else ""))
+    more = ""
+    if left:
+        them = "One more was" if left == 1 else f"{numerals.count(left)} more were"
+        more = f" {them} chosen and left out, because the page would have become too large."
+    notes.append(f"{told}{': ' + words if words else ''}.{more}")
     notes.append("The others are in the runs' journals and datasets: bench runs show RUN --example ID prints one.")
     return notes
-
-
-def _left(left: int) -> str:
-    them = "one more was" if left == 1 else f"{numerals.count(left)} more were"
-    return f" {them[0].upper()}{them[1:]} chosen and left out, because the page would have become too large."

@@ -81,17 +81,12 @@ def differences_of(environments: Sequence[Sequence[Scores]]) -> list[list[Beside
     Args:
         environments: Runs of each environment, best mean first.
     """
-    found = [_pairs(runs) for runs in environments]
+    found: list[list[Beside]] = []
+    for runs in environments:
+        ranked = [position for position, run in enumerate(runs) if run.means]
+        few = len(ranked) <= ALL_PAIRS
+        pairs = list(combinations(ranked, 2)) if few else [(ranked[0], other) for other in ranked[1:]]
+        each = [(first, second, difference_of(runs[first], runs[second])) for first, second in pairs]
+        found.append([Beside(first=a, second=b, paired=d.paired, unpaired=d.unpaired) for a, b, d in each])
     adjusted = iter(adjust([each for pairs in found for each in pairs]))
     return [[next(adjusted) for _ in pairs] for pairs in found]
-
-
-def _pairs(runs: Sequence[Scores]) -> list[Beside]:
-    ranked = [position for position, run in enumerate(runs) if run.means]
-    pairs = list(combinations(ranked, 2)) if len(ranked) <= ALL_PAIRS else [(ranked[0], other) for other in ranked[1:]]
-    return [_beside(runs, first, second) for first, second in pairs]
-
-
-def _beside(runs: Sequence[Scores], first: int, second: int) -> Beside:
-    difference = difference_of(runs[first], runs[second])
-    return Beside(first=first, second=second, paired=difference.paired, unpaired=difference.unpaired)

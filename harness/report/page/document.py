@@ -13,7 +13,7 @@ from harness.report import numerals
 from harness.report.page import sections
 from harness.report.page.content import PageData
 from harness.report.page.gather import Page
-from harness.report.page.markup import Child, Html, join, script_json, table, tag
+from harness.report.page.markup import Html, script_json, table, tag
 from harness.report.page.methods import methods_of, passing
 from harness.report.page.plots import Plots
 from harness.report.page.runs_part import runs_section
@@ -31,7 +31,7 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
     style, script = _asset("page.css"), _asset("page.js")
     head = [
         tag("meta", charset="utf-8"),
-        _meta("Content-Security-Policy", policy(style, script)),
+        tag("meta", **{"http-equiv": "Content-Security-Policy"}, content=policy(style, script)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("meta", name="generator", content=_generator()),
@@ -42,7 +42,15 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
     body = [
         tag("a", "Skip to the results", href="#leaderboard", class_="skip"),
         _header(page, now or datetime.now(UTC)),
-        tag("main", _body(page, content, plots)),
+        tag(
+            "main",
+            sections.leaderboards(page),
+            sections.differences(page),
+            *(sections.environment_section(each, n, plots) for n, each in enumerate(page.environments)),
+            _examples(content),
+            runs_section(page),
+            _methods(page),
+        ),
         tag("footer", f"Made by {_generator()}. Nothing on this page loads anything from anywhere."),
         tag("script", script_json(content.rows), type="application/json", id="data-rows"),
         tag("script", script_json(content.transcripts), type="application/json", id="data-transcripts"),
@@ -63,10 +71,6 @@ def _hash(source: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
 
 
-def _meta(name: str, content: str) -> Html:
-    return tag("meta", **{"http-equiv": name}, content=content)
-
-
 def _asset(name: str) -> str:
     # With LF line ends, as the HTML parser converts CR LF before the browser computes the hash.
     source = importlib.resources.files("harness.report.page").joinpath("assets", name).read_text(encoding="utf-8")
@@ -79,7 +83,7 @@ def _generator() -> str:
 
 def _header(page: Page, now: datetime) -> Html:
     runs = page.folders
-    began = sorted(run.entry.created for run in runs if run.entry.created is not None)
+    days = sorted(f"{run.entry.created:%Y-%m-%d}" for run in runs if run.entry.created is not None)
     costs = [run.summary.usage.cost for run in runs if run.summary.usage.cost is not None]
     tiles = [
         ("environments", numerals.count(len({run.entry.env_id for run in runs}))),
@@ -87,28 +91,19 @@ def _header(page: Page, now: datetime) -> Html:
         ("runs", numerals.count(len(runs))),
         ("rollouts scored", numerals.coverage(*(run.summary for run in runs))),
         *([("cost", f"{'≥ ' if len(costs) < len(runs) else ''}{numerals.dollars(sum(costs))}")] if costs else []),
-        *([("measured", _days(began[0], began[-1]))] if began else []),
+        *([("measured", " to ".join(dict.fromkeys((days[0], days[-1]))))] if days else []),
     ]
+    missing = [tag("li", each) for each in page.missing]
     return tag(
         "header",
         tag("h1", page.title),
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
         tag("p", f"Report made on {now:%Y-%m-%d}.", class_="note"),
-        _missing(page),
+        tag("div", tag("strong", "Not on this page:"), tag("ul", *missing), class_="missing", role="note")
+        if missing
+        else None,
         _contents(page),
     )
-
-
-def _days(first: datetime, last: datetime) -> str:
-    begin, end = f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"
-    return begin if begin == end else f"{begin} to {end}"
-
-
-def _missing(page: Page) -> Html | None:
-    if not page.missing:
-        return None
-    items = [tag("li", each) for each in page.missing]
-    return tag("div", tag("strong", "Not on this page:"), tag("ul", *items), class_="missing", role="note")
 
 
 def _contents(page: Page) -> Html:
@@ -117,13 +112,6 @@ def _contents(page: Page) -> Html:
     links += [(f"#environment-{number}", each.name) for number, each in enumerate(page.environments)]
     links += [("#examples", "Examples"), ("#runs", "Runs"), ("#methods", "Methods")]
     return tag("nav", *(tag("a", words, href=target) for target, words in links), aria_label="Contents")
-
-
-def _body(page: Page, content: PageData, plots: Plots | None) -> Html:
-    parts: list[Child] = [sections.leaderboards(page), sections.differences(page)]
-    parts += [sections.environment_section(each, n, plots) for n, each in enumerate(page.environments)]
-    parts += [_examples(content), runs_section(page), _methods(page)]
-    return join(parts)
 
 
 def _examples(content: PageData) -> Html:

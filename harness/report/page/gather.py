@@ -1,16 +1,17 @@
 """Data of a report page, gathered from run folders: environments, runs, labels, order. Statistics are computed in
-`stats` and `store.tally`."""
+`stats` and `store.score_table`."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.errors import StoreError, UsageError
-from harness.report.page.columns import Filling, RolloutColumns
+from harness.report.page.columns import RolloutColumns
 from harness.report.page.differences import Beside, differences_of
 from harness.report.page.relations import CostBin, relations_of
 from harness.report.run_digest import Digest, digest_of
@@ -21,9 +22,9 @@ from harness.stats.intervals import Estimate
 from harness.stats.summary import Summary
 from harness.stats.target import finite_limits
 from harness.store.catalogue import ListedRun, read_entry
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
-from harness.store.recorded import Recorded
 
 LABEL = 80
 """Maximum characters of a run's label."""
@@ -122,7 +123,13 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
     said = list(missing)
     for path in paths:
         try:
-            parts += _run_parts(read_entry(path))
+            entry = read_entry(path)
+            if entry.manifest is None:
+                raise StoreError("; ".join(entry.problems) or f"cannot read {entry.run.manifest_path}")
+            recorded = read_journal(entry.run)  # read once, so that all figures of a running run agree
+            # An agent evaluation with several functions has one part per function.
+            measures = entry.manifest.functions or [""]
+            parts += [_run_part(entry, entry.manifest, recorded, measure) for measure in measures]
         except StoreError as error:
             if len(paths) == 1:
                 raise
@@ -131,32 +138,18 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
             said.append(str(error))
     if not parts:
         raise UsageError(f"nothing to report: {'; '.join(said) or 'no run was named'}")
-    parts = _named(_coloured(parts))
+    parts = _labelled(parts)
     environments = _environments(parts)
     return Page(title or _title(environments), environments, _overall(environments), said)
 
 
-def _run_parts(entry: ListedRun) -> list[RunPart]:
-    """Read one run; an agent evaluation with several functions gives one part per function.
-
-    Raises:
-        StoreError: it cannot be read.
-        UsageError: it has no rollout.
-    """
-    if entry.manifest is None:
-        raise StoreError("; ".join(entry.problems) or f"cannot read {entry.run.manifest_path}")
-    recorded = read_journal(entry.run)  # read once, so that all figures of a running run agree
-    return [_run_part(entry, entry.manifest, recorded, measure) for measure in entry.manifest.functions or [""]]
-
-
 def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure: str) -> RunPart:
-    filling = Filling()
-    found = digest_of(recorded, manifest, entry.final, filling.take, measure=measure)
+    columns = RolloutColumns()
+    found = digest_of(recorded, manifest, entry.final, columns.take, measure=measure)
     if found.summary is None:
-        raise UsageError(f"{entry.id} ({clean(entry.title)}, {entry.state}) holds no rollout yet")
-    columns = filling.columns()
-    note = entry.note
-    report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, note)
+        raise UsageError(f"{entry.id} ({clean(entry.title)}, {entry.state}) has no rollouts yet")
+    columns.end_example()
+    report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, entry.note)
     return RunPart(
         entry=entry,
         manifest=manifest,
@@ -175,21 +168,21 @@ def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure:
     )
 
 
-def _coloured(parts: Sequence[RunPart]) -> list[RunPart]:
-    """Assign each model a colour, the same in every environment."""
-    colours = {model: number for number, model in enumerate(dict.fromkeys(part.model for part in parts))}
-    return [dataclasses.replace(part, colour=colours[part.model]) for part in parts]
-
-
-def _named(parts: Sequence[RunPart]) -> list[RunPart]:
-    """Label each run by its model; if that is ambiguous, add its name, then its id."""
+def _labelled(parts: Sequence[RunPart]) -> list[RunPart]:
+    """Label each run by its model; if that is ambiguous, add its name, then its id. Assign each model a colour that is
+    the same in every environment."""
     labels = [part.model for part in parts]
     for words in ([_own_name(part) for part in parts], [part.entry.id for part in parts]):
-        twins = [_has_twin(parts, labels, position) for position in range(len(parts))]
+        used = Counter((part.environment, label) for part, label in zip(parts, labels, strict=True))
         for position, (part, word) in enumerate(zip(parts, words, strict=True)):
-            if twins[position] and word not in (clean(part.entry.env_id, LABEL), part.model):
+            is_ambiguous = used[part.environment, labels[position]] > 1
+            if is_ambiguous and word not in (clean(part.entry.env_id, LABEL), part.model):
                 labels[position] = f"{part.model} · {word}"
-    return [dataclasses.replace(part, label=label) for part, label in zip(parts, labels, strict=True)]
+    colours = {model: number for number, model in enumerate(dict.fromkeys(part.model for part in parts))}
+    return [
+        dataclasses.replace(part, label=label, colour=colours[part.model])
+        for part, label in zip(parts, labels, strict=True)
+    ]
 
 
 def _own_name(part: RunPart) -> str:
@@ -201,22 +194,15 @@ def _own_name(part: RunPart) -> str:
     return clean(name, LABEL)
 
 
-def _has_twin(parts: Sequence[RunPart], labels: Sequence[str], position: int) -> bool:
-    """Whether another run of the environment has the same label."""
-    ours = [n for n, part in enumerate(parts) if part.environment == parts[position].environment]
-    return sum(labels[n] == labels[position] for n in ours) > 1
-
-
 def _environments(parts: Sequence[RunPart]) -> list[EnvPart]:
+    def by_mean(part: RunPart) -> float:
+        mean = part.estimate.mean
+        return math.inf if mean is None else -mean
+
     names = dict.fromkeys(part.environment for part in parts)
-    ranked = [sorted((part for part in parts if part.environment == name), key=_by_mean) for name in names]
+    ranked = [sorted((part for part in parts if part.environment == name), key=by_mean) for name in names]
     found = differences_of([[run.columns.scores(run.manifest.reward_range) for run in runs] for runs in ranked])
     return [EnvPart(*each, _limits(each[1])) for each in zip(names, ranked, found, strict=True)]
-
-
-def _by_mean(part: RunPart) -> float:
-    mean = part.estimate.mean
-    return math.inf if mean is None else -mean
 
 
 def _limits(runs: Sequence[RunPart]) -> tuple[float, float]:

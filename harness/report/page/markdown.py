@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from harness.core.redact import redactor
 from harness.report import numerals
-from harness.report.page.board import Line, board_of
+from harness.report.page.board import board_of
 from harness.report.page.gather import EnvPart, Page
 from harness.report.page.methods import methods_of, passing
 from harness.report.page.sections import SAMPLES, WATCHED, has_samples, is_watched
@@ -39,13 +39,9 @@ def _text(value: object, limit: int = CELL) -> str:
     return escape(redactor.text(clean(value, limit), patterns=False))
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> list[str]:
     rule = [":---" if number in words else "---:" for number in range(len(head))]
-    return [_row(head), _row(rule), *map(_row, rows)]
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
 
 
 def _head(page: Page) -> str:
@@ -59,7 +55,7 @@ def _head(page: Page) -> str:
 
 def _overall(page: Page) -> list[str]:
     rows = [
-        [_text(each.model), numerals.score(each.estimate.mean), _interval(numerals.interval(each.estimate))]
+        [_text(each.model), numerals.score(each.estimate.mean), escape(numerals.interval(each.estimate))]
         for each in page.overall
     ]
     words = f"The mean over all {len(page.environments)} environments, each counting the same."
@@ -67,29 +63,10 @@ def _overall(page: Page) -> list[str]:
 
 
 def _leaderboard(environment: EnvPart) -> list[str]:
-    board = board_of(environment)
-    head = ["model", "mean", "95 % interval", "scored", *board.rates, "tokens in", "tokens out", *board.cost, "time"]
-    return _table(head, [_line(line) for line in board.lines])
-
-
-def _line(line: Line) -> list[str]:
-    usage = line.run.summary.usage
-    return [
-        _text(line.run.label),
-        line.mean,
-        _interval(line.interval),
-        line.scored,
-        *line.rates,
-        numerals.tokens(usage, usage.input_tokens),
-        numerals.tokens(usage, usage.output_tokens),
-        *map(escape, line.cost),  # two dollar signs in a line could become a formula
-        line.time,
-    ]
-
-
-def _interval(words: str) -> str:
-    """Escape brackets, so that an interval does not become a link."""
-    return words.replace("[", "\\[").replace("]", "\\]")
+    # Escaped: brackets could become a link, and two dollar signs in a line a formula.
+    board = {name: [escape(cell) for cell in cells] for name, cells in board_of(environment).items()}
+    labels = [_text(run.label) for run in environment.runs]
+    return _table(["model", *board], [*zip(labels, *board.values(), strict=True)])
 
 
 def _remarks(environment: EnvPart) -> Iterator[str]:
@@ -141,12 +118,8 @@ def _reproduce(page: Page) -> Iterator[str]:
 def _code(command: str) -> str:
     """Markdown for inline code, fenced with more backticks than the code contains."""
     words = redactor.text(clean(command, 2000), patterns=False)
-    fence = "`" * (max((len(part) for part in _ticks(words)), default=0) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
     return f"{fence} {words} {fence}" if "`" in words else f"{fence}{words}{fence}"
-
-
-def _ticks(words: str) -> list[str]:
-    return re.findall("`+", words)
 
 
 def _methods(page: Page) -> Iterator[str]:

@@ -91,25 +91,21 @@ def table(
 
     is_many = len(head) >= MANY
     names = [each if is_many and isinstance(each, str) and each else None for each in head]
-
-    def cells(kind: str, row: Sequence[Child]) -> Html:
-        made = (_cell(kind, cell, names[n], is_first=n == 0, is_words=n in words) for n, cell in enumerate(row))
-        return tag("tr", made)
-
-    body = tag("tbody", [cells("td", row) for row in rows])
-    whole = tag("table", tag("caption", caption) if caption else None, tag("thead", cells("th", head)), body)
+    align = [None if number in words else "n" for number in range(len(head))]
+    headers = [tag("th", cell, class_=align[number], scope="col") for number, cell in enumerate(head)]
+    body: list[Html] = []
+    for first, *others in rows:
+        cells = (tag("td", cell, class_=align[n], data_head=names[n]) for n, cell in enumerate(others, 1))
+        body.append(tag("tr", tag("th", first, scope="row"), cells))
+    whole = tag(
+        "table",
+        tag("caption", caption) if caption else None,
+        tag("thead", tag("tr", headers)),
+        tag("tbody", body),
+    )
     return tag(
         "div", whole, class_="scroll many" if is_many else "scroll", tabindex="0", role="region", aria_label=label
     )
-
-
-def _cell(kind: str, cell: Child, head: str | None, *, is_first: bool, is_words: bool) -> Html:
-    if kind == "td" and is_first:
-        return tag("th", cell, scope="row")
-    align = None if is_words else "n"
-    if kind == "th":
-        return tag(kind, cell, class_=align, scope="col")
-    return tag(kind, cell, class_=align, data_head=head)
 
 
 _SCRIPT_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}

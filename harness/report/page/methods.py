@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.report.page.gather import Page
-from harness.report.table import thresholds
+from harness.report.table import threshold_words
 from harness.stats.intervals import Estimate
 from harness.stats.methods import INTERVALS, SUMMARY, describe
 from harness.stats.paired import METHODS as PAIRED
@@ -16,7 +16,7 @@ def passing(page: Page) -> str:
     named = [
         (environment.name, run.summary.pass_threshold) for environment in page.environments for run in environment.runs
     ]
-    return f"A rollout passes with a reward of at least {thresholds(named)}."
+    return f"A rollout passes with a reward of at least {threshold_words(named)}."
 
 
 def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:

@@ -64,42 +64,38 @@ def relations_of(
     """
     found = {measure: _groups(columns, measure, limits) for measure in MEASURES}
     return {
-        measure: [_without_interval(group) for group in groups] if is_watched else groups
+        measure: [replace(group, reward=_mean_alone(group.reward)) for group in groups] if is_watched else groups
         for measure, groups in found.items()
         if len(groups) > 1
     }
 
 
-def _without_interval(group: CostBin) -> CostBin:
-    return replace(group, reward=Estimate(mean=group.reward.mean, examples=group.reward.examples))
+def _mean_alone(reward: Estimate) -> Estimate:
+    return Estimate(mean=reward.mean, examples=reward.examples)
 
 
 def _groups(columns: RolloutColumns, measure: str, limits: tuple[float, float] | None) -> list[CostBin]:
     """Group scored rollouts by a resource: one group per value or, with many values, of about equal size."""
-    values, examples = columns.measures[measure], _example_of(columns)
+    values = columns.measures[measure]
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
     rows.sort(key=lambda row: values[row])
     if not rows or same(values[rows[0]], values[rows[-1]]):
         return []
     distinct = len({values[row] for row in rows})
     if distinct <= MOST_VALUES and (measure == TURNS or distinct * LEAST <= len(rows)):
-        found = [list(group) for _, group in groupby(rows, key=lambda row: values[row])]
-        return [_group(columns, measure, part, examples, limits) for part in found]
-    size = max(LEAST, math.ceil(len(rows) / GROUPS))
-    parts: list[list[int]] = [[]]
-    for row in rows:
-        if len(parts[-1]) >= size and values[row] > values[parts[-1][-1]]:
-            parts.append([])
-        parts[-1].append(row)
-    if len(parts) > 1 and len(parts[-1]) < LEAST:
-        last = parts.pop()
-        parts[-1] += last
+        parts = [list(group) for _, group in groupby(rows, key=lambda row: values[row])]
+    else:
+        size = max(LEAST, math.ceil(len(rows) / GROUPS))
+        parts: list[list[int]] = [[]]
+        for row in rows:
+            if len(parts[-1]) >= size and values[row] > values[parts[-1][-1]]:
+                parts.append([])
+            parts[-1].append(row)
+        if len(parts) > 1 and len(parts[-1]) < LEAST:
+            last = parts.pop()
+            parts[-1] += last
+    examples = [number for number, row in enumerate(columns.examples) for _ in range(row.made)]
     return [_group(columns, measure, part, examples, limits) for part in parts]
-
-
-def _example_of(columns: RolloutColumns) -> list[int]:
-    """Index of the example of each rollout."""
-    return [number for number, row in enumerate(columns.examples) for _ in range(row.made)]
 
 
 def _group(

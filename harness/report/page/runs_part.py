@@ -24,22 +24,18 @@ def runs_section(page: Page) -> Html:
     """Section with every run: settings with origins, and how to reproduce it."""
     parts: list[Child] = [tag("h2", "Runs", id="runs")]
     if len(page.folders) > 1:
-        parts.append(
-            table(
-                ["run", "environment", "model", "state", "began"],
-                [_line(run) for run in page.folders],
-                words=range(5),
-                label="runs",
-            )
-        )
+        rows: list[list[Child]] = [
+            [
+                run.entry.id, run.entry.title, name_of(run), run.entry.state,
+                "" if run.entry.created is None else f"{run.entry.created:%Y-%m-%d %H:%M UTC}",
+            ]
+            for run in page.folders
+        ]  # fmt: skip
+        head = ["run", "environment", "model", "state", "began"]
+        parts.append(table(head, rows, words=range(5), label="runs"))
     for number, run in enumerate(page.folders):
         parts.append(_run(run, number, is_open=len(page.folders) == 1))
     return tag("section", *parts)
-
-
-def _line(run: RunPart) -> list[Child]:
-    began = "" if run.entry.created is None else f"{run.entry.created:%Y-%m-%d %H:%M UTC}"
-    return [run.entry.id, run.entry.title, name_of(run), run.entry.state, began]
 
 
 def _run(run: RunPart, number: int, *, is_open: bool) -> Html:
@@ -69,28 +65,29 @@ def _facts(run: RunPart) -> Html:
     return tag("dl", *([tag("dt", name), tag("dd", value)] for name, value in rows if value))
 
 
-def _settings(run: RunPart) -> Html:
+def _settings(run: RunPart) -> list[Html]:
     rows = settings_of(run.manifest)
     chosen = [row for row in rows if row[2] != BUILT_IN]
-    built_in = [row for row in rows if row[2] == BUILT_IN]
-    return join(
-        [
-            tag("h4", "Settings that somebody chose"),
-            _settings_table(chosen) if chosen else tag("p", "None: all are built in.", class_="note"),
-            tag("details", tag("summary", f"{len(built_in)} more as built in"), _settings_table(built_in))
-            if built_in
-            else None,
-        ]
-    )
+    rest = [row for row in rows if row[2] == BUILT_IN]
+    parts = [
+        tag("h4", "Settings that somebody chose"),
+        _settings_table(chosen) if chosen else tag("p", "None: all are built in.", class_="note"),
+    ]
+    if rest:
+        parts.append(tag("details", tag("summary", f"{len(rest)} more as built in"), _settings_table(rest)))
+    return parts
 
 
 def _settings_table(rows: list[tuple[str, str, str, str]]) -> Html:
-    cells = [[tag("code", path), tag("code", _short(value), class_="said"), source] for path, value, _, source in rows]
+    cells = [
+        [
+            tag("code", path),
+            tag("code", value if len(value) <= SETTING else f"{value[:SETTING]}…", class_="said"),
+            source,
+        ]
+        for path, value, _, source in rows
+    ]
     return table(["setting", "value", "where it came from"], cells, words=range(3), label="settings")
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= SETTING else f"{value[:SETTING]}…"
 
 
 def _reproduce(run: RunPart) -> Html:

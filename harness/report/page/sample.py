@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from typing import TypeAlias
 
 from harness.report.page.columns import TOKENS, RolloutColumns
 from harness.report.page.gather import EnvPart
@@ -27,19 +26,8 @@ KINDS = {
 """Kinds of examples, in the order in which they take turns."""
 
 
-@dataclass(slots=True)
-class Sample:
-    """Chosen examples of one run."""
-
-    kinds: dict[int, str] = field(default_factory=dict[int, str])
-    """Position of the example in the run → kind that it was chosen for, in order of choice."""
-    total: int = 0
-    """Number of examples in the run."""
-
-    def counts(self) -> dict[str, int]:
-        """Number of chosen examples by kind."""
-        chosen = list(self.kinds.values())
-        return {kind: chosen.count(kind) for kind in KINDS if kind in chosen}
+Sample: TypeAlias = dict[int, str]
+"""Position of each chosen example in its run → kind that it was chosen for, in order of choice."""
 
 
 def samples_of(environment: EnvPart, most: int) -> list[Sample]:
@@ -56,17 +44,17 @@ def samples_of(environment: EnvPart, most: int) -> list[Sample]:
 
 
 def _sample(columns: RolloutColumns, differing: Mapping[str, float], most: int) -> Sample:
-    sample = Sample(total=len(columns.examples))
+    sample: Sample = {}
     queues = _orders(columns, differing)
     while queues:
         for kind, order in list(queues.items()):
-            if len(sample.kinds) >= most:
+            if len(sample) >= most:
                 return sample
-            position = next((each for each in order if each not in sample.kinds), None)
+            position = next((each for each in order if each not in sample), None)
             if position is None:
                 del queues[kind]
             else:
-                sample.kinds[position] = kind
+                sample[position] = kind
     return sample
 
 
@@ -80,8 +68,14 @@ def _orders(columns: RolloutColumns, differing: Mapping[str, float]) -> dict[str
     mixed = [n for n in scored if rows[n].high > rows[n].low]
     tokens = {n: mean for n, row in enumerate(rows) if (mean := columns.mean_of(TOKENS, row)) == mean}
     flips = [n for n, row in enumerate(rows) if differing.get(row.key, 0.0) > 0]
+    reasons: dict[str, list[int]] = {}
+    for n, row in enumerate(rows):
+        if row.reason:
+            reasons.setdefault(row.reason, []).append(n)
+    early = [n for numbers in reasons.values() for n in numbers[:A_REASON]]
+    late = [n for numbers in reasons.values() for n in numbers[A_REASON:]]
     return {
-        "unscored": iter(_by_reason(columns)),
+        "unscored": iter([*early, *late]),
         "flips": iter(sorted(flips, key=lambda n: -differing[rows[n].key])),
         "worst": iter([] if level else by_mean),
         "best": iter([] if level else from_best),
@@ -91,21 +85,9 @@ def _orders(columns: RolloutColumns, differing: Mapping[str, float]) -> dict[str
     }
 
 
-def _by_reason(columns: RolloutColumns) -> list[int]:
-    """A few examples of every reason, then the rest."""
-    reasons: dict[str, list[int]] = {}
-    for number, row in enumerate(columns.examples):
-        if row.reason:
-            reasons.setdefault(row.reason, []).append(number)
-    early = [number for numbers in reasons.values() for number in islice(numbers, A_REASON)]
-    return [*early, *(number for numbers in reasons.values() for number in numbers[A_REASON:])]
-
-
 def _evenly(count: int) -> Iterator[int]:
     """Yield 0 … count − 1 in an order in which any first few are spread evenly."""
-    step = 1
-    while step < count:
-        step *= 2
+    step = 1 << count.bit_length()
     seen: set[int] = set()
     while step >= 1:
         for number in range(0, count, step):

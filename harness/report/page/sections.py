@@ -12,10 +12,9 @@ from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
 from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
 from harness.report.page.strips import strip
-from harness.report.table import repeats
+from harness.report.table import metrics_repeat_reward
 from harness.stats.difference import ALPHA
 from harness.stats.intervals import Estimate
-from harness.stats.summary import Summary
 
 MOST_PANELS = 12
 """Maximum number of runs of an environment with a distribution plot."""
@@ -39,7 +38,7 @@ CLASSES = {"better": "found", "worse": "lost"}
 _LABELS = {TURNS: "Turns", "tokens": "Tokens", SECONDS: "Latency", "cost": "Cost"}
 
 
-def who(name: str, number: int) -> Html:
+def marked_name(name: str, number: int) -> Html:
     """A name with the marker of its model, as in tables, legends and figures."""
     sign = tag("span", symbol(number), class_=f"mark t-{colour(number)}", aria_hidden="true")
     return tag("span", sign, tag("span", name, class_="name"), class_="who")
@@ -47,7 +46,7 @@ def who(name: str, number: int) -> Html:
 
 def name_of(run: RunPart) -> Html:
     """A run's label for tables."""
-    return who(run.label, run.colour)
+    return marked_name(run.label, run.colour)
 
 
 def leaderboards(page: Page) -> Html:
@@ -60,11 +59,6 @@ def leaderboards(page: Page) -> Html:
             parts.append(tag("h3", environment.name))
         parts.append(_leaderboard(environment))
         parts.append(_remarks(environment))
-    parts.append(tag("p", _reading(page), class_="note"))
-    return tag("section", *parts)
-
-
-def _reading(page: Page) -> str:
     words = (
         "Mean reward over examples, each the mean over its scored rollouts. The bar is the 95 % interval on a common "
         "axis; what a pale band covers is open because rollouts have no score."
@@ -74,7 +68,8 @@ def _reading(page: Page) -> str:
             " Overlapping intervals do not say that two models are alike: one column compares them on the same "
             "examples, which is sharper."
         )
-    return words
+    parts.append(tag("p", words, class_="note"))
+    return tag("section", *parts)
 
 
 def _overall(page: Page) -> Html:
@@ -82,7 +77,7 @@ def _overall(page: Page) -> Html:
     limits = (min(ends), max(ends))
     rows = [
         [
-            who(each.model, each.colour),
+            marked_name(each.model, each.colour),
             tag("strong", numerals.score(each.estimate.mean)),
             strip(each.estimate, limits, each.colour),
             numerals.interval(each.estimate),
@@ -98,26 +93,33 @@ def _overall(page: Page) -> Html:
 
 
 def _leaderboard(environment: EnvPart) -> Html:
-    board, compared = board_of(environment), bool(environment.differences)
-    head: list[Child] = ["model", "mean", "", "95 % interval", *(["against the best"] if compared else []), "scored"]
-    head += [*board.rates, "tokens in + out", *board.cost, "time"]
-    rows: list[list[Child]] = []
-    for position, line in enumerate(board.lines):
-        run, summary = line.run, line.run.summary
-        cells: list[Child] = [
-            name_of(run),
-            tag("strong", line.mean),
-            strip(run.estimate, environment.limits, run.colour, summary.bounds if summary.unscored else None),
-            line.interval,
-            *([_against_best(environment, position)] if compared else []),
-            tag("span", line.scored, class_=None if line.is_whole else "warn"),
-            *line.rates,
-            _tokens(summary),
-            *line.cost,
-            line.time,
-        ]
-        rows.append(cells)
-    return table(head, rows, label=f"{environment.name}: leaderboard", caption=_planned(environment.runs))
+    runs, board = environment.runs, board_of(environment)
+    columns: dict[str, Sequence[Child]] = {
+        "model": [name_of(run) for run in runs],
+        "mean": [tag("strong", mean) for mean in board.pop("mean")],
+        "": [
+            strip(run.estimate, environment.limits, run.colour, run.summary.bounds if run.summary.unscored else None)
+            for run in runs
+        ],
+        "95 % interval": board.pop("95 % interval"),
+    }
+    if environment.differences:
+        columns["against the best"] = [_against_best(environment, position) for position in range(len(runs))]
+    for name, cells in board.items():
+        if name == "scored":
+            columns[name] = [tag("span", cell, class_=_warning(run)) for cell, run in zip(cells, runs, strict=True)]
+        elif name == "tokens in":
+            columns["tokens in + out"] = [numerals.tokens_in_and_out(run.summary.usage) for run in runs]
+        elif name != "tokens out":
+            columns[name] = cells
+    rows = zip(*columns.values(), strict=True)
+    return table([*columns], rows, label=f"{environment.name}: leaderboard", caption=_planned(runs))
+
+
+def _warning(run: RunPart) -> str | None:
+    """CSS class of a run that lacks scores."""
+    summary = run.summary
+    return None if summary.scored >= max(summary.planned, summary.num_rollouts) else "warn"
 
 
 def _planned(runs: Sequence[RunPart]) -> str:
@@ -127,14 +129,6 @@ def _planned(runs: Sequence[RunPart]) -> str:
     each = " / ".join(map(str, rollouts))
     noun = "example" if examples == [1] else "examples"
     return f"{words} {noun}" + ("" if rollouts == [1] else f", {each} rollouts each")
-
-
-def _tokens(summary: Summary) -> str:
-    usage = summary.usage
-    if usage.unreported and usage.unreported >= usage.requests:
-        return "unknown"
-    sign = "≥ " if usage.unreported else ""
-    return f"{sign}{numerals.short_count(usage.input_tokens)} + {numerals.short_count(usage.output_tokens)}"
 
 
 def _against_best(environment: EnvPart, position: int) -> Child:
@@ -152,11 +146,9 @@ def _against_best(environment: EnvPart, position: int) -> Child:
 
 def _remarks(environment: EnvPart) -> Html | None:
     told = [run for run in environment.runs if run.remarks]
-    if not told:
-        return None
     one = len(environment.runs) == 1
     items = [tag("li", [] if one else [tag("b", run.label), ": "], "; ".join(run.remarks)) for run in told]
-    return tag("ul", *items, class_="remarks")
+    return tag("ul", *items, class_="remarks") if told else None
 
 
 def differences(page: Page) -> Html | None:
@@ -210,45 +202,40 @@ def environment_section(environment: EnvPart, number: int, plots: Plots | None) 
     """Section of one environment: distributions, attempts, resource use, unscored rollouts, metrics."""
     parts: list[Child] = [tag("h2", environment.name, id=f"environment-{number}")]
     if plots is not None:
-        parts += [legend(environment), _figures(environment, plots)]
+        if len(environment.runs) > 1:
+            parts.append(tag("ul", *(tag("li", name_of(run)) for run in environment.runs), class_="legend"))
+        parts.append(_figures(environment, plots))
     parts += [_metrics(environment), _groups(environment), _unscored(environment)]
     return tag("section", *parts)
-
-
-def legend(environment: EnvPart) -> Html | None:
-    """Legend with the marker of each run; None for a single run."""
-    if len(environment.runs) < 2:
-        return None
-    return tag("ul", *(tag("li", name_of(run)) for run in environment.runs), class_="legend")
 
 
 def _figures(environment: EnvPart, plots: Plots) -> Html:
     runs, name = environment.runs, environment.name
     panels: list[Html] = []
+
+    def add(drawn: Html, title: str, under: Child = None) -> None:
+        words = tag("figcaption", tag("b", title), [" ", under] if under is not None else None)
+        panels.append(tag("figure", words, drawn))
+
     bars = [bars_of(run.columns.means().values(), environment.limits) for run in runs[:MOST_PANELS]]
     tallest = max((max(each) for each in bars), default=0)
     for run, counts in zip(runs, bars, strict=False):
         if any(counts):
             title = f"Distribution of the examples' mean rewards: {name}, {run.label}"
             drawn = plots.distribution(counts, tallest, environment.limits, run.colour, title)
-            panels.append(_panel(drawn, "Examples by reward", name_of(run) if len(runs) > 1 else None))
+            add(drawn, "Examples by reward", name_of(run) if len(runs) > 1 else None)
     curves = [(run.colour, run.summary.pass_at_k, run.summary.pass_hat_k) for run in runs]
     if any(len([rate for rate in rates.values() if rate.value is not None]) > 1 for _, rates, _ in curves):
         drawn = plots.attempts(curves, f"pass@k and pass^k against k: {name}")
-        panels.append(_panel(drawn, "Attempts", "solid: pass@k, at least one passes; dashed: pass^k, all pass"))
+        add(drawn, "Attempts", "solid: pass@k, at least one passes; dashed: pass^k, all pass")
     for measure in MEASURES:
         known = [(run.colour, run.relations[measure]) for run in runs if measure in run.relations]
         if known:
             drawn = plots.relation(measure, known, f"Mean reward against {AXES[measure]}: {name}")
-            panels.append(_panel(drawn, f"Reward by {_LABELS[measure].lower()}", None))
+            add(drawn, f"Reward by {_LABELS[measure].lower()}")
     left = len(runs) - MOST_PANELS
     more = f"{left} more distributions are not drawn; the tables have every run." if left > 0 else None
     return join([tag("div", *panels, class_="panels"), tag("p", more, class_="note") if more else None])
-
-
-def _panel(drawn: Html, title: str, under: Child) -> Html:
-    words = tag("figcaption", tag("b", title), [" ", under] if under is not None else None)
-    return tag("figure", words, drawn)
 
 
 def _metrics(environment: EnvPart) -> Html | None:
@@ -263,7 +250,7 @@ def _metrics(environment: EnvPart) -> Html | None:
             numerals.count(spread.count),
         ]
         for run in environment.runs
-        if not repeats(run.summary)
+        if not metrics_repeat_reward(run.summary)
         for name, spread in run.summary.metrics.items()
     ]
     if not rows:
@@ -312,14 +299,14 @@ def _unscored(environment: EnvPart) -> Html:
     for run in environment.runs:
         for trouble in run.found.troubles:
             share = numerals.percent(trouble.count / run.summary.num_rollouts)
-            heal = "" if not trouble.retryable else f"{numerals.count(trouble.retryable)} may heal"
+            heal = "" if not trouble.retryable else f"{numerals.count(trouble.retryable)} may succeed on retry"
             rows.append(
                 [
                     trouble.reason[:200],
                     name_of(run),
                     tag("span", trouble.message[:400], class_="said"),
                     f"{numerals.count(trouble.count)} ({share})",
-                    "scored all the same" if trouble.is_scored else heal,
+                    "scored nevertheless" if trouble.is_scored else heal,
                 ]
             )
     waiting = sum(run.found.waiting for run in environment.runs)

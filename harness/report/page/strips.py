@@ -21,9 +21,8 @@ def strip(
         number: Number of the run's colour.
         bounds: The mean if all unscored rollouts had the worst, or the best, reward; None without unscored rollouts.
     """
-    middle = HEIGHT / 2
-    ends = {"x1": str(EDGE), "x2": str(WIDTH - EDGE), "y1": f"{middle:g}", "y2": f"{middle:g}"}
-    shapes = [tag("line", **ends, class_="s-grid")]
+    middle = f"{HEIGHT / 2:g}"
+    shapes = [tag("line", x1=EDGE, x2=WIDTH - EDGE, y1=middle, y2=middle, class_="s-grid")]
     name = colour(number)
     if bounds is not None:
         low, high = (_place(value, limits) for value in bounds)
@@ -32,10 +31,9 @@ def strip(
         )
     if estimate.low is not None and estimate.high is not None:
         low, high = _place(estimate.low, limits), _place(estimate.high, limits)
-        ends = {"x1": low, "x2": high, "y1": f"{middle:g}", "y2": f"{middle:g}"}
-        shapes.append(tag("line", **ends, class_=f"bar s-{name}"))
+        shapes.append(tag("line", x1=low, x2=high, y1=middle, y2=middle, class_=f"bar s-{name}"))
     if estimate.mean is not None:
-        shapes.append(tag("circle", cx=_place(estimate.mean, limits), cy=f"{middle:g}", r="4.5", class_=f"f-{name}"))
+        shapes.append(tag("circle", cx=_place(estimate.mean, limits), cy=middle, r="4.5", class_=f"f-{name}"))
     words = f"mean {numerals.score(estimate.mean)}, 95 % interval {numerals.interval(estimate)}"
     box = f"0 0 {WIDTH} {HEIGHT}"
     return tag("svg", *shapes, viewBox=box, width=WIDTH, height=HEIGHT, role="img", aria_label=words, class_="strip")

@@ -1,0 +1,246 @@
+"""`LocalTestRunner`: the agent alone on rows, without eval functions, with its documented results. `engine` runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from harness.agents.call_arguments import EvaluatedModel, Work
+from harness.agents.collect import to_run
+from harness.agents.engine import FinishedRollout, evaluate
+from harness.agents.loading import LoadedAgent
+from harness.agents.loop import LLM, AgentLike, RolloutResult
+from harness.agents.runner import client_of, folder_of, listed, loaded, only, reporter, stop_reason
+from harness.agents.schemas import RolloutMetrics
+from harness.agents.scoring import AGENT_REWARD, WHOLE
+from harness.core.records import Example, Failed, Generated
+from harness.core.types import JsonDict, Messages
+from harness.settings.flags import shared_options
+from harness.store.journal import JournalReader
+from harness.store.journal_index import Recorded
+
+DEBUG_DIR = "./test_debug"
+"""Default folder of traces if `debug` is on."""
+
+
+@dataclass(slots=True)
+class LocalTestRunResult:
+    """One run of the agent on one row."""
+
+    row_index: int
+    success: bool
+    """Whether the agent completed the run."""
+    result: RolloutResult | None = None
+    """The agent's result; None if it failed."""
+    error: str | None = None
+    """The error of a failed run."""
+    duration_ms: float = 0.0
+    """Duration in ms, without waiting for a slot, a retry or a rate limit."""
+    token_usage: dict[str, int] = field(default_factory=dict[str, int])
+    """`prompt_tokens`, `completion_tokens`, `total_tokens`, `num_llm_calls`; also of a failed run."""
+    messages: Messages = field(default_factory=list[JsonDict])
+    """The conversation until the run ended."""
+
+    @property
+    def reward(self) -> float | None:
+        """The reward that the agent reported."""
+        return None if self.result is None else self.result.reward
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The agent's own reason for ending; None for a failed run."""
+        return None if self.result is None else self.result.finish_reason
+
+
+@dataclass(slots=True)
+class LocalTestBatchResult:
+    """Runs over several rows."""
+
+    results: list[LocalTestRunResult]
+    total: int
+    """Number of runs made."""
+    passed: int
+    """Number of completed runs."""
+    failed: int
+    total_duration_ms: float
+    total_tokens: int
+    stopped_early: bool = False
+    """Whether an unusable endpoint stopped the batch before the last row."""
+    stop_reason: str | None = None
+
+
+OnTested = Callable[[int, int, LocalTestRunResult], object]
+"""`(current, total, result)`: called after every run."""
+
+
+class LocalTestRunner:
+    """Run an agent on rows, one after the other.
+
+    Args:
+        agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.
+        llm_client: The model. Any object with `chat_completions` is accepted.
+        debug: Write a trace of each run.
+        debug_dir: The folder of the traces, by default `./test_debug`. Giving it turns traces on.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+    """
+
+    def __init__(
+        self,
+        agent_loop: AgentLike | LoadedAgent,
+        llm_client: LLM,
+        debug: bool = False,
+        debug_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._loaded = loaded(agent_loop)
+        self.agent_loop = self._loaded.agent
+        self.llm_client = client_of("llm_client", llm_client)
+        self.debug_dir = folder_of("debug_dir", debug_dir) or (DEBUG_DIR if debug else None)
+
+    async def run_single(
+        self,
+        row: Mapping[str, Any],
+        row_index: int,
+        max_turns: int = 10,
+        completion_params: Mapping[str, Any] | None = None,
+    ) -> LocalTestRunResult:
+        """Run the agent on a row.
+
+        Args:
+            row: With the columns of `DatasetRow`.
+            row_index: Its number in the dataset.
+            max_turns: Maximum number of model calls, which the agent sees in its request.
+            completion_params: Default sampling arguments of every call; also in the request.
+
+        Raises:
+            SystemicProviderError: the endpoint is unusable.
+            DatasetValidationError: a column of the row is missing or invalid.
+            ValueError: a number is out of range.
+        """
+        work = self._work([row], max_turns, completion_params, row_index)
+        [ended] = await evaluate(work, [EvaluatedModel(self.llm_client)], _read)
+        return only(ended)
+
+    async def run_batch(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        max_turns: int = 10,
+        completion_params: Mapping[str, Any] | None = None,
+        on_progress: OnTested | None = None,
+        start_index: int = 0,
+        *,
+        settings: Mapping[str, object] | None = None,
+    ) -> LocalTestBatchResult:
+        """Run the agent on every row.
+
+        Args:
+            rows: Each with the columns of `DatasetRow`.
+            max_turns: Maximum number of model calls, which the agent sees in its request.
+            completion_params: Default sampling arguments of every call; also in the request.
+            on_progress: Called after every run. An exception from it is only logged.
+            start_index: Number of the first row in the dataset.
+            settings: Limits by their TOML names, such as `{"message_limit": 20, "max_cost": 5}`.
+
+        Returns:
+            The results. If the endpoint is unusable, the runs made until then, with `stopped_early` set.
+
+        Raises:
+            DatasetValidationError: a row is invalid; no request has been sent.
+            ValueError: a number is out of range.
+            ConfigError: a setting is unknown or invalid.
+        """
+        work = self._work(listed(rows), max_turns, completion_params, start_index)
+        work = replace(work, settings=shared_options(settings, "settings"))
+        listener = None if on_progress is None else reporter(on_progress, work.rollouts, _of)
+        [ended] = await evaluate(work, [EvaluatedModel(self.llm_client)], _read, listener)
+        results = list(ended.results)
+        passed = sum(result.success for result in results)
+        reason = stop_reason([ended])
+        return LocalTestBatchResult(
+            results,
+            len(results),
+            passed,
+            len(results) - passed,
+            ended.wall_ms,
+            sum(result.token_usage["total_tokens"] for result in results),
+            reason is not None,
+            reason,
+        )
+
+    def _work(
+        self, rows: Sequence[object], max_turns: int, completion_params: Mapping[str, Any] | None, first_row: int
+    ) -> Work:
+        return Work(
+            self._loaded,
+            rows,
+            mode="test",
+            max_turns=max_turns,
+            completion_params=completion_params,
+            first_row=first_row,
+            debug_dir=self.debug_dir,
+        )
+
+
+def _of(outcome: FinishedRollout) -> LocalTestRunResult:
+    return to_test(outcome.example, outcome.record)
+
+
+def _read(_side: EvaluatedModel, recorded: Recorded) -> list[LocalTestRunResult]:
+    found: list[LocalTestRunResult] = []
+    with JournalReader(recorded.path) as reader:
+        for number in range(len(recorded)):
+            lines = recorded.lines(number)
+            base = cast("Generated | Failed", reader.record(lines.base))
+            found.append(to_test(cast(Example, reader.record(lines.example)), base))
+    return sorted(found, key=lambda result: result.row_index)
+
+
+def to_test(example: Example, record: Generated | Failed) -> LocalTestRunResult:
+    """Convert one outcome to the result of a test.
+
+    Args:
+        example: The row.
+        record: The outcome of its rollout.
+    """
+    run = to_run(record, None, (), None)
+    usage = record.usage
+    messages = _conversation(example, record)
+    return LocalTestRunResult(
+        row_index=cast(int, example.example_id),
+        success=run.success,
+        result=_result(record, messages) if isinstance(record, Generated) else None,
+        error=run.error,
+        duration_ms=run.duration_ms,
+        token_usage={
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+            "num_llm_calls": usage.requests,
+        },
+        messages=messages,
+    )
+
+
+def _conversation(example: Example, record: Generated | Failed) -> Messages:
+    said = cast(Messages, record.completion or [])
+    whole = isinstance(record, Generated) and record.state.get(WHOLE)
+    return said if whole else [*cast(Messages, example.prompt), *said]
+
+
+def _result(record: Generated, messages: Messages) -> RolloutResult:
+    state, usage = record.state, record.usage
+    metrics = RolloutMetrics(
+        total_latency_ms=record.timing.generation * 1000,
+        llm_latency_ms=record.timing.model * 1000,
+        tool_latency_ms=state.get("tool_latency_ms", 0.0),
+        num_llm_calls=usage.requests,
+        num_tool_calls=state.get("num_tool_calls", 0),
+        prompt_tokens=usage.input_tokens,
+        response_tokens=usage.output_tokens,
+    )
+    return RolloutResult(
+        "COMPLETED", messages, record.stop_condition or "stop", metrics=metrics, reward=state.get(AGENT_REWARD)
+    )

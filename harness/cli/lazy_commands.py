@@ -1,0 +1,103 @@
+"""Commands and plugins: lazy imports of commands, which keep `bench --help` fast, and options that plugins add."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from harness.core.errors import UsageError
+from harness.core.plugins import load_plugins
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """Location of a command, and its line in the group's help."""
+
+    module: str
+    function: str
+    """Name of a command function, or of a `typer.Typer` for a group of commands."""
+    help: str
+
+
+class LazyCommand(TyperCommand):
+    """Placeholder of a command or group, which imports it on the first call."""
+
+    def __init__(self, name: str, entry: CommandEntry) -> None:
+        super().__init__(name, short_help=entry.help, add_help_option=False)
+        self._entry = entry
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Import the command and build its context."""
+        found = getattr(importlib.import_module(self._entry.module), self._entry.function)
+        if not isinstance(found, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            app.command(name=self.name)(found)
+            found = app
+        return typer.main.get_command(found).make_context(info_name, args, parent, **extra)
+
+
+def lazy_group(commands: Mapping[str, CommandEntry], plugins: str = "") -> type[TyperGroup]:
+    """Create a group of commands that are imported on the first call.
+
+    Args:
+        commands: The commands by name.
+        plugins: The entry-point group of further commands, which is read for the help page and for a name that is not
+            in `commands`; "" for none.
+    """
+
+    class LazyGroup(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands = {name: LazyCommand(name, entry) for name, entry in commands.items()}
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in self.commands:
+                self._add_plugins(cmd_name)
+            return super().get_command(ctx, cmd_name)
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            self._add_plugins()
+            return super().list_commands(ctx)
+
+        def _add_plugins(self, name: str | None = None) -> None:
+            found = load_plugins(plugins, CommandEntry, name=name, taken=commands) if plugins else {}
+            for each, entry in found.items():
+                self.commands.setdefault(each, LazyCommand(each, entry))
+
+    return LazyGroup
+
+
+def add_plugin_options(command: Callable[..., None], group: str) -> Callable[[Mapping[str, Any]], Any]:
+    """Add the parameters of a group's plugins, which are functions, to the options of a command.
+
+    Args:
+        command: A command function, which takes the added options as `**keywords`.
+        group: The entry-point group.
+
+    Returns:
+        A function of these keywords. It calls each plugin with its options, and returns what one of them returned, or
+        None. It raises a UsageError if several returned something.
+    """
+    plugins = load_plugins(group, FunctionType)
+    added = {name: inspect.signature(plugin, eval_str=True).parameters for name, plugin in plugins.items()}
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = {each.name: each for each in own if each.kind is not each.VAR_KEYWORD}
+    for each in added.values():
+        parameters |= each
+    command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
+
+    def call_plugins(options: Mapping[str, Any]) -> Any:
+        made = {name: plugin(**{each: options[each] for each in added[name]}) for name, plugin in plugins.items()}
+        used = {name: value for name, value in made.items() if value is not None}
+        if len(used) > 1:
+            raise UsageError(f"the options of several plugins cannot be combined: {', '.join(used)}; use those of one")
+        return next(iter(used.values()), None)
+
+    return call_plugins

@@ -1,0 +1,76 @@
+"""Messages that name settings, options and commands, and how each front door spells them."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+from typing import cast
+
+COMMANDS: Mapping[str, str] = {
+    "run_command": "bench run",
+    "eval_command": "bench eval",
+    "multi_command": "bench multi",
+    "resume_command": "bench resume",
+    "replay_command": "bench replay",
+    "push_command": "bench push",
+    "allow_private": "--allow-private",
+    "runs_command": "bench runs",
+    "install_command": "bench env install",
+    "init_command": "bench env init",
+    "init_path": "--path",
+}
+"""Labels of commands, the same at every front door."""
+
+
+class Labels(dict[str, str]):
+    """How one front door spells settings, options and commands, such as `{"api_key_var": "-k"}`.
+
+    A name without an entry is spelled as in TOML."""
+
+    def __missing__(self, name: str) -> str:
+        return COMMANDS.get(name, name)
+
+
+PLAIN = Labels()
+
+
+class Name(str):
+    """A value of a message that a front door may spell in its own way: the name of a setting or of a variable."""
+
+
+class Spelled:
+    """Base class of texts that name settings."""
+
+    def text(self, labels: Labels) -> str:
+        """Render the text with the labels of a front door."""
+        raise NotImplementedError
+
+
+class Message(Spelled):
+    """Text that names settings and options, spelled by the front door that prints it.
+
+    Args:
+        template: The text; `{api_key_var}` stands for that setting's label, or for a value.
+        **values: Values by name. A `Name`, `Message` or error is spelled, too; a tuple is joined with semicolons.
+    """
+
+    def __init__(self, template: str, **values: object) -> None:
+        self.template = template
+        self.values = values
+
+    def text(self, labels: Labels = PLAIN) -> str:
+        """Render the text with the labels of a front door."""
+        values: dict[str, object] = {name: spelled(value, labels) for name, value in self.values.items()}
+        return self.template.format_map(ChainMap(values, cast("dict[str, object]", labels)))
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def spelled(value: object, labels: Labels) -> object:
+    """Spell a value of a message; most values are their own spelling."""
+    if isinstance(value, Name):
+        return labels.get(value, value)
+    if isinstance(value, tuple):
+        return "; ".join(str(spelled(each, labels)) for each in cast("tuple[object, ...]", value))
+    return value.text(labels) if isinstance(value, Spelled) else value

@@ -1,0 +1,120 @@
+"""Load the environments of an invocation: import them here or start them in isolated processes, each once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.core.errors import ConfigError
+from harness.core.keys import digest
+from harness.engine.environment_loader import load_environment
+from harness.engine.isolation.process import Worker
+from harness.engine.isolation.proxy import IsolatedEnvironment
+from harness.engine.isolation.spawned import Recipe
+from harness.envs.environment import Environment
+from harness.settings.resolver import ResolvedRun
+from harness.settings.schema import EnvSettings
+
+
+@dataclass(slots=True)
+class Loader:
+    """Loads and caches environments: runs that differ only in their model share one."""
+
+    _loaded: dict[str, Environment] = field(default_factory=dict[str, Environment])
+    _ahead: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
+    """Isolated environments to load next, in order."""
+    _started: dict[str, Worker] = field(default_factory=dict[str, Worker])
+    """Processes of isolated environments that are already loading."""
+    _given: dict[tuple[str, str], Environment] = field(default_factory=dict[tuple[str, str], Environment])
+    """Given environment objects, by name and settings of their run."""
+    _hidden: frozenset[str] = frozenset()
+    """Key variables of all runs of the invocation."""
+
+    def give(self, resolved: ResolvedRun, environment: Environment) -> None:
+        """Register an existing environment object for a run, to use instead of loading one."""
+        self._given[_place(resolved)] = environment
+
+    def expect(self, runs: Sequence[ResolvedRun]) -> None:
+        """Announce the runs to load: isolated environments can load in parallel."""
+        self._hidden = self._hidden.union(*map(_key_vars, runs))
+        isolated = [run for run in runs if run.settings.env.is_isolated]
+        if isolated:
+            self._ahead |= {_key(run.settings.env): self._recipe(run) for run in isolated}
+
+    def load(self, resolved: ResolvedRun) -> Environment:
+        """Return the run's environment, with its extra arguments applied."""
+        given = self._given.get(_place(resolved))
+        if given is not None:
+            return given
+        settings = resolved.settings.env
+        key = _key(settings)
+        if key not in self._loaded:
+            if settings.is_isolated:
+                recipe = self._recipe(resolved)
+                self._loaded[key] = IsolatedEnvironment(recipe, max(1, settings.workers), self._worker(key, recipe))
+            else:
+                self._loaded[key] = _here(settings)
+        return self._loaded[key]
+
+    def give_up(self) -> None:
+        """End the processes of environments that will not be played."""
+        for worker in self._started.values():
+            worker.kill_and_wait()
+        for environment in self._loaded.values():
+            if isinstance(environment, IsolatedEnvironment):
+                environment.pool.kill()
+
+    def _worker(self, key: str, recipe: Recipe) -> Worker:
+        while self._ahead and len(self._started) < (os.cpu_count() or 1):
+            first = next(iter(self._ahead))
+            self._started[first] = Worker(self._ahead.pop(first))
+        return self._started.pop(key, None) or Worker(recipe)
+
+    def _recipe(self, resolved: ResolvedRun) -> Recipe:
+        settings = resolved.settings.env
+        return Recipe(
+            settings.env_id, settings.env_args, settings.extra_env_kwargs, settings.name, memory_bound(resolved),
+            allowed=frozenset(settings.worker_vars), hidden=self._hidden | _key_vars(resolved),
+        )  # fmt: skip
+
+
+def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
+    """Memory limit of each process of a run in megabytes; -1 is no limit, the only possibility outside Linux.
+
+    Raises:
+        ConfigError: a limit is set on a system that does not support it.
+    """
+    megabytes = resolved.settings.env.worker_memory_mb
+    if platform == "linux" or megabytes < 0:
+        return megabytes
+    origin = resolved.origins["env.worker_memory_mb"]
+    if origin.layer != "builtin":
+        raise ConfigError(
+            f"{origin.source}: only Linux bounds a process's memory, and this is {platform}; leave it out, or set -1"
+        )
+    return -1
+
+
+def _key_vars(resolved: ResolvedRun) -> frozenset[str]:
+    """Key variables of the run's endpoints and of all registry entries, which its judges may use."""
+    registered = (
+        each.values.get(("model", "api_key_var")) for entries in resolved.registry.entries.values() for each in entries
+    )
+    return frozenset(str(name) for name in (*(each.key_var for each in resolved.endpoints), *registered) if name)
+
+
+def _place(resolved: ResolvedRun) -> tuple[str, str]:
+    return resolved.settings.env.name, _key(resolved.settings.env)
+
+
+def _key(settings: EnvSettings) -> str:
+    apart = [settings.is_isolated, settings.workers, settings.worker_memory_mb, settings.worker_vars]
+    return digest([settings.env_id, settings.env_args, settings.extra_env_kwargs, apart])
+
+
+def _here(settings: EnvSettings) -> Environment:
+    environment = load_environment(settings.env_id, **settings.env_args)
+    environment.set_kwargs(**settings.extra_env_kwargs)
+    return environment

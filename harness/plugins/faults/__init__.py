@@ -1,0 +1,9 @@
+"""Fault injection for `bench serve`: HTTP errors, broken connections and invalid replies at chosen requests.
+
+options   the options of `bench serve` (imported when it is called)
+script    parser of fault files and shorthands
+catalogue the kinds of faults, by name
+rules     which request gets which fault
+inject    sends a fault
+spoil     makes a correct reply faulty
+"""

@@ -1,0 +1,265 @@
+"""Catalogue of faults: names, parameters, and the `Fault` of each. `faults` chooses the requests; `script` parses user
+input."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import orjson
+
+from harness.core.errors import ConfigError
+from harness.plugins.faults.rules import MALFORMED, Delivery, Fault
+from harness.plugins.faults.spoil import EDITS, ERROR_PLACES, GARBLINGS, ROUTER_ERROR
+from harness.settings.wording import suggestion
+
+MEGABYTE = 2**20
+
+HTML = (
+    b"<!doctype html>\n<html><head><title>502 Bad Gateway</title></head>\n"
+    b"<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center></body></html>\n"
+)
+
+EVENTS = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "4"}}]}\n\n' * 2
+"""An unrequested event stream with a repeated frame and without its end."""
+
+Given = Mapping[str, object]
+"""Parameters as the user wrote them: TOML values, or texts of a command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """One kind of fault."""
+
+    says: str
+    """One-line description."""
+    make: Callable[[Given], Fault]
+    parameters: tuple[str, ...] = ()
+
+
+def _act(says: str, fault: Fault) -> FaultKind:
+    return FaultKind(says, lambda given: fault)
+
+
+def _text(given: Given, name: str, default: str) -> str:
+    value = given.get(name, default)
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ConfigError(f"{name} must be a text, not {value!r}")
+    return str(value)
+
+
+def number(value: object, name: str, low: float = 0.0, high: float = math.inf) -> float:
+    """Parse a number.
+
+    Raises:
+        ConfigError: the value is not a number from `low` to `high`.
+    """
+    try:
+        parsed = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        parsed = math.nan
+    if not (low <= parsed <= high and math.isfinite(parsed)):
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
+        raise ConfigError(f"{name} must be a number {span}, not {value!r}")
+    return parsed
+
+
+def _edit(says: str, edit: str, parameter: str = "", default: str = "") -> FaultKind:
+    assert edit in EDITS, edit
+
+    def make(given: Given) -> Fault:
+        return Fault(edit=edit, value=_text(given, parameter, default) if parameter else "")
+
+    return FaultKind(says, make, (parameter,) if parameter else ())
+
+
+def _length(given: Given) -> Fault:
+    return Fault(edit="length", value=str(int(number(given.get("tokens", 2), "tokens"))))
+
+
+def _garbled(given: Given) -> Fault:
+    form = _text(given, "form", "cut")
+    if form not in GARBLINGS:
+        raise ConfigError(f"form {form!r} is none of a garbled tool call; {suggestion(form, GARBLINGS)}")
+    return Fault(edit="bad-tool-call", value=form)
+
+
+def _broken(delivery: Delivery) -> Callable[[Given], Fault]:
+    def make(given: Given) -> Fault:
+        status = _status(given)
+        act = "answer" if status < 400 else "status"
+        return Fault(act, status=status, delivery=delivery, sent=number(given.get("sent", 0.5), "sent", high=1.0))
+
+    return make
+
+
+def _trickle(given: Given) -> Fault:
+    return Fault(delivery="trickle", seconds=number(given.get("seconds", 10.0), "seconds"))
+
+
+def _slow(given: Given) -> Fault:
+    return Fault(latency=number(given.get("seconds", 5.0), "seconds"))
+
+
+def _page(given: Given) -> Fault:
+    return Fault("body", status=_status(given), body=HTML, content_type="text/html")
+
+
+def _huge(given: Given) -> Fault:
+    size = int(number(given.get("megabytes", 100.0), "megabytes") * MEGABYTE)
+    packed = given.get("gzip", False)
+    if packed not in (True, False, "true", "false"):
+        raise ConfigError(f"gzip must be true or false, not {packed!r}")
+    return Fault("huge", status=_status(given), size=size, gzip=packed in (True, "true"))
+
+
+def _body(given: Given) -> Fault:
+    text = _text(given, "text", "")
+    return Fault(
+        "body", status=_status(given), body=text.encode("utf-8", "surrogatepass"),
+        content_type=_text(given, "content_type", "application/json"),
+    )  # fmt: skip
+
+
+def _wrapped(given: Given) -> Fault:
+    """An error object in a 200 reply: alone, or (`form`) beside the normal answer."""
+    words, form = _text(given, "code", "429"), _text(given, "form", "alone")
+    code = int(words) if words.isdecimal() else words
+    if form == "alone":
+        return Fault("body", body=json.dumps({"error": {**ROUTER_ERROR, "code": code}}).encode())
+    if form not in ERROR_PLACES:
+        raise ConfigError(
+            f"form {form!r} is none of an error inside a 200; {suggestion(form, ['alone', *ERROR_PLACES])}"
+        )
+    finish = _text(given, "finish", "error" if form == "finish" else "stop")
+    value = orjson.dumps([form, code, None if finish == "null" else finish])
+    return Fault(edit="error-beside", value=value.decode())
+
+
+def _status(given: Given) -> int:
+    return int(number(given.get("status", 200), "status", 200, 599))
+
+
+_SENT = ("sent", "status")
+
+KINDS: dict[str, FaultKind] = {
+    "reset": _act("the connection is reset before a byte of the reply", Fault("reset")),
+    "close": _act("the connection is closed in order, without a reply", Fault("close")),
+    "hang": _act("nothing comes back and the connection stays open, for ever", Fault("hang")),
+    "reset-body": FaultKind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
+    "close-body": FaultKind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
+    "hang-body": FaultKind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
+    "trickle": FaultKind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
+    "slow": FaultKind("the right reply after `seconds` (5)", _slow, ("seconds",)),
+    "truncated": FaultKind("200 with JSON that ends in the middle", _broken("truncated"), ("sent",)),
+    "invalid-json": _act("200 with something that looks like JSON", Fault("body", body=b"{'choices': [None]}")),
+    "html": FaultKind("a proxy's error page, with `status` (200)", _page, ("status",)),
+    "empty-body": _act("200 without a byte", Fault("body", body=b"")),
+    "event-stream": _act(
+        "200 with a stream that was not asked for, cut off",
+        Fault("body", body=EVENTS, content_type="text/event-stream"),
+    ),
+    "bad-gzip": _act(
+        "200 that says it is packed and is not",
+        Fault("body", body=b"\x1f\x8bnot gzip at all", headers=(("Content-Encoding", "gzip"),)),
+    ),
+    "cut-gzip": _act("the right reply, packed, without the last 8 bytes of the packing", Fault(edit="cut-gzip")),
+    "partial": _act("the right reply with the status 206, which says that it is a part", Fault(edit="partial")),
+    "two-choices": _edit("another answer of index 1 before the right one of index 0", "two-choices"),
+    "malformed": _act("200 with cut JSON, a page, no choices, nothing, in turn", Fault("body", body=MALFORMED[0])),
+    "wrapped-error": FaultKind(
+        f"an error with `code` (429) inside a 200; `form` is alone, or beside an answer: {', '.join(ERROR_PLACES)}; "
+        "`finish` is the finish reason",
+        _wrapped,
+        ("code", "form", "finish"),
+    ),
+    "no-max-tokens": _act(
+        "a request with max_tokens is refused as OpenAI's reasoning models do; max_completion_tokens is taken",
+        Fault(edit="no-max-tokens"),
+    ),
+    "body": FaultKind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
+    "huge": FaultKind(
+        "a reply of `megabytes` (100), with `status` (200); `gzip = true` packs it",
+        _huge,
+        ("megabytes", "status", "gzip"),
+    ),
+    "no-choices": _edit("no choices", "no-choices"),
+    "null-content": _edit("content is null", "null-content"),
+    "empty-content": _edit("content is empty", "empty-content"),
+    "no-usage": _edit("the right reply, without usage", "no-usage"),
+    "wrong-model": _edit(
+        "the right reply, from a model called `name` (another-model)", "wrong-model", "name", "another-model"
+    ),
+    "refusal": _edit("the model refuses in the words of `text`", "refusal", "text", "I cannot help with that."),
+    "content-filter": _edit("filtered: empty, `finish_reason` is content_filter", "content-filter"),
+    "length": FaultKind("the reply is cut after `tokens` (2), `finish_reason` is length", _length, ("tokens",)),
+    "bad-tool-call": FaultKind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
+}
+"""Fault kinds by name. Three digits are an HTTP error (`429`, `503`); one of several is drawn from `500|502|503`."""
+
+STATUS_PARAMETERS = ("retry_after", "message", "code")
+"""Parameters of an HTTP error. `retry_after = "date+30"` is the HTTP-date of 30 seconds from now."""
+
+COMMON = ("delay",)
+"""Parameters of every fault: `delay`, in seconds."""
+
+_STATUSES = re.compile(r"\d{3}(?:\|\d{3})*")
+
+
+def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fault, ...]:
+    """Make the faults for a name; more than one if one is to be drawn.
+
+    Args:
+        name: A key of `KINDS`, or HTTP statuses.
+        given: Parameters of the fault.
+        headers: Headers of the reply, if the fault sends one.
+
+    Raises:
+        ConfigError: the fault or a parameter is unknown, or a value is invalid.
+    """
+    if _STATUSES.fullmatch(name):
+        allowed = STATUS_PARAMETERS
+    elif name in KINDS:
+        allowed = KINDS[name].parameters
+    else:
+        raise ConfigError(f"there is no fault {name!r}: an HTTP status such as 429, or {suggestion(name, KINDS)}")
+    for parameter in given:
+        if parameter not in (*allowed, *COMMON):
+            raise ConfigError(f"{name} has no parameter {parameter!r}; {suggestion(parameter, (*allowed, *COMMON))}")
+    delay = number(given.get("delay", 0.0), "delay")
+    if name == "malformed":
+        made = tuple(Fault("body", body=body) for body in MALFORMED)
+    elif name in KINDS:
+        made = (KINDS[name].make(given),)
+    else:
+        made = tuple(_error(status, given) for status in name.split("|"))
+    for key, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or not value.isprintable():
+            raise ConfigError(f"{key}: {value!r} is no HTTP header")
+    if headers and made[0].act not in ("status", "body", "huge"):
+        raise ConfigError(f"{name} sends no headers of its own: only HTTP errors and bodies do")
+    return tuple(
+        replace(fault, name=fault.name or name, latency=fault.latency + delay,
+                headers=(*fault.headers, *headers.items()))
+        for fault in made
+    )  # fmt: skip
+
+
+def _error(digits: str, given: Given) -> Fault:
+    status = int(digits)
+    if not 400 <= status <= 599:
+        raise ConfigError(f"{status} is no HTTP error; use 400 to 599")
+    headers: tuple[tuple[str, str], ...] = ()
+    if "retry_after" in given:
+        asked = _text(given, "retry_after", "")
+        if not asked.isprintable():
+            raise ConfigError(f"retry_after {asked!r} is no HTTP header")
+        headers = (("Retry-After", asked),)
+    body = None
+    if "message" in given or "code" in given:
+        words = _text(given, "message", f"injected fault: {status}")
+        body = orjson.dumps({"error": {"message": words, "code": _text(given, "code", "injected")}})
+    return Fault("status", status=status, headers=headers, body=body, name=digits)

@@ -1,0 +1,93 @@
+"""Options of `bench serve` for faults."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from harness.core.errors import ConfigError
+from harness.plugins.faults.catalogue import KINDS, STATUS_PARAMETERS
+from harness.plugins.faults.rules import FaultRule, FaultScript
+from harness.plugins.faults.script import fault_script, read_rule
+
+
+def _list_faults(wanted: bool) -> None:
+    """Print the available faults, one line each, and end."""
+    if not wanted:
+        return
+    errors = {"429, 500|503, …": f"an HTTP error, or one of several; takes {', '.join(STATUS_PARAMETERS)}"}
+    entries = {**errors, **{name: kind.says for name, kind in KINDS.items()}}
+    width = max(map(len, entries))
+    typer.echo("".join(f"{name:{width}}  {says}\n" for name, says in entries.items()), nl=False)
+    raise typer.Exit
+
+
+FaultFile: TypeAlias = Annotated[
+    Path | None, typer.Option(help="TOML file of [[fault]] tables: which requests meet which fault.")
+]
+FaultSpecs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="One fault, as in '429@every=3,retry_after=1' or 'reset@share=0.1'; may be repeated."),
+]
+ListFaults: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--list-faults", callback=_list_faults, is_eager=True, help="Print the faults that there are, and end."
+    ),
+]
+Latency: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Median latency, milliseconds.")]
+Sigma: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Spread of the latency (of its logarithm).")]
+FailRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that get --fail-status.")]
+FailStatus: TypeAlias = Annotated[str, typer.Option(help="HTTP errors to draw from, e.g. 429,500.")]
+RetryAfter: TypeAlias = Annotated[
+    str | None, typer.Option(help="Retry-After header of those errors: seconds or an HTTP-date.")
+]
+ResetRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests whose connection is reset.")]
+HangRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that are never answered.")]
+MalformedRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests answered with an unreadable body.")]
+Seed: TypeAlias = Annotated[int | None, typer.Option(help="Of latency and faults; 0, or the file's.")]
+
+
+def faults_of_options(  # noqa: PLR0913 - the options are its parameters
+    *,
+    faults: FaultFile = None,
+    fault: FaultSpecs = None,
+    list_faults: ListFaults = False,
+    latency: Latency = None,
+    sigma: Sigma = None,
+    fail_rate: FailRate = 0.0,
+    fail_status: FailStatus = "500",
+    retry_after: RetryAfter = None,
+    reset_rate: ResetRate = 0.0,
+    hang_rate: HangRate = 0.0,
+    malformed_rate: MalformedRate = 0.0,
+    seed: Seed = None,
+) -> FaultScript | None:
+    """Make the faults that options of `bench serve` ask for; None if there are neither faults nor a latency.
+
+    Raises:
+        ConfigError: an option cannot be parsed.
+    """
+    statuses = "|".join(part.strip() for part in fail_status.split(",") if part.strip())
+    if not re.fullmatch(r"[\d|]+", statuses):
+        raise ConfigError(f"--fail-status {fail_status!r}: give HTTP statuses, as in 429,500")
+    rates = (
+        ("--fail-rate", statuses, fail_rate), ("--reset-rate", "reset", reset_rate),
+        ("--hang-rate", "hang", hang_rate), ("--malformed-rate", "malformed", malformed_rate),
+    )  # fmt: skip
+    rules: list[FaultRule] = []
+    for option, name, rate in rates:
+        table: dict[str, object] = {"fault": name, "share": rate}
+        if name == statuses and retry_after is not None:
+            table["retry_after"] = retry_after
+        rule = read_rule(table, option, f"{name}@share={rate:g}")
+        if rate:
+            rules.append(rule)
+    script = fault_script(
+        *(fault or ()), file=faults, seed=seed, latency=None if latency is None else latency / 1000.0, sigma=sigma,
+        more=rules,
+    )  # fmt: skip
+    return script if script.tallies or script.latency else None

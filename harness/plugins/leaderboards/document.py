@@ -1,0 +1,328 @@
+"""The YAML document of a run's result under `.eval_results/` in a model repository, from which the Hub makes its
+leaderboards (`docs/hub/eval-results`): checks of the run, and the document's value and notes. Sends nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from harness.core.errors import StoreError, UsageError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.settings.endpoint_selection import is_reference
+from harness.settings.wording import suggestion
+from harness.store.hub_names import check_repo
+from harness.store.manifest import Manifest, without_secrets
+from harness.store.values import count, ends, number, table
+
+FOLDER = ".eval_results"
+
+TASKS_FILE = "eval.yaml"
+"""File of a benchmark's dataset which lists its tasks."""
+
+TASKS_BYTES = 1 << 20
+"""Size limit of `eval.yaml`."""
+
+SOURCE_NAME = "Rollouts by bench"
+
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_SETTINGS = 300
+"""Most characters of the sampling arguments, and of the environment's arguments, in the notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The user's statement that a run is a result of a model on a benchmark."""
+
+    model: str
+    """The model repository, `namespace/name`."""
+    benchmark: str
+    """The benchmark's dataset, `namespace/name`."""
+    task: str | None = None
+    """Task of the benchmark; None if it has only one."""
+    revision: str | None = None
+    """Commit of the benchmark's dataset."""
+    fraction: bool = False
+    """Give the mean as a fraction, not in percent."""
+    subset: bool = False
+    """Accept a run of a part of the benchmark."""
+    notes: str = ""
+    """Text at the beginning of the notes."""
+
+
+def check_claim(claim: Claim) -> None:
+    """Validate the names of a claim.
+
+    Raises:
+        UsageError: a name cannot exist on the Hub.
+    """
+    for option, name in (("eval_results", claim.model), ("benchmark", claim.benchmark)):
+        if "/" not in check_repo(name):
+            raise UsageError(
+                "give NAMESPACE/NAME, as in the address of its page on the Hub", setting=option, given=name
+            )
+    if claim.task is not None and not claim.task.strip():
+        raise UsageError("name a task of the benchmark, or leave it out if it has only one", setting="task")
+    if claim.revision is not None and not _REVISION.fullmatch(claim.revision):
+        raise UsageError(
+            "give the whole commit of the benchmark, 40 hex digits", setting="revision", given=claim.revision
+        )
+
+
+def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> None:
+    """Validate that a run can be a result.
+
+    Raises:
+        UsageError: the run is not finished, has no score, is of a reference model, or of a part of the benchmark.
+    """
+    names = [manifest.model, *_names(table(manifest.identity.get("model")).get("names"))]
+    if made_up := [name for name in names if is_reference(name)]:
+        raise UsageError(f"{manifest.id}: {made_up[0]} is a stand-in, and its scores are no results of a model")
+    if judges := [name for name in _judges(manifest) if is_reference(name)]:
+        raise UsageError(f"{manifest.id}: judged by {judges[0]}, a stand-in, so its scores are no results")
+    if manifest.status != "done" or summary is None or summary.get("not_run"):
+        status = "not finished" if manifest.status == "done" else manifest.status
+        raise UsageError(
+            f"{manifest.id} is {status}, and so no result",
+            remedy="resume it first: {resume_command} {run}",
+            run=manifest.id,
+        )
+    if number(table(summary.get("reward")).get("mean")) is None:
+        raise UsageError(f"{manifest.id} has no score, and so no result")
+    if _is_part(manifest, summary) and not claim.subset:
+        raise UsageError(
+            f"{manifest.id} is a run of {_examples(manifest, summary)}, perhaps not of the whole benchmark",
+            remedy="run all of it with {num_examples} -1, or add {subset}, and the notes will say what was run",
+        )
+
+
+def tasks_in(text: str, benchmark: str) -> tuple[str, ...]:
+    """Parse the ids of a benchmark's tasks from its `eval.yaml`.
+
+    Raises:
+        StoreError: the file cannot be parsed, or lists no tasks.
+    """
+    import yaml
+
+    wrong = f"{TASKS_FILE} of {benchmark} cannot be read"
+    try:
+        document = cast(object, yaml.safe_load(text))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise StoreError(f"{wrong}: {' '.join(str(error).split())[:200]}") from error
+    listed = table(document).get("tasks")
+    tasks = [table(task).get("id") for task in cast("list[object]", listed)] if isinstance(listed, list) else []
+    if not tasks or not all(isinstance(task, str) and task and task.isprintable() for task in tasks):
+        raise StoreError(f"{wrong}: it has no list `tasks` with an `id` in each")
+    return tuple(dict.fromkeys(cast("list[str]", tasks)))
+
+
+def task_of(claim: Claim, tasks: Sequence[str]) -> str:
+    """Return the claimed task, or the benchmark's only one.
+
+    Raises:
+        UsageError: the benchmark does not have the task, or has several and the claim names none.
+    """
+    if claim.task is None:
+        if len(tasks) > 1:
+            raise UsageError(
+                f"{claim.benchmark} has {len(tasks)} tasks",
+                remedy="choose one with {task}: {tasks}",
+                tasks=_listed(tasks),
+            )
+        return tasks[0]
+    if claim.task not in tasks:
+        raise UsageError(
+            f"not a task of {claim.benchmark}; {suggestion(claim.task, tasks)}", setting="task", given=claim.task
+        )
+    return claim.task
+
+
+def path_of(claim: Claim, task: str, run_id: str) -> str:
+    """Path of the document in the model repository. It contains the run's id, so that no other result is replaced."""
+    name = _slug(claim.benchmark.rpartition("/")[2])
+    parts = [name, *([_slug(task)] if _slug(task) not in (name, "default") else []), run_id]
+    return f"{FOLDER}/{'_'.join(parts)}.yaml"
+
+
+def title_of(claim: Claim, task: str, run_id: str) -> str:
+    """Title of the pull request. It contains the run's id, by which the pull request is found again."""
+    named = (
+        claim.benchmark if _slug(task) == _slug(claim.benchmark.rpartition("/")[2]) else f"{claim.benchmark} ({task})"
+    )
+    return f"Add a result of {named}: bench run {run_id}"
+
+
+def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, url: str, user: str) -> str:
+    """Make the YAML document of a result.
+
+    Args:
+        manifest: Manifest of the run.
+        summary: Its `summary.json`.
+        claim: The model and the benchmark.
+        task: Task of the benchmark.
+        url: Address of the dataset with the run's rollouts.
+        user: User or organisation that owns the dataset.
+    """
+    import yaml
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    entry = EvalResultEntry(
+        dataset_id=claim.benchmark,
+        task_id=task,
+        value=value_of(manifest, summary, claim),
+        dataset_revision=claim.revision,
+        date=manifest.created[:10] or None,
+        source_url=url,
+        source_name=SOURCE_NAME,
+        source_user=user,
+        notes=notes_of(manifest, summary, claim),
+    )
+    return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False, allow_unicode=True, width=1000)
+
+
+def value_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> float:
+    """The mean reward: in percent if all rewards lie between 0 and 1 and the claim does not ask for a fraction."""
+    mean = number(table(summary.get("reward")).get("mean"))
+    assert mean is not None, "check_run has seen it"
+    return round(100 * mean, 2) if _in_percent(manifest, summary, claim) else round(mean, 4)
+
+
+def notes_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> str:
+    """One line with the conditions of the result: examples, interval, missing scores, sampling, versions."""
+    percent = _in_percent(manifest, summary, claim)
+    parts = [
+        " ".join(claim.notes.split()),
+        f"mean reward{' in percent' if percent else ''} over {_examples(manifest, summary)}{_rollouts(manifest)}",
+        _interval(summary, percent=percent),
+        _early(summary),
+        _coverage(summary, percent=percent),
+        _sampling(manifest),
+        _made_with(manifest),
+    ]
+    line = "; ".join(part for part in parts if part)
+    return redactor.text("".join(letter if letter.isprintable() else " " for letter in line))
+
+
+def _in_percent(manifest: Manifest, summary: JsonDict, claim: Claim) -> bool:
+    reward = table(summary.get("reward"))
+    seen = [number(reward.get(key)) for key in ("min", "max")]
+    ends = [*manifest.reward_range, *(value for value in seen if value is not None)]
+    return not claim.fraction and all(0 <= end <= 1 for end in ends)
+
+
+def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
+    """Whether the run may be of a part of the benchmark: limited examples, skipped rows, or derived from another run.
+    A run that `--until-ci` stopped counts with all its planned examples."""
+    asked = manifest.settings.get("env.num_examples")
+    planned = table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
+    cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked
+    return cut or bool(manifest.derived) or _skipped(manifest) > 0
+
+
+def _skipped(manifest: Manifest) -> int:
+    """Rows that an agent evaluation skipped at the beginning of its file."""
+    return count(table(table(manifest.identity.get("env")).get("env_args")).get("offset"))
+
+
+def _examples(manifest: Manifest, summary: JsonDict) -> str:
+    early = table(summary.get("until_ci"))
+    planned = count(manifest.planned.get("num_examples")) or count(summary.get("num_examples"))
+    part = _is_part(manifest, summary)
+    if early:
+        among = "" if part else "all "
+        seen, of = count(early.get("examples")), count(early.get("of_examples"))
+        return f"{seen:,} of {among}{of:,} examples, in random order"
+    if not part:
+        return f"all {planned:,} examples"
+    if manifest.derived:
+        return f"{planned:,} examples that run {manifest.parent} had recorded"
+    if manifest.settings.get("env.shuffle"):
+        return f"{planned:,} examples drawn at random (seed {manifest.settings.get('env.shuffle_seed')})"
+    skipped = _skipped(manifest)
+    return f"{planned:,} examples after the first {skipped:,}" if skipped else f"the first {planned:,} examples"
+
+
+def _rollouts(manifest: Manifest) -> str:
+    each = manifest.planned.get("rollouts_per_example")
+    return f", {each} rollout{'' if each == 1 else 's'} each" if isinstance(each, int) else ""
+
+
+def _interval(summary: JsonDict, *, percent: bool) -> str:
+    reward = table(summary.get("reward"))
+    words = _span(reward.get("ci95"), percent=percent)
+    return f"95 % interval {words} ({reward.get('method')})" if words else "no interval"
+
+
+def _early(summary: JsonDict) -> str:
+    early = table(summary.get("until_ci"))
+    if not early:
+        return ""
+    return (
+        f"stopped once the mean was known to ±{early.get('half_width')} (--until-ci), with an interval that holds "
+        "however one stops"
+    )
+
+
+def _coverage(summary: JsonDict, *, percent: bool) -> str:
+    unscored = table(summary.get("unscored"))
+    if not unscored:
+        return ""
+    total = max(count(summary.get("planned")), count(summary.get("num_rollouts")))
+    reasons = ", ".join(f"{reason} {times}" for reason, times in unscored.items())
+    bounds = _span(summary.get("bounds"), percent=percent)
+    worth = f"; {bounds} if they had been all worst, or all best" if bounds else ""
+    return f"{count(summary.get('scored')):,} of {total:,} rollouts have a score (without: {reasons}{worth})"
+
+
+def _sampling(manifest: Manifest) -> str:
+    given = table(table(manifest.identity.get("model")).get("sampling_args"))
+    return f"sampling: {_arguments(given)}" if given else "sampling: the endpoint's defaults"
+
+
+def _made_with(manifest: Manifest) -> str:
+    env = table(manifest.identity.get("env"))
+    given = table(env.get("env_args"))
+    made = str(env.get("distribution") or manifest.env_id)
+    parts = [f"{made} with {_arguments(given)}" if given else made]
+    if version := manifest.versions.get("bench-harness"):
+        parts.append(f"bench-harness {version}")
+    if judges := _judges(manifest):
+        parts.append(f"judged by {', '.join(dict.fromkeys(judges))}")
+    if manifest.derived:
+        only = f" (only {manifest.derived['only']})" if manifest.derived.get("only") else ""
+        parts.append(f"{manifest.derived.get('how')} of run {manifest.parent}{only}")
+    return ", ".join(parts)
+
+
+def _arguments(given: JsonDict) -> str:
+    shown = cast(JsonDict, without_secrets(given))
+    words = ", ".join(f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in shown.items())
+    return words if len(words) <= _SETTINGS else f"{words[: _SETTINGS - 1]}…"
+
+
+def _judges(manifest: Manifest) -> list[str]:
+    judges = table(manifest.identity.get("judges")).values()
+    return [name for judge in judges for name in _names(table(judge).get("model"))]
+
+
+def _names(value: object) -> list[str]:
+    return [str(name) for name in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def _span(value: object, *, percent: bool) -> str:
+    known = ends(value)
+    if known is None:
+        return ""
+    return " to ".join(f"{100 * end:.2f}" if percent else f"{end:.4g}" for end in known)
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    named = ", ".join(tasks[:10])
+    return named if len(tasks) <= 10 else f"{named}, and {len(tasks) - 10} more"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "_", text.lower()).strip("_.") or "task"

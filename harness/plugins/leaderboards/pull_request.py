@@ -1,0 +1,245 @@
+"""Open a pull request with a run's result in the model's repository on the Hub. `document` makes the file, which refers
+to the pushed dataset.
+
+Nothing is committed to the model's main branch. A second call for the same run updates the open pull request, also if
+the reply to the first call was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, cast
+
+from harness.core.errors import PublishError, StoreError, UsageError
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
+from harness.plugins.leaderboards.document import (
+    FOLDER,
+    TASKS_BYTES,
+    TASKS_FILE,
+    Claim,
+    check_claim,
+    check_run,
+    document_of,
+    path_of,
+    task_of,
+    tasks_in,
+    title_of,
+)
+from harness.store.hub_session import HubFailure, Patience, Tries, conversation, fetch, login_token
+from harness.store.rundir import RunDir
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_MOST_REQUESTS = 500
+"""Most open pull requests of the user that are searched for the run's."""
+
+_READING = {
+    401: "The Hub does not accept the token: set HF_TOKEN to a valid one or run `hf auth login`.",
+    403: "The token may not read it: ask for access on its page, or use another token.",
+    404: "There is none of that name, or the token cannot see it: give NAMESPACE/NAME as in the address of its page.",
+    429: "The Hub's rate limit is used up: try again later.",
+}
+
+_OPENING = {
+    **_READING,
+    403: "The token may not open pull requests there: use one with write access (a fine-grained one needs "
+    "`discussion.write` there). Or the owner has turned pull requests off.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A pull request, or the file that the model has already."""
+
+    url: str
+    """Address of the pull request, or of the file if the model has it already."""
+    path: str
+    """Path of the document in the model repository."""
+    text: str
+    """The document."""
+    how: str
+    """`opened`, `updated`, `unchanged` (the pull request was there), or `merged` (the model has the file)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A result that was checked against the Hub: the benchmark has the task, and the model exists."""
+
+    run: RunDir
+    claim: Claim
+    task: str
+    model_is_private: bool
+    me: str
+    """The user whose token is used."""
+    endpoint: str
+    patience: Patience
+    notice: Callable[[str], None]
+
+    @property
+    def path(self) -> str:
+        """Path of the document in the model repository."""
+        return path_of(self.claim, self.task, self.run.id)
+
+    def text(self, repo: str) -> str:
+        """The document that refers to the dataset repository `repo`."""
+        manifest, summary = self.run.read_manifest(), self.run.read_summary()
+        check_run(manifest, summary, self.claim)
+        assert summary is not None, "check_run has seen it"
+        url = f"{self.endpoint}/datasets/{repo}"
+        return document_of(manifest, summary, self.claim, self.task, url, repo.partition("/")[0])
+
+
+def propose(
+    run: RunDir,
+    claim: Claim,
+    *,
+    token: str | None = None,
+    endpoint: str | None = None,
+    patience: Patience | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> Proposal:
+    """Check whether a run can be proposed as a result. Only reads from the Hub.
+
+    Args:
+        run: The run.
+        claim: The model and the benchmark.
+        token: A Hub token; by default the logged-in user's.
+        endpoint: Root URL of the Hub; by default HF_ENDPOINT or huggingface.co.
+        patience: Time limits of retries.
+        notice: Called with a line of text before each wait.
+
+    Raises:
+        UsageError: the run cannot be a result, or the benchmark does not have the task.
+        PublishError: the Hub cannot be reached, or does not have the model or the benchmark.
+    """
+    from huggingface_hub import HfApi
+
+    check_claim(claim)
+    check_run(run.read_manifest(), run.read_summary(), claim)
+    key, patience = login_token(token), patience or Patience()
+    told: Callable[[str], None] = notice or (lambda line: None)
+    api = HfApi(endpoint=endpoint, token=key, library_name="bench-harness")
+    asked = [claim.model]
+    tries = Tries(patience, patience.deadline(0), told, lambda: asked[0], _READING)
+
+    def look() -> tuple[str, bool, str]:
+        asked[0] = claim.model
+        is_private = bool(api.model_info(claim.model, timeout=patience.silence).private)
+        asked[0] = claim.benchmark
+        return _tasks_text(api, claim, key), is_private, _name(api)
+
+    with conversation():
+        text, is_private, me = tries.until_done(look, lambda failure: _unread(asked[0], failure))
+    task = task_of(claim, tasks_in(text, claim.benchmark))
+    return Proposal(run, claim, task, is_private, me, str(api.endpoint), patience, told)
+
+
+def open_request(proposal: Proposal, repo: str, *, token: str | None = None) -> Opened:
+    """Open a pull request with the result, or update the open one.
+
+    Args:
+        proposal: From `propose`.
+        repo: The dataset that the run was pushed to, `namespace/name`.
+        token: A Hub token; by default the logged-in user's.
+
+    Raises:
+        PublishError: the pull request could not be opened.
+    """
+    from huggingface_hub import HfApi
+
+    key, claim = login_token(token), proposal.claim
+    api = HfApi(endpoint=proposal.endpoint, token=key, library_name="bench-harness")
+    text = redactor.text(proposal.text(repo), patterns=False)
+    patience = proposal.patience
+    tries = Tries(patience, patience.deadline(0), proposal.notice, lambda: claim.model, _OPENING)
+    with conversation():
+        return tries.until_done(lambda: _open(api, proposal, text), lambda failure: _unopened(claim.model, failure))
+
+
+def check_readable(proposal: Proposal, *, private: bool) -> None:
+    """Refuse a public result whose dataset is private.
+
+    Args:
+        proposal: From `propose`.
+        private: Whether the dataset is or will be private.
+
+    Raises:
+        UsageError: the model is public and the dataset is private.
+    """
+    if private and not proposal.model_is_private:
+        raise UsageError(
+            f"{proposal.claim.model} is public, and a result there must rest on rollouts that its readers can see",
+            remedy="add {public}; a dataset that is there already as a private one must be made public in its settings",
+        )
+
+
+def _open(api: HfApi, proposal: Proposal, text: str) -> Opened:
+    from huggingface_hub import CommitOperationAdd
+
+    model, path = proposal.claim.model, proposal.path
+    title = title_of(proposal.claim, proposal.task, proposal.run.id)
+    found = _open_request(api, model, title, proposal.me)
+    revision = None if found is None else f"refs/pr/{found}"
+    before = api.model_info(model, revision=revision, timeout=proposal.patience.silence).sha
+    commit = api.create_commit(
+        model,
+        [CommitOperationAdd(path, text.encode("utf-8"))],
+        commit_message=title,
+        commit_description=_description(proposal),
+        revision=revision,
+        create_pr=found is None,
+    )
+    if found is not None:
+        how = "unchanged" if commit.oid == before else "updated"
+        return Opened(f"{proposal.endpoint}/{model}/discussions/{found}", path, text, how)
+    if commit.pr_url is None:  # the library makes no commit that changes nothing
+        return Opened(f"{proposal.endpoint}/{model}/blob/main/{path}", path, text, "merged")
+    return Opened(commit.pr_url, path, text, "opened")
+
+
+def _open_request(api: HfApi, model: str, title: str, me: str) -> int | None:
+    """Number of the user's open pull request with this title; None if not found."""
+    mine = api.get_repo_discussions(model, author=me, discussion_type="pull_request", discussion_status="open")
+    for request in islice(mine, _MOST_REQUESTS):
+        if request.title == title and request.is_pull_request and request.author == me:
+            return request.num
+    return None
+
+
+def _description(proposal: Proposal) -> str:
+    """Description of the pull request, for the owner of the model."""
+    manifest = proposal.run.read_manifest()
+    return redactor.text(
+        f"One file in `{FOLDER}/`: the result of a run with bench-harness. Its source is a dataset with every rollout, "
+        "how it was scored, and how to repeat it. The model was asked for as "
+        f"`{manifest.model.replace('`', ' ')}`."
+    )
+
+
+def _tasks_text(api: HfApi, claim: Claim, token: str) -> str:
+    from huggingface_hub import hf_hub_url
+
+    url = hf_hub_url(claim.benchmark, TASKS_FILE, repo_type="dataset", endpoint=api.endpoint)
+    content = fetch(url, token, f"{TASKS_FILE} of {claim.benchmark}", TASKS_BYTES)
+    if content is None:
+        raise StoreError(
+            f"{claim.benchmark} is no benchmark: it has no {TASKS_FILE}, so that no leaderboard would show the result"
+        )
+    return content.decode("utf-8", "replace")
+
+
+def _name(api: HfApi) -> str:
+    return str(cast(JsonDict, api.whoami())["name"])  # pyright: ignore[reportUnknownMemberType]
+
+
+def _unread(name: str, failure: HubFailure) -> PublishError:
+    parts = [f"could not read {name} on the Hub: {failure.cause.rstrip('.')}.", failure.advice, "Nothing was sent."]
+    return PublishError(redactor.text(" ".join(part for part in parts if part)))
+
+
+def _unopened(model: str, failure: HubFailure) -> PublishError:
+    parts = [f"could not open a pull request in {model}: {failure.cause.rstrip('.')}.", failure.advice]
+    return PublishError(redactor.text(" ".join(part for part in parts if part)))

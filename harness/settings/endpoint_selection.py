@@ -1,0 +1,270 @@
+"""Endpoint selection: alias, replicas, key and host of a run's model. Decides the URL, key variable and headers of a
+run. Uses names of environment variables, never their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+from urllib.parse import urlsplit
+
+from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.settings.endpoints import Endpoint, Registered, Registry
+from harness.settings.layers import KeyPath, Layer, LayerValue, Origin, flatten, merge, value_at, without
+from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL, BY_PATH
+from harness.settings.wording import is_secret_header, nearest
+
+MODEL: KeyPath = ("model", "model")
+URL: KeyPath = ("model", "api_base_url")
+KEY: KeyPath = ("model", "api_key_var")
+KEY_FLAG = BY_PATH["model", "api_key_var"].flag
+HEADERS: KeyPath = ("model", "extra_headers")
+BOUND: KeyPath = ("model", "max_concurrent")
+
+REFERENCE_PREFIX = "reference/"
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The layers of one run, lowest first."""
+
+    builtin: Layer
+    package: Layer
+    cli: Layer
+    defaults: Layer
+    entry: Layer
+    override: Layer
+    swept: Layer = field(default_factory=dict[KeyPath, LayerValue])
+    """Settings of a sweep; precedence above `entry`."""
+
+    def all(self, registry: Layer) -> Layer:
+        """Merge all layers of the run."""
+        return merge(
+            self.builtin, self.package, registry, self.cli, self.defaults, self.entry, self.swept, self.override
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunEndpoints:
+    """Merged settings of a run, with its endpoints."""
+
+    merged: Layer
+    endpoints: tuple[Endpoint, ...]
+    alias: str | None
+    asked: Layer
+    """The merge before the alias and the default URL and key are resolved."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Values in files that apply to another host and are not used."""
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Every URL in a user's layer, directly or through an alias, with its source, highest precedence first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A URL, key variable or header in a file that is not used for the run's model."""
+
+    source: str
+    why: str
+
+
+def serve(layers: Layers, registry: Registry) -> RunEndpoints:
+    """Merge the layers of a run, and resolve its model's alias.
+
+    Args:
+        layers: The run's layers.
+        registry: Aliases of models.
+
+    Returns:
+        All settings except derived ones, and at least one endpoint.
+    """
+    named = _named_urls(layers, registry)
+    layers, left_out = _without_foreign(layers, registry)
+    name = str(layers.all({})[MODEL].value)
+    replicas = registry.entries.get(name, ())
+    if layers.all(_registry_layer(replicas))[URL].origin.layer != "registry":
+        replicas = replicas[:1]  # one URL replaces those of all replicas
+    if replicas and _is_moved_by_a_file(layers.all(_replica_layer(replicas[0]))):
+        replicas = (_without_credentials(replicas[0]),)
+    asked = layers.all(_registry_layer(replicas))
+    merged = _settle(asked, replicas)
+    if not replicas:
+        return RunEndpoints(merged, (_endpoint(merged, None),), None, asked, left_out, named)
+    if merged[URL].origin.layer == "registry":
+        for replica in replicas:
+            replica.require_spoken()
+    each = [_settle(layers.all(_replica_layer(replica)), (replica,)) for replica in replicas]
+    endpoints = [_endpoint(one, replica.price) for one, replica in zip(each, replicas, strict=True)]
+    unlike = [endpoint for index, endpoint in enumerate(endpoints) if endpoint not in endpoints[:index]]
+    return RunEndpoints(merged, tuple(unlike), name, asked, left_out, named)
+
+
+def _without_foreign(layers: Layers, registry: Registry) -> tuple[Layers, tuple[LeftOut, ...]]:
+    """Remove values in files (and `--set`) that were written for another host than the model's. An alias has its own
+    URL, key variable and headers, so those of lower file layers were meant for other models. Any other model uses the
+    URL of lower layers. A key variable, or a header that may hold a key, was written for the URL that its layer sees;
+    it is not sent to another host named by a higher layer."""
+    files = [layers.defaults, layers.entry, layers.swept, layers.override]
+    left_out: list[LeftOut] = []
+    naming = max((level for level, layer in enumerate(files) if MODEL in layer), default=0)
+    model = files[naming].get(MODEL)
+    if model is not None and _brings_its_place(str(model.value), registry, is_set=naming == len(files) - 1):
+        why = f"{model.value}, the model that {model.origin.source} names, has its own"
+        for level in range(naming):
+            left_out += _drop(files, level, (URL, KEY, HEADERS), why)
+    layers = _with_files(layers, files)
+    replicas = registry.entries.get(str(layers.all({})[MODEL].value), ())
+    url = layers.all(_registry_layer(replicas[:1]))[URL]
+    for level in range(len(files)):
+        known = _known_url(files[: level + 1], registry, url)
+        if known and not same_host(known, str(url.value)):
+            why = f"it was written for {urlsplit(known).netloc}, and {url.origin.source} names another host"
+            secrets = [path for path in files[level] if path[:2] == HEADERS and is_secret_header(path[-1])]
+            left_out += _drop(files, level, (KEY, *secrets), why)
+    return _with_files(layers, files), tuple(left_out)
+
+
+def _with_files(layers: Layers, files: Sequence[Layer]) -> Layers:
+    defaults, entry, swept, override = files
+    return replace(layers, defaults=defaults, entry=entry, swept=swept, override=override)
+
+
+def _brings_its_place(model: str, registry: Registry, *, is_set: bool) -> bool:
+    """Whether a model has its own endpoint: an alias, or a reference model set with `--set`."""
+    return model in registry.entries or (is_set and is_reference(model))
+
+
+def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) -> str:
+    """URL that the highest of `files` was written for; empty if they name none."""
+    seen = merge(*files)
+    if URL in seen:
+        return str(seen[URL].value)
+    replicas = registry.entries.get(str(seen[MODEL].value), ()) if MODEL in seen else ()
+    if replicas and asked.origin.layer == "builtin":
+        return str(replicas[0].values[cast("tuple[str, str]", URL)])
+    return ""
+
+
+def _drop(files: list[Layer], level: int, paths: Sequence[KeyPath], why: str) -> list[LeftOut]:
+    """Remove `paths` from one of `files`; return the removed values that would have applied."""
+    kept = without(files[level], *paths)
+    above = merge(*files[level + 1 :])
+    gone = [entry for path, entry in files[level].items() if path not in kept and path not in above]
+    files[level] = kept
+    return [LeftOut(entry.origin.source, why) for entry in gone]
+
+
+def _is_moved_by_a_file(merged: Layer) -> bool:
+    """Whether the URL of an alias is replaced by a file layer other than the one that names the alias."""
+    layer = merged[URL].origin.layer
+    return layer in ("defaults", "eval") and layer != merged[MODEL].origin.layer
+
+
+def _without_credentials(replica: Registered) -> Registered:
+    """A registry entry without its key variable and the headers that may hold a key."""
+    values = {path: value for path, value in replica.values.items() if path != KEY}
+    if HEADERS in values:
+        headers = cast("dict[str, str]", values[cast("tuple[str, str]", HEADERS)])
+        values[cast("tuple[str, str]", HEADERS)] = {
+            name: text for name, text in headers.items() if not is_secret_header(name)
+        }
+    return replace(replica, values=values)
+
+
+def _replica_layer(replica: Registered) -> Layer:
+    entries: dict[KeyPath, LayerValue] = {}
+    for path, value in replica.values.items():
+        if path != MODEL:  # the alias is resolved separately
+            origin = Origin("registry", replica.where(path))
+            entries.update(flatten(path, value, lambda _, origin=origin: origin))
+    return entries
+
+
+def _registry_layer(replicas: Sequence[Registered]) -> Layer:
+    """Layer of a registry entry: the first replica, with the sum of all replicas' concurrency limits."""
+    if not replicas:
+        return {}
+    first = _replica_layer(replicas[0])
+    bounds = [replica.values.get(cast("tuple[str, str]", BOUND)) for replica in replicas]
+    if len(replicas) == 1 or BOUND not in first or not all(isinstance(bound, int) for bound in bounds):
+        return first if len(replicas) == 1 else without(first, BOUND)
+    numbers = cast("list[int]", bounds)
+    total = -1 if -1 in numbers else sum(numbers)
+    return {**first, BOUND: replace(first[BOUND], value=total)}
+
+
+def _settle(merged: Layer, replicas: Sequence[Registered]) -> Layer:
+    """Resolve settings that depend on the merge: the model of an alias, and the default URL and key variable."""
+    settled = dict(merged)
+    asked = merged[MODEL]
+    if replicas and (name := replicas[0].values[cast("tuple[str, str]", MODEL)]) != asked.value:
+        source = f"{replicas[0].where(('model', 'model'))}, for {asked.value} from {asked.origin.source}"
+        settled[MODEL] = replace(asked, value=name, origin=Origin("registry", source))
+    if is_reference(str(settled[MODEL].value)) and merged[URL].origin.layer == "builtin":
+        settled[URL] = replace(merged[URL], value="", origin=Origin("builtin", "the embedded reference server"))
+    if merged[KEY].origin.layer == "builtin" and not same_host(str(settled[URL].value), BUILTIN_URL):
+        why = (
+            f"none: {BUILTIN_KEY_VAR} goes to {urlsplit(BUILTIN_URL).hostname} only"
+            if settled[URL].value
+            else "none needed"
+        )
+        settled[KEY] = replace(merged[KEY], value="", origin=Origin("builtin", why))
+    return settled
+
+
+def _endpoint(merged: Layer, price: Mapping[str, float] | None) -> Endpoint:
+    bound = merged[BOUND]
+    return Endpoint(
+        url=str(merged[URL].value),
+        key_var=str(merged[KEY].value) or None,
+        model=str(merged[MODEL].value),
+        headers=cast("dict[str, str]", value_at(merged, HEADERS)),
+        rpm=cast("int | None", merged["model", "rpm"].value),
+        tpm=cast("int | None", merged["model", "tpm"].value),
+        max_concurrent=cast("int", bound.value) if bound.origin.layer == "registry" and bound.value != -1 else None,
+        price=price,
+    )
+
+
+def is_reference(model: str) -> bool:
+    """Whether a model name is that of a reference policy."""
+    return model.startswith(REFERENCE_PREFIX)
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    # Compare the scheme too: a key for https must not be sent in clear text.
+    first, second = urlsplit(one), urlsplit(other)
+    return (first.scheme, first.netloc.lower()) == (second.scheme, second.netloc.lower())
+
+
+def _named_urls(layers: Layers, registry: Registry) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for layer in (layers.override, layers.swept, layers.entry, layers.defaults, layers.cli):
+        if URL in layer:
+            named.setdefault(str(layer[URL].value), layer[URL].origin.source)
+        for replica in registry.entries.get(str(layer[MODEL].value), ()) if MODEL in layer else ():
+            named.setdefault(str(replica.values[cast("tuple[str, str]", URL)]), layer[MODEL].origin.source)
+    return named
+
+
+def serving_notices(served: RunEndpoints, registry: Registry) -> list[str]:
+    """Notices about keys and aliases, to print before the first request."""
+    notices: list[str] = []
+    url, key, model = served.merged[URL], served.merged[KEY], served.merged[MODEL]
+    host = urlsplit(str(url.value)).netloc
+    if is_loopback_url(str(url.value)):
+        return notices
+    if key.origin.layer == "builtin" and not key.value and litellm_provider(str(url.value)) is None:
+        notices.append(f"no key is sent to {host}; name the environment variable that holds it with {KEY_FLAG}")
+    if key.origin.layer == "registry" and key.value and url.origin.layer != "registry":
+        notices.append(
+            f"{key.value}, the key of {served.alias}, is sent to {host} ({url.origin.source}); {KEY_FLAG} names another"
+        )
+    if served.alias is not None and url.origin.layer in ("defaults", "eval"):
+        notices.append(f"{served.alias} is asked at {host} and not at its own url: {url.origin.source} names it")
+    is_default = url.origin.layer == "builtin" and not served.named
+    if is_default and served.alias is None and registry.entries and "/" not in str(model.value):
+        found = nearest(str(model.value), registry.entries)
+        hint = f"did you mean {found!r}?" if found else f"it knows {', '.join(registry.entries)}"
+        notices.append(f"{model.value!r} is no alias in {registry.file}, so it is asked at {host}; {hint}")
+    return notices

@@ -1,0 +1,65 @@
+"""Look up an environment by name, with an error message that explains how to install it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.core.errors import EnvironmentNotFound
+from harness.settings.built_in import as_built_in
+from harness.settings.packages import (
+    FoundEnvironment,
+    find_environment,
+    installed_environments,
+    local_environments,
+    module_name,
+)
+from harness.settings.paths import beside_cwd
+from harness.settings.wording import nearest, shown_path
+
+LOCAL_FOLDER = "environments"
+
+
+def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
+    """Find the environment called `env_id`.
+
+    Args:
+        env_id: Name or path of the environment.
+        where: Flag, or file with key path, that names it; for messages.
+        cwd: Base of relative paths and of `./environments`.
+
+    Raises:
+        EnvironmentNotFound: no such environment can be imported, with advice on installing; or the name is that of a
+            built-in environment.
+    """
+    if (built_in := as_built_in(env_id)) is not None:
+        raise EnvironmentNotFound(f"{where}: {built_in.about}", remedy=built_in.remedy)
+    try:
+        found = find_environment(env_id, cwd)
+    except EnvironmentNotFound as error:
+        raise EnvironmentNotFound(f"{where}: {error}") from None
+    if found is not None:
+        return found
+    module = module_name(env_id)
+    local = {module_name(name): (name, path) for name, path in local_environments(cwd / LOCAL_FOLDER).items()}
+    if module in local:
+        path = shown_path(local[module][1], cwd)
+        raise EnvironmentNotFound(
+            f"{where}: environment {env_id!r} is not installed", remedy="run: {install_command} {path}", path=path
+        )
+    if (beside := beside_cwd(env_id, cwd)) is not None:
+        raise EnvironmentNotFound(
+            f"{where}: no environment {env_id!r} is installed; {beside} is here: to run it, write that path"
+        )
+    names = list(dict.fromkeys([*installed_environments(), *(name for name, _ in local.values())]))
+    package = env_id.rsplit("/", 1)[-1]
+    close = nearest(package, names)
+    meant = "did you mean {close!r}? " if close else ""
+    raise EnvironmentNotFound(
+        f"{where}: no environment {env_id!r} is installed" + ("" if close else "."),
+        remedy=meant
+        + "Install it with `{install_command} {package}`, or from a checkout with `{install_command} PATH`."
+        + (" Known here: {names}." if names else ""),
+        close=close,
+        package=package,
+        names=", ".join(names),
+    )

@@ -1,0 +1,264 @@
+"""Compact index of a journal: examples, rollouts, their status, and the offsets of their newest lines. The newest line
+of a rollout wins. Messages are not kept in memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from harness.core.keys import KeyIndex
+from harness.core.records import BUDGET_SPENT, Example, Failed, Generated, Scored
+from harness.core.types import JsonDict
+from harness.store.codec import UnknownType
+from harness.store.journal import JournalReader, damaged, scan, unknown
+
+Status: TypeAlias = Literal["generated", "scored", "unscored", "failed"]
+
+_STATUSES: tuple[Status, ...] = ("generated", "scored", "unscored", "failed")
+_GENERATED, _SCORED, _UNSCORED, _FAILED = range(4)
+
+_FINAL, _RETRYABLE, _NONE, _OPEN = range(4)
+"""Kind of the failure in a rollout's newest base line."""
+
+NOWHERE = -1
+"""Offset for a missing line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineOffsets:
+    """Offsets of the newest lines of one rollout; `NOWHERE` for a missing one."""
+
+    example: int
+    """First line of the rollout's example."""
+    base: int
+    """Newest `generated` or `failed` line."""
+    score: int
+    """Newest `scored` line, if it is newer than `base`."""
+
+
+def read_rollout(reader: JournalReader, lines: LineOffsets) -> tuple[Generated | Failed, Scored | None]:
+    """Read the newest records of a rollout: how it ended, and its score if it has one.
+
+    Raises:
+        JournalDamaged: a line cannot be read.
+    """
+    base = cast("Generated | Failed", reader.record(lines.base))
+    return base, None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
+
+
+class Recorded:
+    """State of a journal's rollouts. `load` reads a whole journal; `advance` reads new lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.end = 0
+        """Offset after the last complete line that was read."""
+        self._examples = KeyIndex()
+        self._example_lines = array("q")
+        self._example_indices = array("q")
+        self._taken = bytearray()
+        """1 at every index used by an example."""
+        self._rollouts = KeyIndex()
+        self._status = bytearray()
+        self._failure = bytearray()
+        self._base = array("q")
+        self._score = array("q")
+        self._example_of = array("i")
+        self._rollout_index = array("i")
+
+    @classmethod
+    def load(cls, path: Path) -> Recorded:
+        """Read a journal in one pass. An incomplete last line is ignored.
+
+        Raises:
+            JournalDamaged: a line before the last one cannot be read, or lines contradict each other.
+            StoreError: the file cannot be read.
+        """
+        recorded = cls(path)
+        for _ in recorded.advance():
+            pass
+        return recorded
+
+    def advance(self, stop: int | None = None) -> Iterator[tuple[int, int, JsonDict]]:
+        """Read the lines added since the last call. The iterator must be exhausted.
+
+        Args:
+            stop: Leave lines that begin at this offset or later to the next call.
+
+        Yields:
+            (number of the line's rollout, the line's offset, the line) for every line except those of examples.
+            Rollouts are numbered from 0 in the order of their first line; a number may occur more than once.
+
+        Raises:
+            JournalDamaged: as in `load`.
+            StoreError: as in `load`.
+        """
+        for offset, end, document in scan(self.path, self.end, stop):
+            try:
+                number = self._note(offset, document)
+            except UnknownType as error:
+                raise unknown(self.path, offset, error) from error
+            except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+                raise damaged(self.path, offset, f"{type(error).__name__}: {error}") from error
+            self.end = end
+            if number >= 0:
+                yield number, offset, document
+
+    def __len__(self) -> int:
+        """Number of rollouts with any line."""
+        return len(self._rollouts)
+
+    @property
+    def example_count(self) -> int:
+        """Number of examples with a line."""
+        return len(self._examples)
+
+    def has_example(self, key: str) -> bool:
+        """Whether the journal has the example."""
+        return self._examples.find(key) >= 0
+
+    def example_number(self, key: str) -> int | None:
+        """Number of the example, from 0 in the order of first lines; None if it has no line."""
+        number = self._examples.find(key)
+        return None if number < 0 else number
+
+    def example_line(self, key: str) -> int | None:
+        """Offset of the example's first line; None without one."""
+        number = self._examples.find(key)
+        return None if number < 0 else self._example_lines[number]
+
+    def example_index(self, key: str) -> int | None:
+        """Position of the example in tables: its index in the plan that recorded it."""
+        number = self._examples.find(key)
+        return None if number < 0 else self._example_indices[number]
+
+    def examples(self) -> Iterator[Example]:
+        """The examples in the order of their first lines, read one by one."""
+        with JournalReader(self.path) as reader:
+            for offset in self._example_lines:
+                yield cast(Example, reader.record(offset))
+
+    def number(self, key: str) -> int | None:
+        """Number of the rollout; None if it has no line."""
+        number = self._rollouts.find(key)
+        return None if number < 0 else number
+
+    def status(self, key: str) -> Status | None:
+        """Status of the rollout; None if it has no line."""
+        number = self._rollouts.find(key)
+        return None if number < 0 else _STATUSES[self._status[number]]
+
+    def retryable(self, key: str) -> bool:
+        """Whether the rollout failed and a retry may succeed."""
+        number = self._rollouts.find(key)
+        return number >= 0 and self._status[number] == _FAILED and self._failure[number] in (_RETRYABLE, _OPEN)
+
+    def is_open(self, key: str) -> bool:
+        """Whether the rollout failed only because the budget was spent; a resumed run repeats it."""
+        number = self._rollouts.find(key)
+        return number >= 0 and self._failure[number] == _OPEN
+
+    @property
+    def open_count(self) -> int:
+        """Number of rollouts that failed only because the budget was spent."""
+        return self._failure.count(_OPEN)
+
+    def generated_at(self, key: str) -> int | None:
+        """Offset of the newest `generated` line; None without one, or if the rollout failed later."""
+        number = self._rollouts.find(key)
+        if number < 0 or self._failure[number] != _NONE:
+            return None
+        return self._base[number]
+
+    def scored_at(self, key: str) -> int | None:
+        """Offset of the newest `scored` line; None if the newest `generated` line has none."""
+        number = self._rollouts.find(key)
+        return None if number < 0 or self._score[number] == NOWHERE else self._score[number]
+
+    def failed_at(self, key: str) -> int | None:
+        """Offset of the newest `failed` line; None without one, or if the rollout was generated later."""
+        number = self._rollouts.find(key)
+        return self._base[number] if number >= 0 and self._failure[number] != _NONE else None
+
+    def pending(self) -> Iterator[int]:
+        """Offsets of `generated` lines without a score, in the order of their rollouts."""
+        return (self._base[n] for n, status in enumerate(self._status) if status == _GENERATED)
+
+    def counts(self) -> dict[Status, int]:
+        """Number of rollouts by status."""
+        return {name: self._status.count(value) for value, name in enumerate(_STATUSES)}
+
+    def is_done(self, number: int) -> bool:
+        """Whether a rollout, given by number, is scored, unscored or failed."""
+        return self._status[number] != _GENERATED
+
+    def is_scored(self, number: int) -> bool:
+        """Whether a rollout, given by number, has a score."""
+        return self._status[number] == _SCORED
+
+    def place(self, number: int) -> tuple[int, int]:
+        """(example index, rollout index) of a rollout, given by number: the order of table rows."""
+        return self._example_indices[self._example_of[number]], self._rollout_index[number]
+
+    def lines(self, number: int) -> LineOffsets:
+        """Offsets of the newest lines of a rollout, given by number."""
+        return LineOffsets(self._example_lines[self._example_of[number]], self._base[number], self._score[number])
+
+    def _note(self, offset: int, document: JsonDict) -> int:
+        kind = document.get("type")
+        if kind == "scored":
+            return self._note_score(offset, document)
+        if kind == "generated" or kind == "failed":
+            return self._note_rollout(offset, document, failed=kind == "failed")
+        if kind == "example":
+            self._note_example(offset, document)
+            return -1
+        raise UnknownType(f"line type {kind!r} is not known to this version of bench")
+
+    def _note_example(self, offset: int, document: JsonDict) -> None:
+        number = self._examples.add(document["example_key"])
+        if number < len(self._example_lines):
+            return  # already recorded: its rollouts keep their position in tables
+        index = int(document.get("index", 0))
+        # An index occurs twice if the dataset got new rows before the recorded ones. Tables would average the two
+        # examples as one, so the second gets a new index.
+        if index < 0 or (index < len(self._taken) and self._taken[index]):
+            index = len(self._taken)
+        self._taken.extend(bytes(max(0, index + 1 - len(self._taken))))
+        self._taken[index] = 1
+        self._example_lines.append(offset)
+        self._example_indices.append(index)
+
+    def _note_rollout(self, offset: int, document: JsonDict, *, failed: bool) -> int:
+        example = self._examples.find(document["example_key"])
+        if example < 0:
+            raise ValueError("its example has no line before it")
+        number = self._rollouts.add(document["key"])
+        if number == len(self._base):
+            self._status.append(0)
+            self._failure.append(0)
+            self._base.append(offset)
+            self._score.append(NOWHERE)
+            self._example_of.append(example)
+            self._rollout_index.append(document["rollout_index"])
+        self._status[number] = _FAILED if failed else _GENERATED
+        if not failed:
+            self._failure[number] = _NONE
+        elif document.get("reason") == BUDGET_SPENT:
+            self._failure[number] = _OPEN
+        else:
+            self._failure[number] = _RETRYABLE if document["retryable"] else _FINAL
+        self._base[number] = offset
+        self._score[number] = NOWHERE
+        return number
+
+    def _note_score(self, offset: int, document: JsonDict) -> int:
+        number = self._rollouts.find(document["key"])
+        if number < 0:
+            raise ValueError("its rollout has no line before it")
+        self._status[number] = _SCORED if document["outcome"] == "scored" else _UNSCORED
+        self._score[number] = offset
+        return number

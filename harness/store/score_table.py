@@ -1,0 +1,139 @@
+"""Conversion of a journal to the table that statistics are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from harness.core.records import JUDGEMENTS, Failed, Generated, Scored
+from harness.core.types import Usage
+from harness.stats.scores import Details, ScoreTable
+from harness.stats.summary import Summary, summarize
+from harness.stats.target import Aim, finite_limits
+from harness.store.journal import JournalReader
+from harness.store.journal_index import Recorded, read_rollout
+from harness.store.manifest import Manifest
+
+OF_EXAMPLES = "of_examples"
+"""Key in `Manifest.derived`: number of examples planned before `until_ci` ended the run early."""
+
+NOT_SCORED = "not scored"
+"""Reason of a rollout that was generated but not scored yet."""
+
+
+def tally(recorded: Recorded) -> ScoreTable:
+    """Outcome of every rollout in a journal, by its newest line.
+
+    A rollout without a score is unscored (`not scored`); a failed one is unscored with its reason.
+
+    Args:
+        recorded: The journal's content, read to its end.
+
+    Raises:
+        JournalDamaged: a line cannot be read.
+        StoreError: the file cannot be read.
+    """
+    table = ScoreTable()
+    if not len(recorded):
+        return table  # a run without rollouts may have no journal
+    with JournalReader(recorded.path) as reader:
+        for number in range(len(recorded)):
+            enter(table, recorded.place(number), *read_rollout(reader, recorded.lines(number)))
+    return table
+
+
+def enter(table: ScoreTable, place: tuple[int, int], base: Generated | Failed, score: Scored | None) -> None:
+    """Add one rollout to a table, for callers that read the journal themselves.
+
+    Args:
+        table: The table to extend.
+        place: Position from `Recorded.place`.
+        base: Its newest `generated` or `failed` line.
+        score: Its newest score, if it has one.
+    """
+    details: Details = {"usage": base.usage, "seconds": max(0.0, base.timing.generation - base.timing.waiting)}
+    if isinstance(base, Failed):
+        table.add(*place, None, {}, base.reason, **details)
+        return
+    details["truncated"] = base.is_truncated
+    details["refused"] = base.is_refusal
+    details["empty"] = base.is_empty and not base.is_refusal
+    judgements = base.state.get(JUDGEMENTS)  # of judges that were called during the rollout
+    if score is not None:
+        judgements = score.extra.get(JUDGEMENTS, judgements)
+    usages = _usages(judgements)
+    details["judged"] = sum(usages, start=Usage()) if usages else None
+    details["judged_unpriced"] = sum(usage.requests for usage in usages if usage.cost is None)
+    if score is None:
+        table.add(*place, None, {}, NOT_SCORED, **details)
+    else:
+        table.add(*place, score.reward, score.metrics, score.reason or None, **details)
+
+
+def summary_of(
+    manifest: Manifest,
+    recorded: Recorded,
+    final: Mapping[str, object] | None = None,
+    table: ScoreTable | None = None,
+) -> Summary:
+    """Compute a run's summary from its current journal: `summary.json` may be older, or missing.
+
+    Args:
+        manifest: Its manifest.
+        recorded: Its journal, read to its end.
+        final: Its `summary.json`, the only source of the run's duration; used if it covers the whole journal. Values
+            that are not numbers are ignored, since files can be edited or damaged.
+        table: Result of `tally`, if known.
+
+    Raises:
+        JournalDamaged: a line cannot be read.
+        StoreError: the file cannot be read.
+    """
+    before = final or {}
+    examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
+    threshold = _number(manifest.settings.get("env.pass_threshold"))
+    return summarize(
+        tally(recorded) if table is None else table,
+        pass_threshold=1.0 if threshold is None else threshold,
+        rollouts_per_example=int(rollouts or 1),
+        planned=max(int((examples or 0) * (rollouts or 1)), len(recorded)),
+        reward_range=manifest.reward_range,
+        wall_s=_number(before.get("wall_s")),
+        resumed=int(_number(before.get("resumed")) or 0),
+        aim=aim_of(manifest),
+    )
+
+
+def aim_of(manifest: Manifest) -> Aim | None:
+    """Target interval of a run with `until_ci`; for a derived run, of its parent. None without a target."""
+    half_width = _number(manifest.settings.get("env.until_ci"))
+    examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
+    if manifest.derived:
+        examples = _number(manifest.derived.get(OF_EXAMPLES))
+    if not half_width or half_width <= 0 or not examples or not rollouts:
+        return None
+    limits = finite_limits(manifest.reward_range)
+    return Aim(half_width, int(examples), int(rollouts), limits, has_stopped=bool(manifest.derived))
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def judged(judgements: object) -> Usage | None:
+    """Usage of judges, from the state value with their replies; None without one. Entries without the expected fields
+    are ignored, since an environment may use the same name."""
+    usages = _usages(judgements)
+    return sum(usages, start=Usage()) if usages else None
+
+
+def _usages(judgements: object) -> list[Usage]:
+    usages: list[Usage] = []
+    for entry in cast("list[object]", judgements) if isinstance(judgements, list) else ():
+        usage = cast("dict[str, object]", entry).get("usage") if isinstance(entry, dict) else None
+        if isinstance(usage, dict):
+            try:
+                usages.append(Usage(**cast("dict[str, Any]", usage)))
+            except TypeError:
+                continue
+    return usages

@@ -1,0 +1,50 @@
+"""Scope of the current task: the run and the rollout that it belongs to. Code of authors calls back into this package
+from any depth, without an argument that says for which rollout; tasks and threads inherit the scope."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.usercode.deadline import Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Run and rollout of a task."""
+
+    run: str = ""
+    """Id of the run. Hung calls are counted per run, so that a broken environment does not stop the other runs."""
+    rollout: str = ""
+    """The `trajectory_id` of the rollout."""
+    deadline: Deadline | None = None
+    """Timeout of the rollout."""
+    held: tuple[object, ...] = ()
+    """Objects that the rollout has reserved, and those of the rollout whose code started its evaluation."""
+
+
+_scope: ContextVar[Scope] = ContextVar("scope", default=Scope())  # noqa: B039 - frozen
+
+
+def scope(context: Context | None = None) -> Scope:
+    """Scope of the current task, or of `context`."""
+    return _scope.get() if context is None else context.get(_scope, Scope())
+
+
+def enter_run(run: str) -> None:
+    """Set the run of the current task and of all tasks that it starts."""
+    _scope.set(replace(_scope.get(), run=run))
+
+
+@contextmanager
+def scoped(**changes: Any) -> Generator[None]:
+    """Change fields of the scope inside the block."""
+    token = _scope.set(replace(_scope.get(), **changes))
+    try:
+        yield
+    finally:
+        _scope.reset(token)

@@ -1,0 +1,82 @@
+"""Keys by name: what is odd about them is said, and nothing of them is."""
+
+from __future__ import annotations
+
+import pytest
+from tables import for_each_row
+
+from harness.cli.doctor.credentials import WantedKey, check_keys, key_defect
+
+SOUND = "sk-canary-0123456789abcdef"
+
+
+@for_each_row("key", [SOUND, f"{SOUND}\n", "EMPTY", "ollama", "abc.def_ghi-jkl==", "Your", "xx", "hf_0123456789abcdef"])
+def test_keys_as_providers_give_them_are_not_odd(key: str) -> None:
+    assert key_defect(key) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (f'"{SOUND}"', "begins or ends with a quotation mark"),
+        (f"'{SOUND}", "begins or ends with a quotation mark"),
+        (f"\u201c{SOUND}\u201d", "begins or ends with a quotation mark"),
+        (f"{SOUND}\nsecond", "holds a line break"),
+        (f"{SOUND} # mine", "holds a space or tab"),
+        (f"Bearer {SOUND}", "begins with the word Bearer, which is sent anyway"),
+        (f"{SOUND}\u2026", "holds a character that is not ASCII"),
+        (f"{SOUND}\x00x", "holds a control character"),
+        (f"OPENAI_API_KEY={SOUND}", "begins with a variable's name and ="),
+        ("<your key>", "holds a space or tab"),
+        ("your-api-key", "is a placeholder, and no key"),
+        ("sk-put-it-here", "is a placeholder, and no key"),
+        ("...", "is a placeholder, and no key"),
+        ("xxxx", "is a placeholder, and no key"),
+    ],
+)
+def test_odd_keys_are_named_without_a_letter_of_them(key: str, words: str) -> None:
+    assert key_defect(key) == words
+    [found] = check_keys([WantedKey("MY_KEY", "api.example.org", True)], {"MY_KEY": key})
+    assert (found.status, found.says) == (
+        "problem", f"set, but odd: it {words}; it would be sent to api.example.org"
+    )  # fmt: skip
+    assert found.fix == "set MY_KEY to the key alone, without anything around it"
+
+
+def test_a_key_is_set_or_not_and_who_asked_decides_how_bad_that_is() -> None:
+    whom = "api.example.org"
+    environ = {"SET": SOUND, "BLANK": "  \n"}
+    wanted = [
+        WantedKey("SET", whom, True), WantedKey("BLANK", whom, True), WantedKey("UNSET", whom, True),
+        WantedKey("IDLE", whom, False), WantedKey("LOCAL", "localhost:8000", True, is_local=True),
+    ]  # fmt: skip
+    found = check_keys(wanted, environ)
+    assert [(each.name, each.status, each.says) for each in found] == [
+        ("SET", "ok", f"set; sent to {whom}"),
+        ("BLANK", "problem", f"set, but empty; it would be sent to {whom}"),
+        ("UNSET", "problem", f"not set; it would be sent to {whom}"),
+        ("IDLE", "note", f"not set; it would be sent to {whom}"),
+        ("LOCAL", "ok", "not set; localhost:8000 is this machine, and may do without"),
+    ]
+    assert found[2].fix.startswith("export UNSET, or put it into .env; ")
+
+
+def test_a_variable_is_told_of_once_with_all_who_get_it_and_its_strictest_use() -> None:
+    wanted = [WantedKey("A", "one", False), WantedKey("A", "two", True), WantedKey("A", "one", False, is_local=True)]
+    [found] = check_keys(wanted, {})
+    assert (found.status, found.says) == ("problem", "not set; it would be sent to one, two")
+
+
+def test_keys_of_other_providers_are_listed_by_name_and_odd_ones_noted() -> None:
+    found = check_keys([WantedKey("GROQ_API_KEY", "x", True)], {"GROQ_API_KEY": SOUND, "OPENAI_API_KEY": f'"{SOUND}"'})
+    assert [(each.name, each.status) for each in found] == [
+        ("GROQ_API_KEY", "ok"), ("others", "ok"), ("OPENAI_API_KEY", "note"),
+    ]  # fmt: skip
+    assert found[1].says == "also set: OPENAI_API_KEY"
+    assert all(SOUND not in f"{each.says}{each.fix}" for each in found)
+
+
+def test_two_values_of_one_variable_are_noted() -> None:
+    found = check_keys([WantedKey("A", "x", True)], {"A": SOUND}, overruled=["A", "B"])
+    assert [(each.name, each.status) for each in found] == [("A", "ok"), ("A", "note")]
+    assert found[1].says == "the environment and .env hold two values; that of the environment counts"

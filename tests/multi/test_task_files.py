@@ -1,0 +1,101 @@
+"""Files of tasks in their three formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ConfigError, ValidationError
+from harness.multi.task_files import load_tasks
+from harness.multi.tasks import Task
+
+TASKS = [Task(id="a", prompt="one", expected="1"), Task(id="task-1", prompt="two\u2028", match_mode="exact")]
+
+ARRAY = '[{"id": "a", "prompt": "one", "expected": "1"}, {"prompt": "two\u2028", "matchMode": "exact"}]'
+
+FILES = {
+    "array.json": ARRAY,
+    "object.JSON": f'{{"tasks": {ARRAY}}}',
+    "lines.jsonl": '{"id": "a", "prompt": "one", "expected": "1"}\r\n\n{"prompt": "two\u2028", "match_mode": "exact"}',
+    "table.toml": '[[task]]\nid="a"\nprompt="one"\nexpected="1"\n[[task]]\nprompt="two\u2028"\nmatchMode="exact"\n',
+    "tables.toml": '[[tasks]]\nid="a"\nprompt="one"\nexpected="1"\n[[tasks]]\nprompt="two\u2028"\nmatch_mode="exact"\n',
+}
+
+
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_is_read(tmp_path: Path, name: str, bom: str) -> None:
+    path = tmp_path / name
+    path.write_text(bom + FILES[name], encoding="utf-8", newline="")
+    assert load_tasks(path) == TASKS
+    assert load_tasks(str(path)) == TASKS
+
+
+def test_a_schema_in_toml(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.toml"
+    path.write_text(
+        "[[task]]\nprompt = 'p'\ntimeoutMs = 5\n[task.schema]\ntype = 'object'\nrequired = ['ok']\n"
+        "[task.schema.properties.ok]\ntype = 'boolean'\n"
+    )
+    [task] = load_tasks(path)
+    assert task.schema == {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
+    assert task.timeout_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("t.json", "[", "t.json is no JSON: Expecting value"),
+        ("t.json", "5", "t.json must hold an array of tasks, not a number"),
+        ("t.json", "null", "t.json must hold an array of tasks, not null"),
+        ("t.json", '"a"', "t.json must hold an array of tasks, not a text"),
+        ("t.json", '{"task": []}', "t.json: a file of tasks holds nothing else, but this has task; did you mean"),
+        ("t.json", '{"tasks": [], "matchMode": "exact"}', "but this has matchMode"),
+        ("t.json", "{}", "t.json has no tasks; it must have one list called tasks"),
+        ("t.json", '{"tasks": {}}', "t.json: tasks must be a list of tasks, not an object"),
+        ("t.json", '[{"prompt": "p", "expected": NaN}]', "t.json is no JSON: NaN is no JSON value"),
+        ("t.json", '[{"prompt": "p"}, {"prompt": 5}]', "t.json: task 1 has a prompt that is no text: 5"),
+        ("t.json", "[" * 100_000, "t.json is no JSON"),
+        ("t.json", '[{"prompt": "p", "expected": 1, "expected": 2}]', "t.json: 'expected' stands twice in one object"),
+        ("t.jsonl", '{"prompt": "p"}\n{"schema": {"a": 1, "a": 1}}', "t.jsonl: line 2: 'a' stands twice in one object"),
+        ("t.jsonl", '{"prompt": "p"}\n\n{"prompt"', "t.jsonl: line 3 is no JSON"),
+        ("t.jsonl", '{"prompt": "p"}\n[1]', "t.jsonl: task 1 (counted from 0) must be an object, not list"),
+        ("t.toml", "[[task]", "t.toml is no TOML"),
+        ("t.toml", "[[tsks]]\nprompt='p'", 'but this has tsks; did you mean "tasks"?'),
+        ("t.toml", "[[task]]\nprompt='p'\n[[tasks]]\nprompt='p'", "t.toml has tasks and task; it must have one list"),
+        ("t.toml", "[task]\nprompt='p'", "t.toml: task must be a list of tasks, not an object"),
+        ("t.toml", "[[task]]\nprompt='p'\nmetadata.on = 2026-01-01", "t.toml: task 0 has a value of metadata that"),
+        ("t.yaml", "tasks:", "t.yaml: tasks are read from files that end with .json, .jsonl, .toml, and this one"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load_tasks(tmp_path / name)
+    assert f"{tmp_path}/" in str(refused.value)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "text"), [("t.json", "[]"), ("t.jsonl", "\n"), ("t.toml", "task = []")])
+def test_an_empty_file_has_no_tasks(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValidationError, match=r"t\.\w+: Task list required$"):
+        load_tasks(tmp_path / name)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_bytes(b'["\xff"]')
+    with pytest.raises(ConfigError, match=r"t\.json is not the UTF-8 text that it should be: "):
+        load_tasks(tmp_path / "t.json")
+
+
+def test_a_file_that_is_not_there_is_guessed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"taks\.json: there is no such file; there are no files of tasks beside it$"):
+        load_tasks(tmp_path / "taks.json")
+    (tmp_path / "tasks.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r'taks\.json: there is no such file; did you mean ".*/tasks\.json"\?$'):
+        load_tasks(tmp_path / "taks.json")
+    with pytest.raises(ConfigError, match=r"folder\.json cannot be read: Is a directory$"):
+        (tmp_path / "folder.json").mkdir()
+        load_tasks(tmp_path / "folder.json")
