@@ -26,8 +26,8 @@ Method: TypeAlias = Literal[
 
 INTERVALS: dict[Method, str] = {
     "t": "Student t on per-example means, n-1 degrees of freedom (Miller 2024, arXiv 2411.00640)",
-    "wilson": "Wilson score interval for a proportion (Wilson 1927), of fewer than 20 passes or failures no nearer to "
-    "them than an exact one-sided 97 % limit (after Brown, Cai & DasGupta 2001)",
+    "wilson": "Wilson score interval for a proportion (Wilson 1927); an end with fewer than 20 passes or failures on "
+    "its side is at least as far out as the exact one-sided 97 % limit (after Brown, Cai & DasGupta 2001)",
     "wilson_effective": "Wilson score interval with the effective sample size p(1-p)/SE^2 and Student's t (after "
     "Korn & Graubard 1998)",
     "adjusted_t": "Student t with one example (or cluster) more at the least and one at the greatest score possible "

@@ -143,7 +143,7 @@ def test_all_right_so_far_is_not_plus_minus_zero() -> None:
     for index in range(10):
         score(progress, index, 1.0)
     row = picture([progress], 80)[2]
-    assert "1.000 ±0.278" in row
+    assert "1.000 ±0.296" in row
 
 
 def test_the_rate_looks_back_over_a_window_and_the_end_over_everything() -> None:

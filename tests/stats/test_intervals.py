@@ -8,11 +8,13 @@ import statistics
 from collections import Counter
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.special import stdtrit
-from scipy.stats import beta, binomtest
+from scipy.stats import beta, binom, binomtest
 
 from harness.stats.intervals import (
     WILSON_BELOW,
@@ -27,6 +29,7 @@ from harness.stats.intervals import (
     wilson,
 )
 from harness.stats.methods import INTERVALS, Method, describe
+from harness.stats.summary import spread
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -196,6 +199,32 @@ def test_wilson_covers_for_small_binary_samples(p: float, n: int) -> None:
     inside = [c for c in range(n + 1) if wilson(c, n)[0] <= p <= wilson(c, n)[1]]
     coverage = sum(math.comb(n, c) * p**c * (1 - p) ** (n - c) for c in inside)
     assert 0.91 <= coverage <= 0.99
+
+
+@pytest.mark.parametrize("n", range(2, 21))
+def test_few_attempts_cover_every_rate_also_if_all_are_alike(n: int) -> None:
+    """Exact coverage, at a grid of p that is fine near 0 and 1, and just beside every end of an interval."""
+    runs = [[1.0] * c + [0.0] * (n - c) for c in range(n + 1)]
+    ends = np.array([mean_interval(run, single_rollout=True).ends for run in runs], dtype=float)
+    rates = np.concatenate(
+        [np.linspace(0.001, 0.999, 999), np.geomspace(1e-5, 0.1, 100), *(ends + 1e-9), *(ends - 1e-9)]
+    )
+    rates = np.concatenate([rates, 1 - rates])
+    rates = rates[(rates > 0) & (rates < 1)]
+    chances = binom.pmf(np.arange(n + 1)[:, None], n, rates)
+
+    def coverage(ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (chances * ((ends[:, :1] <= rates) & (rates <= ends[:, 1:]))).sum(axis=0)
+
+    assert coverage(ends).min() >= 0.94
+    assert coverage(ends)[(rates < 0.1) | (rates > 0.9)].min() >= 0.96
+    plain = ends.copy()
+    plain[0], plain[n] = wilson(0, n), wilson(n, n)
+    if n <= 5:  # Wilson's interval of equal attempts is too narrow
+        assert coverage(plain).min() < 0.93
+    # The same data as pass rates and as scores with known limits have the same interval.
+    assert [rate_interval([(float(c == n), n)], single_rollout=True).ends for c in (0, n)] == [*ends[[0, n]].tolist()]
+    assert [spread([[x] for x in run], (0.0, 1.0)).estimate.ends for run in runs] == ends.tolist()
 
 
 @pytest.mark.slow

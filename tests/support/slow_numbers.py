@@ -394,8 +394,6 @@ def ends_by(method: str, means: Sequence[Fraction], limits: tuple[float, float] 
     if method == "wilson":
         passed = round(n * (middle - low) / (high - low))
         least, most = _proportion(passed / n, n, NormalDist().inv_cdf(0.975))
-        if passed in (0, n):  # all at one end of the range: Wilson's alone
-            return low + least * (high - low), low + most * (high - low)
         if 0 < passed < HARDLY_ANY:
             least = min(least, float(stats.beta.ppf(0.03, passed, n - passed + 1)))
         if 0 < n - passed < HARDLY_ANY:
