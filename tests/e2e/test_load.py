@@ -31,8 +31,8 @@ def test_a_suite_under_load_loses_nothing_and_holds_its_gates(tmp_path: Path) ->
     assert (found["rollouts"], found["in_flight"]) == (ROLLOUTS, IN_FLIGHT)
     # Counted line by line and row by row, after the run and again after a resume with more examples.
     assert (found["lost"], found["doubled"], found["wrong"]) == (0, 0, [])
-    # As two servers saw it: neither gate was passed. Whether a request still waits when the last slot is taken depends on
-    # how fast a busy machine sends them, so nearly all slots are enough.
+    # As two servers saw it: neither gate was passed. Whether a request still waits when the last slot is taken depends
+    # on how fast a busy machine sends them, so nearly all slots are enough.
     assert [gate["bound"] for gate in found["gates"]] == [56, 8]
     assert all(0.8 * gate["bound"] <= gate["peak"] <= gate["bound"] for gate in found["gates"]), found["gates"]
     # For each slot of a run's gate: one generates, one waits to be scored, one is scored. All rollouts are many more.
