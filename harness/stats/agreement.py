@@ -9,8 +9,9 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.stats.arrays import column
-from harness.stats.intervals import LEVEL, Estimate, same
-from harness.stats.quantiles import normal_quantile, t_quantile
+from harness.stats.distributions import t_quantile
+from harness.stats.intervals import LEVEL, Estimate, same, sample_variance
+from harness.stats.quantiles import normal_quantile
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Numbers
@@ -25,7 +26,8 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | 
     Raises:
         ValueError: the lengths differ.
     """
-    _check(first, second)
+    if len(first) != len(second):
+        raise ValueError(f"agreement: {len(first)} labels on one side, but {len(second)} on the other")
     return sum(a == b for a, b in zip(first, second, strict=True)) / len(first) if first else None
 
 
@@ -41,16 +43,11 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float 
 
     Source: Cohen 1960.
     """
-    _check(first, second)
-    n = len(first)
-    if not n:
+    observed, n, theirs = agreement(first, second), len(first), Counter(second)
+    by_chance = sum(count * theirs[label] for label, count in Counter(first).items())
+    if observed is None or by_chance == n * n:
         return None
-    ours, theirs = Counter(first), Counter(second)
-    by_chance = sum(count * theirs[label] for label, count in ours.items())
-    if by_chance == n * n:
-        return None
-    agreed = sum(a == b for a, b in zip(first, second, strict=True))
-    return (agreed * n - by_chance) / (n * n - by_chance)
+    return (round(observed * n) * n - by_chance) / (n * n - by_chance)
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: Scale = "nominal") -> float | None:
@@ -87,7 +84,10 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
         n = totals.total()
         expected = n * n - sum(count * count for count in totals.values())
         return 1 - (n - 1) * math.fsum(distances) / expected if expected else None
-    rows = [[_finite(rating) for rating in unit] for unit in units]
+    for rating in (rating for unit in units for rating in unit):
+        if isinstance(rating, str) or not math.isfinite(rating):
+            raise ValueError(f"krippendorff_alpha: {rating!r} is not a number; for names use the scale 'nominal'")
+    rows = [[float(rating) for rating in unit] for unit in units]
     if scale == "ordinal":
         # The ordinal distance of two ranks is the distance of the midpoints of their positions.
         places: dict[float, float] = {}
@@ -100,8 +100,8 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
     if same(min(every), max(every)):
         return None
     # The sum of squared distances over ordered pairs is 2·m·Σ(x − mean)².
-    observed = math.fsum(2 * len(row) * _variance(row) for row in rows)
-    return 1 - observed / (2 * len(every) * _variance(every))
+    observed = math.fsum(2 * len(row) * sample_variance(row) for row in rows)
+    return 1 - observed / (2 * len(every) * sample_variance(every))
 
 
 def rogan_gladen(
@@ -177,40 +177,23 @@ def prediction_powered(judged: Numbers, labelled_judged: Numbers, labels: Number
     few = column(labelled_judged, "prediction_powered")
     truth = column(labels, "prediction_powered")
     if len(few) != len(truth):
-        raise ValueError(f"prediction_powered: {len(few)} verdicts on {len(truth)} labelled items")
+        raise ValueError(f"prediction_powered: {len(few)} judge scores for {len(truth)} labels")
     n, big = len(truth), len(many)
     if not n:
         return Estimate(level=level)
     weight, variance_of_judge = 0.0, 0.0
-    if n > 1 and big > 1:
-        both = [*few.tolist(), *many.tolist()]
-        variance_of_judge = 0.0 if same(min(both), max(both)) else _variance(both)
-        if variance_of_judge:
-            shared = float(((truth - truth.mean()) * (few - few.mean())).sum()) / (n - 1)
-            weight = min(1.0, max(0.0, shared / ((1 + n / big) * variance_of_judge)))
+    both = [*few.tolist(), *many.tolist()]
+    if n > 1 and big > 1 and not same(min(both), max(both)):
+        variance_of_judge = sample_variance(both)
+        shared = float(((truth - truth.mean()) * (few - few.mean())).sum()) / (n - 1)
+        weight = min(1.0, max(0.0, shared / ((1 + n / big) * variance_of_judge)))
     rest = truth - weight * few
     mean = float(rest.mean()) + (weight * float(many.mean()) if weight else 0.0)
-    if n < 2:
-        return Estimate(mean=mean, examples=n, level=level)
-    variance = (weight**2 * variance_of_judge / big if weight else 0.0) + float(rest.var(ddof=1)) / n
+    variance = 0.0
+    if n > 1:
+        variance = (weight**2 * variance_of_judge / big if weight else 0.0) + float(rest.var(ddof=1)) / n
     if variance <= 0.0:
         return Estimate(mean=mean, examples=n, level=level)
     stderr = math.sqrt(variance)
     half = t_quantile(0.5 + level / 2, n - 1) * stderr
     return Estimate(mean, stderr, mean - half, mean + half, "ppi", n, level)
-
-
-def _check(first: Sequence[Hashable], second: Sequence[Hashable]) -> None:
-    if len(first) != len(second):
-        raise ValueError(f"agreement: {len(first)} labels against {len(second)}")
-
-
-def _finite(rating: float | str) -> float:
-    if isinstance(rating, str) or not math.isfinite(rating):
-        raise ValueError(f"krippendorff_alpha: {rating!r} is not a number; for names use the scale 'nominal'")
-    return float(rating)
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -6,11 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.stats.distributions import t_quantile_real
+from harness.stats.distributions import t_quantile
 from harness.stats.intervals import LEVEL, Estimate
-
-STUDENTS = frozenset({"t", "cluster_t", "welch", "satterthwaite"})
-"""Methods with symmetric intervals that are a multiple of the standard error, so that variances can be added."""
+from harness.stats.methods import STUDENTS
 
 
 def macro_mean(estimates: Sequence[Estimate]) -> Estimate:
@@ -60,7 +58,7 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Es
     if stderr and all(each.method in STUDENTS for each, _ in parts):
         degrees = [each.examples - 1 if each.df is None else each.df for each, _ in parts]
         df = 1 / math.fsum((v / stderr / stderr) ** 2 / d for v, d in zip(variances, degrees, strict=True))
-        half = t_quantile_real(0.5 + level / 2, df) * stderr
+        half = t_quantile(0.5 + level / 2, df) * stderr
         return Estimate(mean, stderr, mean - half, mean + half, "satterthwaite", examples, level, df=df)
     down: list[float] = []
     up: list[float] = []

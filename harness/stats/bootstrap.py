@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from harness.stats.arrays import column, number_groups, sums_of
+from harness.stats.distributions import t_quantile
 from harness.stats.intervals import LEVEL, Estimate
 from harness.stats.methods import Method
-from harness.stats.quantiles import normal_cdf, normal_quantile, t_quantile
+from harness.stats.quantiles import normal_cdf, normal_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,7 +114,7 @@ def bootstrap_median(
     import numpy as np
 
     if not 0 < part < 1:
-        raise ValueError(f"bootstrap_median: a quantile of {part} does not lie between 0 and 1")
+        raise ValueError(f"bootstrap_median: the quantile must be between 0 and 1, not {part}")
     ordered = np.sort(column(values, "bootstrap_median"))
     n = len(ordered)
     if n == 0:

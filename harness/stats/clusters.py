@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.stats.arrays import column, number_groups, sums_of
+from harness.stats.distributions import t_quantile
 from harness.stats.intervals import INFORMATIVE, LEVEL, Estimate, added_interval, informative
-from harness.stats.quantiles import t_quantile
+from harness.stats.methods import Method
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Labels, Numbers
@@ -79,13 +80,14 @@ def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[flo
     spread = math.hypot(*deviations)
     if not spread and limits is None:
         return plain
-    stderr = spread / math.sqrt(count * (count - 1)) or None
+    stderr = spread / math.sqrt(count * (count - 1))
     t = t_quantile(0.5 + plain.level / 2, count - 1)
-    low, high = mean - t * (stderr or 0.0), mean + t * (stderr or 0.0)
+    low, high = mean - t * stderr, mean + t * stderr
+    method: Method = "cluster_t"
     if limits is not None and (informative(deviations) < INFORMATIVE or low < limits[0] or high > limits[1]):
         low, high = added_interval(mean, spread, count, limits, t)
-        return replace(plain, stderr=stderr, low=low, high=high, method="adjusted_t", df=count - 1)
-    return replace(plain, stderr=stderr, low=low, high=high, method="cluster_t", df=count - 1)
+        method = "adjusted_t"
+    return replace(plain, stderr=stderr or None, low=low, high=high, method=method, df=count - 1)
 
 
 def miller_stderr(means: Numbers, clusters: Labels) -> float:
@@ -99,8 +101,8 @@ def miller_stderr(means: Numbers, clusters: Labels) -> float:
     Source: Miller 2024, arXiv 2411.00640, App. A.
     """
     values = column(means, "miller_stderr")
-    codes, count = number_groups(clusters, len(values), "miller_stderr")
     n = len(values)
+    codes, count = number_groups(clusters, n, "miller_stderr")
     if n < 2 or count < 2:
         return math.nan
     deviations = values - values.mean()

@@ -1,4 +1,4 @@
-"""Hypothesis tests: McNemar's for paired passes and failures, Student's and Welch's t, adjustment of several p-values,
+"""Hypothesis tests: McNemar's for paired passes and failures, Student's and Welch's t, adjustment of p-values,
 and the verdict of a gate. `signflip` has the sign-flip test."""
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.core.types import JsonDict
-from harness.stats.distributions import LEAST_P, beta_cdf, t_quantile_real, t_two_sided
+from harness.stats.distributions import LEAST_P, beta_cdf, t_quantile, t_two_sided
 from harness.stats.intervals import LEVEL, Estimate, same, sample_std
+from harness.stats.methods import STUDENTS
 from harness.stats.quantiles import normal_quantile
 from harness.stats.summary import number
 
@@ -67,21 +68,6 @@ def mcnemar(first_only: int, second_only: int) -> McNemar:
     return McNemar(first_only, second_only, twice, mid_p)
 
 
-def t_test(values: Sequence[float], null: float = 0.0) -> float:
-    """Two-sided p-value of Student's t test of the hypothesis that the mean of `values` is `null`.
-
-    Returns:
-        The p-value; NaN for fewer than two values, or if all are equal.
-    """
-    n = len(values)
-    if n < 2 or same(min(values), max(values)):
-        return math.nan
-    mean = math.fsum(values) / n
-    stderr = sample_std(values, mean) / math.sqrt(n)
-    # Squares of very small differences underflow to 0.
-    return t_two_sided((mean - null) / stderr, n - 1) if stderr else math.nan
-
-
 def t_of_estimate(estimate: Estimate) -> float | None:
     """Two-sided p-value of the t test that a mean is 0, from its standard error; None if that is unknown."""
     if estimate.mean is None or not estimate.stderr:
@@ -97,7 +83,7 @@ def p_of_interval(estimate: Estimate) -> float | None:
     mean, low, high = estimate.mean, estimate.low, estimate.high
     if mean is None or low is None or high is None:
         return None
-    if estimate.method in ("t", "cluster_t", "welch", "satterthwaite"):
+    if estimate.method in STUDENTS:
         return t_of_estimate(estimate)
     reach = mean - low if mean > 0 else high - mean
     if reach <= 0:
@@ -179,7 +165,7 @@ def welch(
         return unknown
     # In units of the standard error, so that squares neither underflow nor overflow.
     df = 1 / ((a / stderr) ** 4 / (units[0] - 1) + (b / stderr) ** 4 / (units[1] - 1))
-    half = t_quantile_real(0.5 + level / 2, df) * stderr
+    half = t_quantile(0.5 + level / 2, df) * stderr
     ends = difference - half, difference + half
     estimate = Estimate(difference, stderr, *ends, "welch", n + m, level, clusters=count, df=df)
     return Unpaired(estimate, t_two_sided(difference / stderr, df), x, y, n, m)
@@ -238,7 +224,7 @@ def non_inferiority(estimate: Estimate, margin: float) -> Verdict:
         ValueError: the margin is negative or not finite.
     """
     if not 0 <= margin < math.inf:
-        raise ValueError(f"non_inferiority: the margin is {margin}; it is a loss that would not matter, 0 or more")
+        raise ValueError(f"non_inferiority: the margin must be a finite number of 0 or more, not {margin}")
     if estimate.low is None or estimate.high is None:
         return "inconclusive"
     if estimate.low > -margin + ROUNDING:
@@ -255,5 +241,5 @@ def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:
     known = [(p, index) for index, p in enumerate(p_values) if p is not None]
     for p, _ in known:
         if not 0 <= p <= 1:
-            raise ValueError(f"{p} is not a p-value, which is from 0 to 1")
+            raise ValueError(f"{p} is not a p-value: it must be from 0 to 1")
     return sorted(known)

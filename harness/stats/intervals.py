@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.stats.distributions import beta_quantile
+from harness.stats.distributions import beta_quantile, t_quantile
 from harness.stats.methods import Method
-from harness.stats.quantiles import normal_quantile, t_quantile
+from harness.stats.quantiles import normal_quantile
 
 LEVEL = 0.95
 """Default confidence level of all intervals."""
@@ -40,10 +40,10 @@ WILSONS = frozenset({"wilson", "wilson_effective"})
 """Methods that are called Wilson's; the second occurs in summaries of older versions."""
 
 LARGEST_SQUARE = 1e150
-"""Size of deviations above which squares may overflow."""
+"""Absolute deviation above which squares may overflow."""
 
 SAME = 1e-12
-"""Relative spread below which values count as equal, since the differences are rounding errors."""
+"""Relative spread below which values count as equal, since their differences are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,7 @@ def wilson(successes: float, n: int, level: float = LEVEL) -> tuple[float, float
 
     Source: Wilson 1927; recommended for small n by Brown, Cai & DasGupta 2001.
     """
-    if n < 1 or not 0 <= successes <= n:
-        raise ValueError(f"wilson({successes}, {n}): needs n >= 1 and 0 <= successes <= n")
+    _check_counts("wilson", successes, n, least=1)
     # All θ with |p − θ| ≤ z·√(θ(1−θ)/n).
     p, z = successes / n, normal_quantile(0.5 + level / 2)
     scale = 1 + z * z / n
@@ -209,8 +208,7 @@ def clopper_pearson(successes: int, n: int, level: float = LEVEL) -> tuple[float
     Arguments and errors as for `wilson`.
 
     Source: Clopper & Pearson 1934."""
-    if n < 1 or not 0 <= successes <= n:
-        raise ValueError(f"clopper_pearson({successes}, {n}): needs n >= 1 and 0 <= successes <= n")
+    _check_counts("clopper_pearson", successes, n, least=1)
     tail = (1 - level) / 2
     low = 0.0 if successes == 0 else beta_quantile(tail, successes, n - successes + 1)
     high = 1.0 if successes == n else beta_quantile(1 - tail, successes + 1, n - successes)
@@ -223,11 +221,15 @@ def beta_interval(successes: int, n: int, level: float = LEVEL) -> tuple[float, 
     Arguments and errors as for `wilson`; n may be 0.
 
     Source: recommended for small n by Bowyer, Aitchison & Ivanova 2025, arXiv 2503.01747, § 3.1."""
-    if not 0 <= successes <= n:
-        raise ValueError(f"beta_interval({successes}, {n}): needs 0 <= successes <= n")
+    _check_counts("beta_interval", successes, n, least=0)
     tail = (1 - level) / 2
     a, b = 1 + successes, 1 + n - successes
     return beta_quantile(tail, a, b), beta_quantile(1 - tail, a, b)
+
+
+def _check_counts(name: str, successes: float, n: int, *, least: int) -> None:
+    if n < least or not 0 <= successes <= n:
+        raise ValueError(f"{name}({successes}, {n}): needs n >= {least} and 0 <= successes <= n")
 
 
 def missing_bounds(groups: Iterable[tuple[float, int, int]], low: float, high: float) -> tuple[float, float] | None:
@@ -244,16 +246,14 @@ def missing_bounds(groups: Iterable[tuple[float, int, int]], low: float, high: f
     Returns:
         The two means; None without examples, or if the range of rewards is not finite.
     """
-    if not (math.isfinite(low) and math.isfinite(high)):
+    listed = list(groups)
+    if not listed or not (math.isfinite(low) and math.isfinite(high)):
         return None
-    worst: list[float] = []
-    best: list[float] = []
-    for total, scored, unscored in groups:
-        worst.append((total + unscored * low) / (scored + unscored))
-        best.append((total + unscored * high) / (scored + unscored))
-    if not worst:
-        return None
-    return math.fsum(worst) / len(worst), math.fsum(best) / len(best)
+    worst, best = (
+        math.fsum((total + unscored * end) / (scored + unscored) for total, scored, unscored in listed) / len(listed)
+        for end in (low, high)
+    )
+    return worst, best
 
 
 def same(low: float, high: float) -> bool:
@@ -269,6 +269,14 @@ def sample_std(values: Sequence[float], mean: float) -> float:
     if largest > LARGEST_SQUARE:  # squares would overflow
         return largest * math.sqrt(math.fsum(((v - mean) / largest) ** 2 for v in values) / (len(values) - 1))
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def sample_variance(values: Sequence[float]) -> float:
+    """Sample variance (ddof = 1); NaN for fewer than two values."""
+    if len(values) < 2:
+        return math.nan
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def informative(deviations: Sequence[float]) -> float:

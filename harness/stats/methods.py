@@ -24,30 +24,33 @@ Method: TypeAlias = Literal[
     "asymptotic",
 ]
 
+STUDENTS: frozenset[Method] = frozenset({"t", "cluster_t", "welch", "satterthwaite"})
+"""Methods with symmetric intervals that are a multiple of the standard error."""
+
 INTERVALS: dict[Method, str] = {
     "t": "Student t on per-example means, n-1 degrees of freedom (Miller 2024, arXiv 2411.00640)",
     "wilson": "Wilson score interval for a proportion (Wilson 1927); an end with fewer than 20 passes or failures on "
     "its side is at least as far out as the exact one-sided 97 % limit (after Brown, Cai & DasGupta 2001)",
     "wilson_effective": "Wilson score interval with the effective sample size p(1-p)/SE^2 and Student's t (after "
     "Korn & Graubard 1998)",
-    "adjusted_t": "Student t with one example (or cluster) more at the least and one at the greatest score possible "
-    "(after Agresti & Coull 1998)",
-    "bonett_price": "Student t on the differences with one pair (or cluster) more won and one more lost (after Bonett "
-    "& Price 2012)",
+    "adjusted_t": "Student t with one additional example (or cluster) at the lowest and one at the highest possible "
+    "score (after Agresti & Coull 1998)",
+    "bonett_price": "Student t on the differences with one additional won and one additional lost pair (or cluster) "
+    "(after Bonett & Price 2012)",
     "cluster_t": "cluster-robust (CR1) standard error, Student t with clusters-1 degrees of freedom (Miller 2024, "
     "arXiv 2411.00640, App. A)",
     "welch": "two independent samples, Student t with Welch's degrees of freedom (Welch 1947)",
     "satterthwaite": "weighted mean of independent means, Student t with Satterthwaite's degrees of freedom (1946)",
-    "mover": "weighted mean of independent means, combined from their own intervals (Zou & Donner 2008)",
+    "mover": "weighted mean of independent means, combined from the intervals of the parts (Zou & Donner 2008)",
     "bootstrap_percentile": "percentile bootstrap over examples (or clusters), fixed seed (Efron 1979)",
     "bootstrap_bca": "bias-corrected and accelerated bootstrap over examples (or clusters), fixed seed (Efron 1987)",
     "delta": "linearised ratio, Student t (delta method)",
     "rogan_gladen": "share judged positive, corrected for the judge's errors (Rogan & Gladen 1978), interval of Lang & "
     "Reiczigel 2014",
     "ppi": "prediction-powered inference with tuned weight (Angelopoulos, Duchi & Zrnic 2023, arXiv 2311.01453)",
-    "betting": "confidence sequence by betting, valid whenever sampling stops (Waudby-Smith & Ramdas 2024, arXiv "
+    "betting": "confidence sequence by betting, valid at any stopping time (Waudby-Smith & Ramdas 2024, arXiv "
     "2010.09686)",
-    "empirical_bernstein": "predictable plug-in empirical-Bernstein confidence sequence, valid whenever sampling stops "
+    "empirical_bernstein": "predictable plug-in empirical-Bernstein confidence sequence, valid at any stopping time "
     "(Waudby-Smith & Ramdas 2024, arXiv 2010.09686)",
     "asymptotic": "asymptotic confidence sequence, valid for late stops only (Waudby-Smith et al. 2024, arXiv "
     "2103.06476)",
@@ -56,13 +59,13 @@ INTERVALS: dict[Method, str] = {
 
 
 _WHEN: dict[Method, str] = {
-    "t": "scores of any kind, where no other is named",
-    "wilson": "scores of two values, one rollout each: fewer than 300 of them, or fewer than 20 of either value; all "
-    "scores at one end of their range",
-    "adjusted_t": "scores with a known range, where fewer than 15 examples show how much they vary, or where t would "
-    "leave the range",
-    "betting": "the run ended early as asked; for the mean of the whole run, of which this is a random part",
-    "asymptotic": "the run ended early as asked, and its rewards have no range",
+    "t": "all scores for which no other method is listed",
+    "wilson": "scores with two values and one rollout per example: fewer than 300 of them, or fewer than 20 of either "
+    "value; or all scores at one end of their range",
+    "adjusted_t": "scores with a known range, if fewer than 15 examples determine their spread, or if the t interval "
+    "would exceed the range",
+    "betting": "runs that were stopped early on request; estimates the mean of the whole run from a random part of it",
+    "asymptotic": "runs that were stopped early on request, with rewards of unknown range",
 }
 """The kinds of runs to which each method applies."""
 
@@ -73,7 +76,7 @@ SUMMARY: dict[str, str] = {
     "std": "sample standard deviation over scored rollouts (ddof 1)",
     "pass_at_k": "unbiased, 1 - C(n-c,k)/C(n,k) (Chen et al. 2021, arXiv 2107.03374), mean over examples with n >= k",
     "pass_hat_k": "unbiased, C(c,k)/C(n,k) (tau-bench, arXiv 2406.12045), mean over examples with n >= k",
-    "bounds": "the mean if every unscored rollout had the worst, or the best, reward",
+    "bounds": "mean reward if all unscored rollouts had the lowest possible reward, and if all had the highest",
 }
 """Descriptions of a summary's figures, which are stored with it."""
 

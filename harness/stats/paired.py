@@ -9,6 +9,7 @@ Interval and p-value belong to the same test: p is below 1 − level exactly if 
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -16,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from harness.core.types import JsonDict
-from harness.stats.distributions import beta_quantile, t_two_sided
+from harness.stats.distributions import beta_quantile, t_quantile, t_two_sided
 from harness.stats.hypotheses import McNemar, mcnemar, t_of_estimate
 from harness.stats.intervals import EXACT_TAIL, LEVEL, SAME, Estimate, mean_interval, same, sample_std
-from harness.stats.quantiles import t_quantile
 from harness.stats.signflip import DRAWS, SEED, Test, sign_flip
 from harness.stats.summary import number
 
@@ -40,10 +40,11 @@ __all__ = [
 
 METHODS: dict[str, str] = {
     "difference": "mean over pairs of first minus second; each value is one example's mean over its rollouts",
-    "ci95": "95 % Student t interval on the differences with one pair more won and one more lost, n-1 degrees of "
-    "freedom (after Bonett & Price 2012; Miller 2024, arXiv 2411.00640, § 4)",
-    "p_value": "two-sided, of the test that belongs to the interval: below 0.05 exactly if that leaves 0 out",
-    "adjusted_t": "Student t with one pair more won and one more lost",
+    "ci95": "95 % Student t interval on the differences with one additional win and one additional loss, n-1 degrees "
+    "of freedom (after Bonett & Price 2012; Miller 2024, arXiv 2411.00640, § 4)",
+    "p_value": "two-sided p-value of the test that corresponds to the interval: below 0.05 exactly if the interval "
+    "excludes 0",
+    "adjusted_t": "Student t with one additional win and one additional loss",
 }
 """Descriptions of the figures, which are stored with them."""
 
@@ -279,11 +280,11 @@ def _tested(units: _Units, estimate: Estimate, width: float | None) -> tuple[Est
     if not units.count:
         return estimate, None
     found = units.added(width)
-    if found is None or (units.count < 2 and width is None):
+    if found is None or units.count < 2:
+        if found is not None and width is not None:
+            estimate = replace(estimate, low=-width, high=width, method="bonett_price")
         return estimate, 1.0
     middle, stderr = found
-    if units.count < 2:
-        return replace(estimate, low=-(width or 0.0), high=width, method="bonett_price"), 1.0
     half = t_quantile(0.5 + estimate.level / 2, units.count - 1) * stderr
     low, high = middle - half, middle + half
     if width is not None:
@@ -324,7 +325,7 @@ def fewest_pairs(alpha: float) -> int:
         ValueError: `alpha` is not between 0 and 1.
     """
     if not 0 < alpha < 1:
-        raise ValueError(f"fewest_pairs: {alpha} does not lie between 0 and 1")
+        raise ValueError(f"fewest_pairs: alpha must be between 0 and 1, not {alpha}")
     n = 2
     while t_two_sided(n * math.sqrt((n + 2) / (4 * n + 4)), n - 1) >= alpha:
         n += 1
@@ -336,7 +337,7 @@ def _checked(
 ) -> tuple[list[float], list[float]]:
     first, second = list(first), list(second)
     if len(first) != len(second):
-        raise ValueError(f"paired_difference: {len(first)} values against {len(second)}")
+        raise ValueError(f"paired_difference: {len(first)} values on the first side, but {len(second)} on the second")
     if not all(map(math.isfinite, first)) or not all(map(math.isfinite, second)):
         raise ValueError("paired_difference: a value is not finite")
     if limits is not None:
@@ -360,18 +361,10 @@ def _spread(differences: Sequence[float]) -> float | None:
 
 
 def _correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
-    x, y = _deviations(first), _deviations(second)
-    if not x or not y:
-        return None
-    norms = math.fsum(a * a for a in x) * math.fsum(b * b for b in y)
-    return max(-1.0, min(1.0, math.fsum(a * b for a, b in zip(x, y, strict=True)) / math.sqrt(norms)))
-
-
-def _deviations(values: Sequence[float]) -> list[float]:
-    """Deviations from the mean, in units of the largest, so that squares neither underflow nor overflow; empty if all
-    are equal."""
-    if not values or same(min(values), max(values)):
-        return []
-    mean = math.fsum(values) / len(values)
-    largest = max(abs(value - mean) for value in values)
-    return [(value - mean) / largest for value in values]
+    scaled: list[list[float]] = []
+    for side in (first, second):
+        if not side or same(min(side), max(side)):
+            return None
+        largest = max(map(abs, side))  # in units of the largest, so that squares neither underflow nor overflow
+        scaled.append([value / largest for value in side])
+    return max(-1.0, min(1.0, statistics.correlation(*scaled)))

@@ -14,10 +14,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.stats.distributions import beta_quantile
-from harness.stats.intervals import EXACT_TAIL
+from harness.stats.distributions import beta_quantile, t_quantile
+from harness.stats.intervals import EXACT_TAIL, sample_variance
 from harness.stats.paired import Paired, fewest_pairs
-from harness.stats.quantiles import normal_quantile, t_quantile
+from harness.stats.quantiles import normal_quantile
 from harness.stats.variance import noise
 
 ALPHA = 0.05
@@ -74,19 +74,20 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
         ValueError: the numbers of examples differ.
     """
     if len(first) != len(second):
-        raise ValueError(f"components: {len(first)} examples against {len(second)}")
+        raise ValueError(f"components: {len(first)} examples on the first side, but {len(second)} on the second")
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
     if len(pairs) < 2:
         return None
     differences = [math.fsum(a) / len(a) - math.fsum(b) / len(b) for a, b in pairs]
-    mean = math.fsum(differences) / len(differences)
-    variance = math.fsum((d - mean) ** 2 for d in differences) / (len(differences) - 1)
     sides = [noise(a for a, _ in pairs), noise(b for _, b in pairs)]
     within = [(side.rerun_std or 0.0) ** 2 for side in sides]
     own = [math.fsum(1 / len(pair[side]) for pair in pairs) / len(pairs) * within[side] for side in (0, 1)]
     blind = [name for name, side in zip(("first", "second"), sides, strict=True) if side.rerun_std is None]
-    assumed = f"re-run noise of the {' and the '.join(blind)} is unknown: one rollout an example" if blind else ""
-    return Components(max(0.0, variance - own[0] - own[1]), within[0], within[1], len(pairs), assumed)
+    assumed = (
+        f"the re-run noise of the {' and the '.join(blind)} run is unknown (one rollout per example)" if blind else ""
+    )
+    omega2 = max(0.0, sample_variance(differences) - own[0] - own[1])
+    return Components(omega2, within[0], within[1], len(pairs), assumed)
 
 
 def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.0) -> Components | None:
@@ -104,18 +105,16 @@ def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.
         ValueError: the correlation is not from −1 to 1.
     """
     if not -1 <= correlation <= 1:
-        raise ValueError(f"components_of_one: a correlation of {correlation} is not from -1 to 1")
+        raise ValueError(f"components_of_one: the correlation must be from -1 to 1, not {correlation}")
     parts = noise(groups)
     if parts.examples < 2:
         return None
     within = (parts.rerun_std or 0.0) ** 2
-    if parts.question_std is not None:
-        between = parts.question_std**2
-    else:
-        between = 0.0 if parts.stderr is None else parts.stderr**2 * parts.examples
-    assumed = f"the other model is like this one; their scores correlate by {correlation:g} over examples"
+    # The square of the standard error is the variance between examples, divided by their number.
+    between = (parts.stderr or 0.0) ** 2 * parts.examples if parts.question_std is None else parts.question_std**2
+    assumed = f"the other model is similar to this one, with a correlation of {correlation:g} between their scores"
     if parts.rerun_std is None:
-        assumed += "; re-run noise is unknown: one rollout an example"
+        assumed += "; the re-run noise is unknown (one rollout per example)"
     return Components(2 * between * (1 - correlation), within, within, parts.examples, assumed)
 
 
@@ -135,7 +134,9 @@ def miller_examples(
     Arguments and errors as for `required_examples`."""
     z = _z(alpha, power)
     if not 0 < abs(delta) < math.inf or rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
-        raise ValueError(f"required_examples: a difference of {delta} with {rollouts} rollouts is none to plan for")
+        raise ValueError(
+            f"required_examples: delta must be finite and not 0, rollouts at least 1, not {delta} and {rollouts}"
+        )
     return math.ceil((z / delta) ** 2 * parts.variance(rollouts, second_rollouts) - SLACK)
 
 
@@ -205,7 +206,7 @@ def detectable(
     Arguments and errors as for `required_examples`."""
     _z(alpha, power)
     if rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
-        raise ValueError(f"detectable: {rollouts} rollouts")
+        raise ValueError(f"detectable: the number of rollouts must be at least 1, not {rollouts}")
     if examples < fewest_pairs(alpha):
         return math.nan
     variance = parts.variance(rollouts, second_rollouts)
@@ -260,7 +261,7 @@ def splits(
         ValueError: an argument is out of range.
     """
     if not (0 <= example_cost < math.inf and 0 <= rollout_cost < math.inf):
-        raise ValueError("splits: a cost is below 0 or not finite")
+        raise ValueError("splits: a cost is negative or not finite")
     found: list[Split] = []
     for rollouts in range(1, MOST_ROLLOUTS + 1):
         n = required_examples(parts, delta, rollouts=rollouts, alpha=alpha, power=power)
@@ -330,5 +331,5 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
 
 def _z(alpha: float, power: float) -> float:
     if not (0 < alpha < 1 and 0 < power < 1):
-        raise ValueError(f"alpha {alpha} and power {power} lie between 0 and 1")
+        raise ValueError(f"alpha and power must be between 0 and 1, not {alpha} and {power}")
     return normal_quantile(1 - alpha / 2) + normal_quantile(power)

@@ -79,7 +79,7 @@ def tied_with_best(scores: Sequence[Numbers], alpha: float = 0.05) -> list[bool]
 
 def _rows(scores: Sequence[Numbers]) -> Sequence[Numbers]:
     if not scores or len({len(row) for row in scores}) > 1 or not len(scores[0]):
-        raise ValueError("ranks need at least one model, and one value of each on the same examples, at least one")
+        raise ValueError("ranks need at least one model and one example, and one value of every model for each example")
     return scores
 
 

@@ -101,12 +101,12 @@ class Standing:
     @property
     def values(self) -> Mapping[str, list[float]]:
         """Scores of the attempts by task; attempts without one are omitted."""
-        return _by_task((each.task, each.score) for each in self.attempts if each.score is not None)
+        return _by_task(self.attempts)
 
     @property
     def counted(self) -> Mapping[str, list[float]]:
         """Scores of all attempts by task, with 0 for attempts without one."""
-        return _by_task((each.task, MISSING if each.score is None else each.score) for each in self.attempts)
+        return _by_task(self.attempts, missing=MISSING)
 
     @property
     def is_whole(self) -> bool:
@@ -137,12 +137,12 @@ class ModelDifference:
     @property
     def is_better(self) -> bool:
         """Whether the first model is significantly better."""
-        return self.is_signal and _ahead(self.scored)
+        return self.is_signal and (self.scored.estimate.mean or 0.0) > 0
 
     @property
     def is_worse(self) -> bool:
         """Whether the first model is significantly worse."""
-        return self.is_signal and not _ahead(self.scored)
+        return self.is_signal and not self.is_better
 
     @property
     def is_level(self) -> bool:
@@ -181,10 +181,6 @@ class ModelDifference:
 
 def _is_below(pair: Paired, alpha: float) -> bool:
     return pair.p_value is not None and pair.p_value < alpha
-
-
-def _ahead(pair: Paired) -> bool:
-    return pair.estimate.mean is not None and pair.estimate.mean > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +256,7 @@ def standings(models: Sequence[tuple[str, Sequence[TaskOutcome], int]], promised
 
 
 def _standing(name: str, attempts: Sequence[TaskOutcome], planned: int, promised: Range) -> Standing:
-    values = _by_task((each.task, each.score) for each in attempts if each.score is not None)
+    values = _by_task(attempts)
     seconds = sorted(each.seconds for each in attempts if each.seconds is not None)
     checked = [each.schema_valid for each in attempts if each.schema_valid is not None]
     failures = Counter(each.reason or "unknown" for each in attempts if each.score is None)
@@ -291,11 +287,13 @@ def _difference(first: Standing, second: Standing, alpha: float) -> ModelDiffere
     return ModelDifference(first.name, second.name, scored, counted, max(first.tasks, second.tasks), alpha)
 
 
-def _by_task(scores: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Scores by task, in order of appearance."""
+def _by_task(attempts: Iterable[TaskOutcome], missing: float | None = None) -> dict[str, list[float]]:
+    """Scores by task, in order of appearance; `missing` replaces a missing score, None omits it."""
     found: defaultdict[str, list[float]] = defaultdict(list)
-    for task, score in scores:
-        found[task].append(score)
+    for each in attempts:
+        score = missing if each.score is None else each.score
+        if score is not None:
+            found[each.task].append(score)
     return dict(found)
 
 

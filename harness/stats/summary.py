@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from harness.core.types import JsonDict, Usage
@@ -56,10 +56,6 @@ class Distribution:
     p50: float
     p95: float
     max: float
-
-    def to_json(self) -> JsonDict:
-        """Convert to the format of `summary.json`."""
-        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "max": self.max}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +144,7 @@ class Summary:
             "wall_s": number(self.wall_s),
             "resumed": self.resumed,
             "rollouts_per_s": number(self.rollouts_per_s),
-            "rollout_seconds": None if self.rollout_seconds is None else self.rollout_seconds.to_json(),
+            "rollout_seconds": None if self.rollout_seconds is None else asdict(self.rollout_seconds),
             "until_ci": None if self.target is None else self.target.to_json(),
             "methods": dict(METHODS),
         }
@@ -161,12 +157,10 @@ def tokens_known(usage: Usage) -> bool:
 
 def usage_json(usage: Usage) -> JsonDict:
     """Convert to the format of `summary.json`; unknown values are null."""
+    tokens = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens")
     known = tokens_known(usage)
     return {
-        "input_tokens": usage.input_tokens if known else None,
-        "output_tokens": usage.output_tokens if known else None,
-        "reasoning_tokens": usage.reasoning_tokens if known else None,
-        "cached_tokens": usage.cached_tokens if known else None,
+        **{name: getattr(usage, name) if known else None for name in tokens},
         "requests": usage.requests,
         "unreported": usage.unreported,
         "cost": number(usage.cost),
@@ -211,7 +205,12 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         scored=reward.count,
         unscored=dict(unscored),
         reward=reward,
-        metrics={name: _metric(table, name, reward, target) for name in table.metric_names},
+        metrics={
+            name: reward
+            if target is None and table.is_reward(name)
+            else _without_interval(metric_spread(table.metric(name)), target)
+            for name in table.metric_names
+        },
         pass_threshold=pass_threshold,
         pass_at_k={k: _without_interval(pass_rate(passes, k, pass_at_k), target) for k in powers},
         pass_hat_k={k: _without_interval(pass_rate(passes, k, pass_hat_k), target) for k in powers},
@@ -290,12 +289,6 @@ def metric_spread(groups: Iterable[list[float]], clusters: Sequence[Hashable] | 
     return metric
 
 
-def _metric(table: ScoreTable, name: str, reward: Spread, target: StoppingRule | None) -> Spread:
-    if target is None and table.is_reward(name):
-        return reward
-    return _without_interval(metric_spread(table.metric(name)), target)
-
-
 Estimated = TypeVar("Estimated", Spread, PassRate)
 
 
@@ -330,6 +323,5 @@ def _distribution(seconds: list[float]) -> Distribution | None:
     if not seconds:
         return None
     seconds.sort()
-    last = len(seconds) - 1
     p50, p95 = nearest_rank(seconds, 0.5), nearest_rank(seconds, 0.95)
-    return Distribution(math.fsum(seconds) / len(seconds), p50, p95, seconds[last])
+    return Distribution(math.fsum(seconds) / len(seconds), p50, p95, seconds[-1])

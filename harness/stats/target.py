@@ -121,11 +121,11 @@ class StoppingRule:
         """Description of the state, for display."""
         estimate, aim = self.estimate, self.aim
         if estimate.low is None or estimate.high is None:
-            return f"nothing known after {self.used:,} of {aim.examples:,} examples"
+            return f"no interval yet after {self.used:,} of {aim.examples:,} examples"
         half = (estimate.high - estimate.low) / 2
         return (
-            f"the mean of the whole run known to \u00b1{half:.2g} (asked for: {aim.half_width:g}) after {self.used:,} "
-            f"of {aim.examples:,} examples"
+            f"mean of the whole run known to \u00b1{half:.2g} (target: {aim.half_width:g}) after {self.used:,} of "
+            f"{aim.examples:,} examples"
         )
 
     def to_json(self) -> JsonDict:

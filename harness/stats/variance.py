@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from harness.core.types import JsonDict
-from harness.stats.arrays import Reduced, reduce_groups
+from harness.stats.intervals import sample_variance
 from harness.stats.summary import number
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Sources of a mean's uncertainty. Undefined values are None."""
+    """The two sources of a mean's uncertainty: re-runs and questions. Undefined values are None."""
 
     examples: int
     rollouts: int
@@ -43,56 +43,37 @@ class Noise:
         return min(1.0, (self.rerun_stderr / self.stderr) ** 2)
 
     def to_json(self) -> JsonDict:
-        """Convert to JSON; undefined, NaN and infinite values become null."""
-        return {
-            "examples": self.examples,
-            "rollouts": self.rollouts,
-            "repeated": self.repeated,
-            "question_std": number(self.question_std),
-            "rerun_std": number(self.rerun_std),
-            "stderr": number(self.stderr),
-            "rerun_stderr": number(self.rerun_stderr),
-            "rerun_share": number(self.rerun_share),
-        }
+        """Convert to JSON; undefined values become null."""
+        return {**asdict(self), "rerun_share": self.rerun_share}
 
 
 def noise(groups: Iterable[Sequence[float]]) -> Noise:
     """Estimate the two sources of variance of scores: re-runs and questions.
+
+    With s²ᵢ the variance of the Kᵢ scores of example i: re-run variance σ² = mean of s²ᵢ; question variance = max(0,
+    variance of s̄ᵢ − mean of σ²ᵢ/Kᵢ), where σ² is used for examples with a single score.
 
     Args:
         groups: The scores of each example; examples without scores are ignored.
 
     Source: Miller 2024, arXiv 2411.00640, § 3.
     """
-    return noise_of(reduce_groups(groups))
-
-
-def noise_of(reduced: Reduced) -> Noise:
-    """Estimate re-run variance and question variance from the result of `arrays.reduce_rollouts`.
-
-    With s²ᵢ the variance of the Kᵢ scores of example i: re-run variance σ² = mean of s²ᵢ; question variance = max(0,
-    variance of s̄ᵢ − mean of σ²ᵢ/Kᵢ), where σ² is used for examples with a single score."""
-    n = len(reduced.means)
-    has_many = reduced.counts > 1
-    repeated = int(has_many.sum())
-    between = float(reduced.means.var(ddof=1)) if n > 1 else math.nan
-    within = float(reduced.variances[has_many].mean()) if repeated else math.nan
-    question = math.nan
-    if n > 1 and repeated:
-        own = reduced.variances.copy()
-        own[~has_many] = within
-        question = max(0.0, between - float((own / reduced.counts).mean()))
-    rerun = math.nan
-    if n and repeated == n:
-        rerun = math.sqrt(float((reduced.variances / reduced.counts).sum())) / n
+    kept = [group for group in groups if group]
+    n = len(kept)
+    variances = [sample_variance(group) for group in kept]  # NaN for a single score
+    repeated = [variance for variance in variances if variance == variance]
+    between = sample_variance([math.fsum(group) / len(group) for group in kept])
+    within = math.fsum(repeated) / len(repeated) if repeated else math.nan
+    # Squared standard error of each example's mean.
+    own = [(v if v == v else within) / len(group) for v, group in zip(variances, kept, strict=True)]
     return Noise(
         examples=n,
-        rollouts=int(reduced.counts.sum()),
-        repeated=repeated,
-        question_std=number(math.sqrt(question) if question == question else math.nan),
-        rerun_std=number(math.sqrt(within) if within == within else math.nan),
+        rollouts=sum(map(len, kept)),
+        repeated=len(repeated),
+        question_std=number(math.sqrt(max(0.0, between - math.fsum(own) / n)) if n > 1 and repeated else math.nan),
+        rerun_std=number(math.sqrt(within)),
         stderr=number(math.sqrt(between / n) if between > 0 else math.nan),
-        rerun_stderr=number(rerun),
+        rerun_stderr=number(math.sqrt(math.fsum(own)) / n if n and len(repeated) == n else math.nan),
     )
 
 

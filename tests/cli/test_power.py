@@ -105,7 +105,7 @@ examples  rollouts of each  in all, of both models   cost
 63                      32                   4,032  $4.03
 
 Two-sided test at the level 0.05, the same examples for both models. Assumed: the other model is
-like this one; their scores correlate by 0 over examples.
+similar to this one, with a correlation of 0 between their scores.
 """
     )
 

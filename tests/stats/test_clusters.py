@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.stats.clusters import clustered_mean, miller_stderr
+from harness.stats.distributions import t_quantile
 from harness.stats.intervals import Estimate, mean_interval
-from harness.stats.quantiles import t_quantile
 
 REFERENCE = [1.0, 1, 1, 0, 0, 1, 0, 1, 1]
 OWNERS = ["a", "a", "a", "b", "b", "c", "c", "c", "c"]

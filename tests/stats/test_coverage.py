@@ -15,7 +15,7 @@ from harness.stats.agreement import prediction_powered, rogan_gladen
 from harness.stats.averages import macro_mean
 from harness.stats.bootstrap import WORK, bootstrap_median, bootstrap_ratio
 from harness.stats.clusters import clustered_mean
-from harness.stats.hypotheses import benjamini_hochberg, holm, mcnemar, non_inferiority, t_test, welch
+from harness.stats.hypotheses import benjamini_hochberg, holm, mcnemar, non_inferiority, t_of_estimate, welch
 from harness.stats.intervals import Estimate, beta_interval, clopper_pearson, mean_interval, wilson
 from harness.stats.paired import paired_difference
 from harness.stats.passk import pass_at_k, pass_counts, pass_rate
@@ -185,7 +185,9 @@ def test_tests_of_nothing_find_nothing() -> None:
         return p_value
 
     def student(generator: np.random.Generator) -> float:
-        return t_test(generator.normal(0, 2, 15).tolist())
+        p_value = t_of_estimate(mean_interval(generator.normal(0, 2, 15).tolist(), single_rollout=False))
+        assert p_value is not None
+        return p_value
 
     def welchs(generator: np.random.Generator) -> float:
         p_value = welch(generator.normal(0, 1, 10).tolist(), generator.normal(0, 4, 25).tolist()).p_value

@@ -82,9 +82,9 @@ def test_one_rollout_leaves_rerun_noise_in_omega() -> None:
     found = components([[1.0], [0.0], [1.0], []], [[0.0], [0.0], [1.0], [1.0]])
     assert found is not None
     assert (found.omega2, found.first2, found.second2, found.pairs) == (pytest.approx(1 / 3), 0.0, 0.0, 3)
-    assert found.assumed == "re-run noise of the first and the second is unknown: one rollout an example"
+    assert found.assumed == "the re-run noise of the first and the second run is unknown (one rollout per example)"
     assert components([[1.0]], [[0.0]]) is None
-    with pytest.raises(ValueError, match="2 examples against 1"):
+    with pytest.raises(ValueError, match="2 examples on the first side, but 1"):
         components([[1.0], [0.0]], [[1.0]])
 
 
@@ -96,7 +96,7 @@ def test_one_run_assumes_a_second_like_it() -> None:
     assert apart.omega2 == pytest.approx(2 * parts.question_std**2)
     assert alike.omega2 == pytest.approx(parts.question_std**2)
     assert apart.first2 == apart.second2 == pytest.approx(0.125)
-    assert "correlate by 0.5" in alike.assumed
+    assert "a correlation of 0.5" in alike.assumed
     single = components_of_one([[1.0], [0.0]])
     assert single is not None and single.omega2 == pytest.approx(1.0) and "re-run noise is unknown" in single.assumed
     assert components_of_one([[1.0]]) is None
@@ -165,5 +165,5 @@ def test_examples_that_pass_are_counted_in_examples_where_these_come_in_clusters
 def test_arguments_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         required_examples(MILLER, 0.03, **wrong)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="plan for"):
+    with pytest.raises(ValueError, match="delta must be finite"):
         required_examples(MILLER, 0.0)

@@ -8,12 +8,21 @@ import sys
 import pytest
 from scipy.special import ndtri, stdtrit
 
-from harness.stats.quantiles import SERIES_LIMIT, normal_quantile, t_quantile
+from harness.stats.distributions import EXPANSION_FROM, t_quantile
+from harness.stats.quantiles import normal_quantile
 
 
 @pytest.mark.parametrize("probability", [0.025, 0.5, 0.6, 0.9, 0.95, 0.975, 0.995, 0.9995])
 def test_t_agrees_with_scipy(probability: float) -> None:
-    for df in [*range(1, 60), *range(60, SERIES_LIMIT + 5, 17), SERIES_LIMIT, SERIES_LIMIT + 1, 1_000, 10_000, 10**7]:
+    for df in [
+        *range(1, 60),
+        *range(60, EXPANSION_FROM + 5, 17),
+        EXPANSION_FROM,
+        EXPANSION_FROM + 1,
+        1_000,
+        10_000,
+        10**7,
+    ]:
         assert t_quantile(probability, df) == pytest.approx(float(stdtrit(df, probability)), rel=1e-11, abs=1e-12)
 
 

@@ -33,7 +33,7 @@ def test_the_seed_makes_it_repeatable() -> None:
 
 def test_models_need_the_same_examples() -> None:
     for scores in ([], [[1.0], [1.0, 0.0]], [[], []]):
-        with pytest.raises(ValueError, match="same examples"):
+        with pytest.raises(ValueError, match="one value of every model"):
             rank_intervals(scores)
-        with pytest.raises(ValueError, match="same examples"):
+        with pytest.raises(ValueError, match="one value of every model"):
             tied_with_best(scores)

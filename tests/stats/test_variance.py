@@ -8,8 +8,7 @@ import statistics
 import numpy as np
 import pytest
 
-from harness.stats.arrays import reduce_rollouts
-from harness.stats.variance import Noise, noise, noise_of, stderr_with
+from harness.stats.variance import Noise, noise, stderr_with
 
 
 def test_a_small_run_by_hand() -> None:
@@ -38,7 +37,7 @@ def test_simulated_noise_is_found_again() -> None:
     generator = np.random.default_rng(5)
     chances = generator.random(20_000)
     scores = (generator.random((20_000, 4)) < chances[:, None]).astype(float)
-    parts = noise_of(reduce_rollouts(scores.ravel(), np.repeat(np.arange(20_000), 4)))
+    parts = noise(scores.tolist())
     assert parts.question_std == pytest.approx(math.sqrt(1 / 12), abs=0.005)
     assert parts.rerun_std == pytest.approx(math.sqrt(1 / 6), abs=0.005)
     assert parts.stderr == pytest.approx(stderr_with(parts, 20_000, 4), rel=1e-9)
