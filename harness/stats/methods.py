@@ -35,7 +35,7 @@ INTERVALS: dict[Method, str] = {
     "Korn & Graubard 1998)",
     "adjusted_t": "Student t with one additional example (or cluster) at the lowest and one at the highest possible "
     "score (after Agresti & Coull 1998)",
-    "bonett_price": "Student t on the differences with one additional won and one additional lost pair (or cluster) "
+    "bonett_price": "Student t on the differences with one additional won and one additional lost pair or cluster "
     "(after Bonett & Price 2012)",
     "cluster_t": "cluster-robust (CR1) standard error, Student t with clusters-1 degrees of freedom (Miller 2024, "
     "arXiv 2411.00640, App. A)",

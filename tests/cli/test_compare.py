@@ -76,7 +76,8 @@ example  baseline    run  difference
 Examples are paired by content: prompt, answer, task and info. An example's value is the mean over
 its scored rollouts. A verdict is better or worse where p is below 0.05. p: Student's t, as the
 interval, corrected for 2 comparisons (Holm). Interval, each difference for itself: Student t on the
-differences with one pair (or cluster) more won and one more lost (after Bonett & Price 2012).
+differences with one additional won and one additional lost pair or cluster (after Bonett & Price
+2012).
 """
     )
     assert done.err == "--transcripts N prints the first N of these examples with both transcripts\n"

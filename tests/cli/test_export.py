@@ -137,7 +137,10 @@ def test_names_of_columns_in_notes_obey_nobody(bench: Bench, here: Path) -> None
     lines = [example(0), generated(0, state={"run_id": 1}), scored(0, 0, 1.0, metrics={name: 1.0})]
     odd_run(here / "outputs", lines, metric_names=(name,), state_columns=("token\x1b[2J", "error_chain"))
     done = bench("export", "latest", "-f", "verifiers")
-    assert "note: state column 'error_chain' is named like a key of theirs: it is 'state_error_chain'\n" in done.err
+    assert (
+        "note: state column 'error_chain' has the name of a key of the format: it is renamed to 'state_error_chain'\n"
+        in done.err
+    )
     assert "\x1b" not in done.err
 
 

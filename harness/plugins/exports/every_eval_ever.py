@@ -31,19 +31,11 @@ _OWN_MODELS = frozenset({"openai", "anthropic", "deepseek", "ai21", *_DEVELOPERS
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Identifiers and file paths of the run."""
+    """Identifiers of the run, and the paths of its two files."""
 
     identity: Identity
-    folder: str
-    mark: str
-
-    @property
-    def aggregate(self) -> str:
-        return f"{self.folder}/{self.mark}.json"
-
-    @property
-    def samples(self) -> str:
-        return f"{self.folder}/{self.mark}_samples.jsonl"
+    aggregate: str
+    samples: str
 
 
 def write(run: RunDir, target: Path) -> Exported:
@@ -61,35 +53,34 @@ def write(run: RunDir, target: Path) -> Exported:
     """
     source = Source.read(run)
     names = _names(source)
-    (target / names.folder).mkdir(parents=True, exist_ok=True)
-    sidecar = _write_samples(source, names, target / names.samples)
-    if not sidecar.rows:
-        (target / names.samples).unlink()
-    document = aggregate(source, names.identity, sidecar if sidecar.rows else None)
-    (target / names.aggregate).write_bytes(one_line(json_bytes(document)))
-    written = ([target / names.samples] if sidecar.rows else []) + [target / names.aggregate]
-    return Exported(tuple(written), sidecar.rows, _notes(source, names))
-
-
-def _write_samples(source: Source, names: _Names, path: Path) -> Sidecar:
+    samples = target / names.samples
+    samples.parent.mkdir(parents=True, exist_ok=True)
     digest, rows = hashlib.sha256(), 0
-    with path.open("xb") as file:
+    with samples.open("xb") as file:
         for outcome in source.outcomes():
             line = one_line(json_bytes(row_of(outcome, names.identity, source.summary.pass_threshold)))
             digest.update(line)
             file.write(line)
             rows += 1
-    return Sidecar(names.samples, digest.hexdigest(), rows)
+    if not rows:
+        samples.unlink()
+    sidecar = Sidecar(names.samples, digest.hexdigest(), rows) if rows else None
+    document = aggregate(source, names.identity, sidecar)
+    (target / names.aggregate).write_bytes(one_line(json_bytes(document)))
+    written = (*([samples] if rows else []), target / names.aggregate)
+    return Exported(written, rows, _notes(source, names))
 
 
 def _notes(source: Source, names: _Names) -> tuple[str, ...]:
-    notes = [f'{names.aggregate}: "source_organization_name" and "evaluator_relationship" are yours to fill in']
+    notes = [f'{names.aggregate}: fill in "source_organization_name" and "evaluator_relationship"']
     if names.identity.developer == "unknown":
-        notes.append(f"who made {source.manifest.model} is not known: the folder and the id say `unknown`")
+        notes.append(
+            f"the developer of {source.manifest.model} is not known: the folder and the id have `unknown` in its place"
+        )
     if unscored := sum(source.summary.unscored.values()):
         notes.append(
-            f"the format knows no rollout without a score: {unscored} have an `error` and the score 0, and are in none "
-            "of the aggregate numbers"
+            f"{unscored} rollouts have no score, which the format requires: they have an `error` and the score 0, and "
+            "the aggregate numbers exclude them"
         )
     if source.summary.reward.estimate.mean is None:
         notes.append("no rollout has a score, so there is no aggregate result")
@@ -101,16 +92,10 @@ def _names(source: Source) -> _Names:
     developer, model = _split(source)
     task = _component(manifest.env_id)
     model_id = f"{developer}/{model}"
-    created = _epoch(manifest.created)
-    identity = Identity(
-        evaluation_id=f"{task}/{model_id}/{manifest.id}",
-        model_id=model_id,
-        developer=developer,
-        task=task,
-        created=created,
-    )
-    mark = uuid.UUID(bytes=hashlib.sha256(manifest.id.encode()).digest()[:16], version=4)
-    return _Names(identity, f"data/{task}/{developer}/{_short(model.replace('/', '_'), 200)}", str(mark))
+    identity = Identity(f"{task}/{model_id}/{manifest.id}", model_id, developer, task, _epoch(manifest.created))
+    file_id = uuid.UUID(bytes=hashlib.sha256(manifest.id.encode()).digest()[:16], version=4)
+    stem = f"data/{task}/{developer}/{_short(model.replace('/', '_'), 200)}/{file_id}"
+    return _Names(identity, f"{stem}.json", f"{stem}_samples.jsonl")
 
 
 def _split(source: Source) -> tuple[str, str]:

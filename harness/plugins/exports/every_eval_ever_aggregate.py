@@ -46,7 +46,7 @@ class Sidecar:
 
 
 def aggregate(source: Source, identity: Identity, sidecar: Sidecar | None) -> JsonDict:
-    """The aggregate record.
+    """Make the aggregate record.
 
     Args:
         source: The run.

@@ -8,7 +8,7 @@ import json
 from typing import cast
 
 from harness.core.records import Generated
-from harness.core.types import JsonDict, Message, Messages, Usage
+from harness.core.types import JsonDict, Message, Messages
 from harness.plugins.exports.every_eval_ever_aggregate import REWARD, SCHEMA_VERSION, Identity
 from harness.plugins.exports.foreign import (
     as_dict,
@@ -17,20 +17,25 @@ from harness.plugins.exports.foreign import (
     calls_of,
     judgements_of,
     messages_of,
+    token_counts,
     worded,
 )
-from harness.stats.summary import THRESHOLD_SLACK, tokens_known
+from harness.stats.summary import THRESHOLD_SLACK
 from harness.store.codec import to_text
 from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 
 
 def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonDict:
-    """A rollout as a line, linked to the reward's result. One without a score gets an `error` and the score 0."""
+    """Convert a rollout to a line, which refers to the result for the reward. A rollout without a score gets an `error`
+    and the score 0."""
     example, base, reward = outcome.example, outcome.base, outcome.reward
     asked, said = messages_of(example.prompt, "user"), messages_of(base.completion, "assistant")
     raw, reference = _raw(asked), [unbroken(worded(example.answer))] if example.answer != "" else []
     passed = reward is not None and reward >= pass_threshold - THRESHOLD_SLACK
+    replies = sum(message.get("role") == "assistant" for message in said)
+    calls = sum(len(calls_of(message)) for message in said)
+    is_agentic = bool(calls) or any(message.get("role") in ("tool", "function") for message in said)
     row: JsonDict = {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": identity.evaluation_id,
@@ -39,7 +44,7 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
         "evaluation_result_id": identity.result_id(REWARD),
         "sample_id": worded(example.example_id),
         "sample_hash": sample_hash(raw, reference),
-        "interaction_type": _interaction(said),
+        "interaction_type": "agentic" if is_agentic else "multi_turn" if replies > 1 else "single_turn",
         "input": {"raw": raw, "reference": reference},
         "answer_attribution": [],
         "evaluation": {"score": 0.0 if reward is None else reward, "is_correct": passed},
@@ -52,10 +57,9 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
         row["evaluation"] |= {"num_turns": 1, "tool_calls_count": 0}
     else:
         row["messages"] = [_message(number, message) for number, message in enumerate([*asked, *said])]
-        calls = sum(len(calls_of(message)) for message in said)
-        row["evaluation"] |= {"num_turns": max(1, _replies(said)), "tool_calls_count": calls}
-    if (usage := _usage(base.usage)) is not None:
-        row["token_usage"] = usage
+        row["evaluation"] |= {"num_turns": max(1, replies), "tool_calls_count": calls}
+    if (counts := token_counts(base.usage)) is not None:
+        row["token_usage"] = counts
     row["performance"] = _performance(outcome)
     if reward is None:
         row["error"] = outcome.error or outcome.reason or "not scored"
@@ -90,16 +94,6 @@ def _marked(content: object) -> str:
     return "\n".join(lines)
 
 
-def _interaction(said: Messages) -> str:
-    if any(message.get("role") in ("tool", "function") or calls_of(message) for message in said):
-        return "agentic"
-    return "multi_turn" if _replies(said) > 1 else "single_turn"
-
-
-def _replies(said: Messages) -> int:
-    return sum(message.get("role") == "assistant" for message in said)
-
-
 def _output(said: Messages) -> JsonDict:
     reply = last_reply(said)
     if reply is None:
@@ -126,21 +120,6 @@ def _message(number: int, message: Message) -> JsonDict:
 def _said(message: Message) -> str | None:
     content = cast(object, message.get("content"))
     return as_text(message.get("refusal")) if content is None else _marked(content)
-
-
-def _usage(usage: Usage) -> JsonDict | None:
-    if not usage.requests or not tokens_known(usage):
-        return None
-    counts: JsonDict = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
-    if usage.cached_tokens:
-        counts["input_tokens_cache_read"] = usage.cached_tokens
-    if usage.reasoning_tokens:
-        counts["reasoning_tokens"] = usage.reasoning_tokens
-    return counts
 
 
 def _performance(outcome: Outcome) -> JsonDict:

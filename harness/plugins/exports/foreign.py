@@ -1,5 +1,5 @@
-"""Common parts of the exporters: reading a run without private folder names, strict JSON, and parsing of untyped
-messages. Independent of any format."""
+"""Common parts of the exporters, for all formats: reading a run without the path of the user's home folder, strict
+JSON, and parsing of untyped messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from harness.core.loopback import is_loopback_url, litellm_provider
 from harness.core.records import JUDGEMENTS, Failed
 from harness.core.types import JsonDict, Message, Messages, Prompt, Usage
 from harness.settings.providers import PROVIDERS
-from harness.stats.summary import Summary
+from harness.stats.summary import Summary, tokens_known
 from harness.store.catalogue import read_entry
 from harness.store.codec import to_text
 from harness.store.export_plain import unbroken
@@ -33,7 +33,7 @@ NOT_A_NUMBER = orjson.Fragment(b"NaN")
 """Written by `json_bytes` as NaN, which is not valid JSON, for readers that expect it."""
 
 _DEPTH = 100
-"""Most levels of nesting; deeper values become text, because readers fail at some hundreds of levels."""
+"""Maximum levels of nesting in the JSON; deeper values become text, because readers fail at some hundreds of levels."""
 
 _LARGEST = 2**63 - 1
 
@@ -164,7 +164,7 @@ class Call:
     id: str
     name: str
     arguments: JsonDict
-    """The arguments; if they are not a JSON object, `arguments` holds the whole text."""
+    """The arguments; if they are not a JSON object, a dict with the whole text under the key `arguments`."""
     problem: str | None = None
     """The parse error of the arguments, if any."""
     is_custom: bool = False
@@ -185,35 +185,41 @@ def judgements_of(outcome: Outcome) -> list[JsonDict]:
     return [as_dict(entry) for entry in as_list(extra.get(JUDGEMENTS, state.get(JUDGEMENTS))) if as_dict(entry)]
 
 
-def usage_of(judgement: JsonDict) -> Usage:
-    """Usage of one reply of a judge."""
-    told = as_dict(judgement.get("usage"))
-    known = {name: told[name] for name in Usage.__slots__ if isinstance(told.get(name), int | float)}
-    return Usage(**cast("Mapping[str, Any]", known))
+def token_counts(usage: Usage) -> JsonDict | None:
+    """Token counts by the names that Inspect and Every Eval Ever use; None if the endpoint reported none."""
+    if not usage.requests or not tokens_known(usage):
+        return None
+    counts: JsonDict = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+    if usage.cached_tokens:
+        counts["input_tokens_cache_read"] = min(usage.cached_tokens, usage.input_tokens)
+    if usage.reasoning_tokens:
+        counts["reasoning_tokens"] = usage.reasoning_tokens
+    return counts
 
 
 def _call(item: JsonDict, number: int) -> Call:
-    told = as_dict(item.get("function"))
-    custom = as_dict(item.get("custom"))
-    name, given = (told.get("name"), told.get("arguments")) if told else (custom.get("name"), custom.get("input"))
-    mark = as_text(item.get("id")) or f"call_{number}"
+    told, custom = as_dict(item.get("function")), as_dict(item.get("custom"))
+    call_id, name = as_text(item.get("id")) or f"call_{number}", worded((told or custom).get("name") or "")
     if custom and not told:
-        return Call(mark, worded(name or ""), {"input": given}, is_custom=True)
+        return Call(call_id, name, {"input": custom.get("input")}, is_custom=True)
+    given = told.get("arguments")
     if isinstance(given, dict):
-        return Call(mark, worded(name or ""), cast(JsonDict, given))
+        return Call(call_id, name, cast(JsonDict, given))
     text = worded("" if given is None else given)
     try:
         # Python's parser accepts NaN and overflows to infinities; neither is valid JSON.
-        value = cast(object, json.loads(text, parse_constant=_nothing, parse_float=_finite) if text.strip() else {})
+        value = cast(
+            object, json.loads(text, parse_constant=lambda _: None, parse_float=_finite) if text.strip() else {}
+        )
     except (ValueError, RecursionError) as error:
-        return Call(mark, worded(name or ""), {"arguments": text}, f"the arguments are no JSON: {error}")
+        return Call(call_id, name, {"arguments": text}, f"the arguments are not JSON: {error}")
     if not isinstance(value, dict):
-        return Call(mark, worded(name or ""), {"arguments": text}, "the arguments are no JSON object")
-    return Call(mark, worded(name or ""), cast(JsonDict, value))
-
-
-def _nothing(_constant: str) -> None:
-    return None
+        return Call(call_id, name, {"arguments": text}, "the arguments are not a JSON object")
+    return Call(call_id, name, cast(JsonDict, value))
 
 
 def _finite(digits: str) -> float | None:

@@ -10,9 +10,8 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO
 
-from harness.core.records import Failed
 from harness.core.types import JsonDict
 from harness.plugins.exports.foreign import Source, json_bytes
 from harness.plugins.exports.inspect_header import LOG_VERSION, Totals, header_of
@@ -20,10 +19,8 @@ from harness.plugins.exports.inspect_sample import SampleIds, sample_of, summary
 from harness.store.export_formats import Exported
 from harness.store.rundir import RunDir, safe_name
 
-_Samples: TypeAlias = Iterator[JsonDict]
-
 _LEVEL = 3
-"""Compression level; higher ones hardly reduce the size, and take several times as long."""
+"""Compression level; higher levels hardly reduce the size and take several times as long."""
 
 _LISTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}")
 """Start of the file names under which Inspect lists a `.json` file as a log. It lists every `.eval` file."""
@@ -38,9 +35,9 @@ class _Reading:
         self.ids = SampleIds()
         self.rows = 0
 
-    def samples(self) -> _Samples:
+    def samples(self) -> Iterator[JsonDict]:
         for outcome in self.source.outcomes():
-            self.totals.add(outcome, isinstance(outcome.base, Failed))
+            self.totals.add(outcome)
             self.rows += 1
             yield sample_of(outcome, self.ids.of(outcome.example), self.source)
 
@@ -51,13 +48,14 @@ class _Reading:
         notes: list[str] = []
         if unscored := sum(self.source.summary.unscored.values()):
             notes.append(
-                f"rollouts without a score ({unscored}) are NaN or errors in the log, and in none of its means"
+                f"{unscored} rollouts have no score: the log has NaN or an error for them, and its means exclude them"
             )
         if _is_json(target) and not _LISTED.match(target.name):
-            name = (
-                f"{self.source.manifest.created[:19].replace(':', '-')}_{safe_name(self.source.manifest.env_id)}.json"
+            manifest = self.source.manifest
+            name = f"{manifest.created[:19].replace(':', '-')}_{safe_name(manifest.env_id)}.json"
+            notes.append(
+                f"inspect view lists a .json log only if its name begins with the time of the run, as in {name}"
             )
-            notes.append(f"inspect view lists a .json log only if its name begins with its time, as in {name}")
         return Exported((target,), self.rows, tuple(notes))
 
 
@@ -84,8 +82,10 @@ def _is_json(target: Path) -> bool:
 def _write_eval(reading: _Reading, target: Path) -> None:
     packed = zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
     with tempfile.TemporaryFile(dir=target.parent) as summaries, packed as archive:
-        for sample in _listed(reading, summaries):
+        for sample in reading.samples():
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
+            summaries.write((b",\n" if summaries.tell() else b"[") + json_bytes(summary_of(sample)))
+        summaries.write(b"]" if summaries.tell() else b"[]")
         header = reading.header()
         start = {"version": LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         archive.writestr("_journal/start.json", json_bytes(start))
@@ -94,21 +94,10 @@ def _write_eval(reading: _Reading, target: Path) -> None:
         archive.writestr("header.json", json_bytes(header))
 
 
-def _listed(reading: _Reading, summaries: IO[bytes]) -> _Samples:
-    """Yield the samples, and write their summaries to `summaries` as a JSON list."""
-    summaries.write(b"[")
-    for number, sample in enumerate(reading.samples()):
-        summaries.write(b",\n" if number else b"")
-        summaries.write(json_bytes(summary_of(sample)))
-        yield sample
-    summaries.write(b"]")
-
-
 def _write_json(reading: _Reading, target: Path) -> None:
     with tempfile.TemporaryFile(dir=target.parent) as samples, target.open("xb") as file:
-        for number, sample in enumerate(reading.samples()):
-            samples.write(b",\n" if number else b"")
-            samples.write(json_bytes(sample))
+        for sample in reading.samples():
+            samples.write((b",\n" if samples.tell() else b"") + json_bytes(sample))
         file.write(json_bytes(reading.header()).removesuffix(b"}") + b',"samples":[')
         _copy(samples, file)
         file.write(b"]}\n")

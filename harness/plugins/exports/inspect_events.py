@@ -10,7 +10,7 @@ from harness.plugins.exports.foreign import text_of
 
 
 def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str, output: JsonDict) -> JsonDict:
-    """`events` and `events_data` of a sample.
+    """Make the fields `events` and `events_data` of a sample.
 
     Args:
         messages: The whole conversation, in Inspect's shape.
@@ -27,30 +27,23 @@ def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str
         calls |= {call["id"]: call for call in message.get("tool_calls", ())}
         if message["role"] == "assistant":
             told = output if index == replies[-1] else _output(message, model)
-            events.append({**base, **_model_event(model, index, told)})
+            events.append({
+                **base, "event": "model", "model": model, "input": [], "input_refs": [[0, index]] if index else [],
+                "tools": [], "tool_choice": "auto", "config": {}, "output": told,
+            })  # fmt: skip
         elif message["role"] == "tool":
-            events.append({**base, **_tool_event(message, calls.get(message.get("tool_call_id", ""), {}))})
+            call_id = message.get("tool_call_id", "")
+            events.append({
+                **base, "event": "tool", "type": "function", "id": call_id, "function": message.get("function", ""),
+                "arguments": calls.get(call_id, {}).get("arguments", {}), "result": text_of(message["content"]),
+                "events": [], "message_id": message["id"],
+            })  # fmt: skip
     if not replies:
         return {"events": events}
     return {"events": events, "events_data": {"messages": messages[: replies[-1]], "calls": []}}
-
-
-def _model_event(model: str, index: int, output: JsonDict) -> JsonDict:
-    return {
-        "event": "model", "model": model, "input": [], "input_refs": [[0, index]] if index else [], "tools": [],
-        "tool_choice": "auto", "config": {}, "output": output,
-    }  # fmt: skip
 
 
 def _output(message: JsonDict, model: str) -> JsonDict:
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     choice = {"message": message, "stop_reason": reason}
     return {"model": model, "choices": [choice], "completion": text_of(message["content"])}
-
-
-def _tool_event(message: JsonDict, call: JsonDict) -> JsonDict:
-    return {
-        "event": "tool", "type": "function", "id": message.get("tool_call_id", ""),
-        "function": message.get("function", ""), "arguments": call.get("arguments", {}),
-        "result": text_of(message["content"]), "events": [], "message_id": message["id"],
-    }  # fmt: skip

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from types import UnionType
 
+from harness.core.records import Failed
 from harness.core.types import JsonDict, Usage
 from harness.plugins.exports.foreign import NOT_A_NUMBER, Source, as_dict
 from harness.plugins.exports.inspect_sample import REWARD, judge_usage, moment, used
@@ -32,9 +33,9 @@ class Totals:
     finished_at: float = 0.0
     judges: dict[str, Usage] = field(default_factory=dict[str, Usage])
 
-    def add(self, outcome: Outcome, is_failed: bool) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Count one rollout."""
-        timing = outcome.base.timing
+        timing, is_failed = outcome.base.timing, isinstance(outcome.base, Failed)
         self.failed += is_failed
         self.generated += not is_failed
         scoring = 0.0 if outcome.score is None else outcome.score.seconds
@@ -65,7 +66,8 @@ def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> Js
 
 
 def _ended(source: Source, totals: Totals) -> float:
-    """Unix time of the end of the run. Replayed or rescored rollouts are older than their run."""
+    """Unix time of the end of the run. A replayed or rescored run is newer than its rollouts, so their times are not
+    enough."""
     try:
         began = datetime.fromisoformat(source.manifest.created).timestamp()
     except ValueError:
@@ -111,7 +113,7 @@ def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
 
 
 def _own(source: Source) -> JsonDict:
-    """Metadata without a field in the log's schema."""
+    """Facts of the run for which the log's schema has no field."""
     manifest = source.manifest
     own: JsonDict = {"command": manifest.command, "kind": manifest.kind, "status": manifest.status}
     own |= {name: value for name in ("suite", "parent", "seed") if (value := getattr(manifest, name)) is not None}
@@ -146,45 +148,26 @@ def _config(source: Source) -> JsonDict:
     return config
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+"""Values of `reasoning_effort` that Inspect accepts."""
 
-_GENERATION: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "temperature": ("temperature", _is_number),
-    "top_p": ("top_p", _is_number),
-    "top_k": ("top_k", _is_whole),
-    "max_tokens": ("max_tokens", _is_whole),
-    "max_completion_tokens": ("max_tokens", _is_whole),
-    "frequency_penalty": ("frequency_penalty", _is_number),
-    "presence_penalty": ("presence_penalty", _is_number),
-    "seed": ("seed", _is_whole),
-    "n": ("num_choices", _is_whole),
-    "logprobs": ("logprobs", _is_bool),
-    "top_logprobs": ("top_logprobs", _is_whole),
-    "parallel_tool_calls": ("parallel_tool_calls", _is_bool),
-    "reasoning_effort": ("reasoning_effort", lambda value: _is_text(value) and value in _EFFORTS),
-    "extra_body": ("extra_body", _is_object),
+_GENERATION: Mapping[str, tuple[str, type | UnionType]] = {
+    "temperature": ("temperature", int | float),
+    "top_p": ("top_p", int | float),
+    "top_k": ("top_k", int),
+    "max_tokens": ("max_tokens", int),
+    "max_completion_tokens": ("max_tokens", int),
+    "frequency_penalty": ("frequency_penalty", int | float),
+    "presence_penalty": ("presence_penalty", int | float),
+    "seed": ("seed", int),
+    "n": ("num_choices", int),
+    "logprobs": ("logprobs", bool),
+    "top_logprobs": ("top_logprobs", int),
+    "parallel_tool_calls": ("parallel_tool_calls", bool),
+    "reasoning_effort": ("reasoning_effort", str),
+    "extra_body": ("extra_body", dict),
 }
-"""Sampling argument → field of Inspect's generation config, and a check of the values that it accepts."""
+"""Sampling argument → field of Inspect's generation config, and the type of the values that it accepts."""
 
 
 def _generation(source: Source) -> tuple[JsonDict, JsonDict]:
@@ -192,8 +175,9 @@ def _generation(source: Source) -> tuple[JsonDict, JsonDict]:
     config: JsonDict = {}
     rest: JsonDict = {}
     for name, value in source.sampling_args.items():
-        field_name, fits = _GENERATION.get(name, ("", _is_text))
-        if field_name and fits(value):
+        field_name, kind = _GENERATION.get(name, ("", str))
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if field_name and fits and (name != "reasoning_effort" or value in _EFFORTS):
             config[field_name] = value
         elif name == "stop" and isinstance(value, str | list):
             config["stop_seqs"] = [value] if isinstance(value, str) else [str(each) for each in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -204,9 +188,8 @@ def _generation(source: Source) -> tuple[JsonDict, JsonDict]:
 
 def _results(source: Source, totals: Totals) -> JsonDict:
     summary = source.summary
-    scores = [_score(REWARD, summary.reward, summary.num_examples, None)]
-    for name, spread in summary.metrics.items():
-        scores.append(_score(name, spread, summary.num_examples, None))
+    spreads = {REWARD: summary.reward, **summary.metrics}
+    scores = [_score(name, spread, summary.num_examples) for name, spread in spreads.items()]
     for title, rates in (("pass_at", summary.pass_at_k), ("pass_k", summary.pass_hat_k)):
         for k, rate in rates.items():
             if k > 1 and rate.value is not None:
@@ -225,14 +208,9 @@ def _results(source: Source, totals: Totals) -> JsonDict:
     }
 
 
-def _score(name: str, spread: Spread, examples: int, reducer: str | None) -> JsonDict:
+def _score(name: str, spread: Spread, examples: int) -> JsonDict:
     estimate = spread.estimate
-    values: dict[str, float | None] = {
-        "stderr": estimate.stderr,
-        "ci_low": estimate.low,
-        "ci_high": estimate.high,
-        "std": spread.std,
-    }
+    values = {"stderr": estimate.stderr, "ci_low": estimate.low, "ci_high": estimate.high, "std": spread.std}
     mean = NOT_A_NUMBER if estimate.mean is None else estimate.mean
     metrics: JsonDict = {"mean": {"name": "mean", "value": mean, "params": {}}}
     for title, value in values.items():
@@ -240,7 +218,7 @@ def _score(name: str, spread: Spread, examples: int, reducer: str | None) -> Jso
             params = {"method": estimate.method} if title.startswith("ci") else {}
             metrics[title] = {"name": title, "value": value, "params": params}
     return {
-        "name": name, "scorer": name, "reducer": reducer, "metrics": metrics, "params": {},
+        "name": name, "scorer": name, "reducer": None, "metrics": metrics, "params": {},
         "scored_samples": estimate.examples, "unscored_samples": examples - estimate.examples,
     }  # fmt: skip
 

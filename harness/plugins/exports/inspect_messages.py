@@ -10,14 +10,8 @@ from harness.plugins.exports.foreign import as_dict, as_list, as_text, calls_of,
 
 Origin: TypeAlias = Literal["input", "generate"]
 
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
+_ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
+"""Role of a message → role in the log."""
 
 _MAPPED = frozenset(
     {"role", "content", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal", "id"}
@@ -29,7 +23,7 @@ _AUDIO = frozenset({"wav", "mp3"})
 
 
 class Conversation:
-    """Converter of a conversation; messages must come in order, since a tool result is named after the call before it.
+    """Converter of a conversation. Messages must be added in order, since a tool result gets the name of its call.
 
     Args:
         mark: Prefix of the message ids, which are unique in a log.
@@ -52,12 +46,8 @@ class Conversation:
         role = _ROLES.get(told, "user") if isinstance(told, str) else "user"
         self._count += 1
         turned: JsonDict = {"id": f"{self._mark}-{self._count}", "content": _content(message, role)}
-        if role in ("user", "system"):
-            source: str | None = "input" if origin == "input" else None
-        else:
-            source = origin if role == "assistant" else None
-        if source is not None:
-            turned["source"] = source
+        if role == "assistant" or (role != "tool" and origin == "input"):
+            turned["source"] = origin
         extra = {name: value for name, value in message.items() if name not in _MAPPED}
         if _ROLES.get(worded(told)) != told:
             extra["role"] = told
@@ -67,11 +57,15 @@ class Conversation:
             if origin == "generate":
                 turned["model"] = self._model
         else:
-            extra |= {
-                name: message[name] for name in ("reasoning_content", "refusal", "tool_calls") if message.get(name)
-            }
+            dropped = ("reasoning_content", "refusal", "tool_calls")
+            extra |= {name: message[name] for name in dropped if message.get(name)}
         if role == "tool":
-            self._add_call_id(message, turned)
+            call_id, name = message.get("tool_call_id"), as_text(message.get("name"))
+            if call_id is not None:
+                turned["tool_call_id"] = worded(call_id)
+                name = name or self._tools.get(worded(call_id))
+            if name:
+                turned["function"] = name
         if extra:
             turned["metadata"] = extra
         return turned
@@ -86,14 +80,6 @@ class Conversation:
             calls.append({**item, "type": "custom" if call.is_custom else "function"})
         if calls:
             turned["tool_calls"] = calls
-
-    def _add_call_id(self, message: Message, turned: JsonDict) -> None:
-        call_id, name = message.get("tool_call_id"), as_text(message.get("name"))
-        if call_id is not None:
-            turned["tool_call_id"] = worded(call_id)
-            name = name or self._tools.get(worded(call_id))
-        if name:
-            turned["function"] = name
 
 
 def _content(message: Message, role: str) -> str | list[JsonDict]:

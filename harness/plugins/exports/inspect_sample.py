@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from harness.core.records import JUDGEMENTS, Example, Failed, Generated, Scored
+from harness.core.records import JUDGEMENTS, Example, Failed, Generated
 from harness.core.types import JsonDict, Messages, Usage
 from harness.plugins.exports.foreign import (
     NOT_A_NUMBER,
@@ -20,12 +20,11 @@ from harness.plugins.exports.foreign import (
     judgements_of,
     messages_of,
     text_of,
-    usage_of,
+    token_counts,
     worded,
 )
 from harness.plugins.exports.inspect_events import transcript
 from harness.plugins.exports.inspect_messages import Conversation
-from harness.stats.summary import tokens_known
 from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 
@@ -36,17 +35,17 @@ GRADER = "grader"
 """The role under which Inspect counts the usage of judges."""
 
 _SAFE_INTEGER = 2**53 - 1
-"""Largest integer id. Inspect's viewer is JavaScript, which rounds greater integers."""
+"""Largest integer that is used as an id. Inspect's viewer is JavaScript, which rounds greater integers."""
 
-_WAYS_OUT = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
+_PATH_ESCAPES = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
 """Parts of an id that could leave the archive's folder: ids become names in the zip file, and not every unzip program
 checks them."""
 
 _ID_LIMIT = 200
-"""Most characters of a sample's id, which is part of a file name in the log."""
+"""Maximum number of characters of a sample's id, which is part of a file name in the log."""
 
 _TEXT_LIMIT, _FIELD_LIMIT = 5120, 1024
-"""Most characters of a summary's input, and of its other fields; the same limits as Inspect's own."""
+"""Maximum number of characters of a summary's input, and of its other fields; the same limits as Inspect's own."""
 
 _LIMITS = {
     "max_turns_reached": "turn",
@@ -59,7 +58,7 @@ _LIMITS = {
 
 
 class SampleIds:
-    """Unique sample ids. They are unique as text, because readers and file names use the text."""
+    """Sample ids. They are unique as text, because readers and file names use the text."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int | str] = {}
@@ -120,24 +119,26 @@ def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDic
 
 def summary_of(sample: JsonDict) -> JsonDict:
     """The summary that Inspect lists without opening the sample."""
-    same = (
-        "id",
-        "epoch",
-        "model_usage",
-        "role_usage",
-        "started_at",
-        "completed_at",
-        "total_time",
-        "working_time",
-        "uuid",
-    )
-    summary: JsonDict = {name: sample[name] for name in same if name in sample}
+    kept = {
+        "id", "epoch", "model_usage", "role_usage", "started_at", "completed_at", "total_time", "working_time", "uuid",
+    }  # fmt: skip
+    summary: JsonDict = {name: value for name, value in sample.items() if name in kept}
     given = sample["input"]
     summary["input"] = _cut(given, _TEXT_LIMIT) if isinstance(given, str) else [_short(each) for each in given]
     summary["target"] = _cut(sample["target"], _TEXT_LIMIT)
     summary["metadata"] = _thin(sample["metadata"])
     if "scores" in sample:
-        summary["scores"] = {name: _thin_score(score) for name, score in sample["scores"].items()}
+        summary["scores"] = {
+            name: {
+                key: _thin(value)
+                if key == "metadata"
+                else _cut(value, _FIELD_LIMIT)
+                if isinstance(value, str)
+                else value
+                for key, value in score.items()
+            }
+            for name, score in sample["scores"].items()
+        }
     if "error" in sample:
         summary["error"] = sample["error"]["message"]
     if "limit" in sample:
@@ -148,20 +149,11 @@ def summary_of(sample: JsonDict) -> JsonDict:
 
 def model_usage(usage: Usage) -> JsonDict | None:
     """Token counts in Inspect's form, without cached tokens in the input. None if the endpoint reported none."""
-    if not usage.requests or not tokens_known(usage):
-        return None
-    cached = min(usage.cached_tokens, usage.input_tokens)
-    counts: JsonDict = {
-        "input_tokens": usage.input_tokens - cached,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
-    if cached:
-        counts["input_tokens_cache_read"] = cached
-    if usage.reasoning_tokens:
-        counts["reasoning_tokens"] = usage.reasoning_tokens
-    if usage.cost is not None:
-        counts["total_cost"] = usage.cost
+    counts = token_counts(usage)
+    if counts is not None:
+        counts["input_tokens"] -= counts.get("input_tokens_cache_read", 0)
+        if usage.cost is not None:
+            counts["total_cost"] = usage.cost
     return counts
 
 
@@ -180,7 +172,9 @@ def judge_usage(outcome: Outcome) -> dict[str, Usage]:
     usages: dict[str, Usage] = {}
     for entry in judgements_of(outcome):
         name = worded(entry.get("model") or "judge")
-        usages[name] = usages.get(name, Usage()) + usage_of(entry)
+        told = as_dict(entry.get("usage"))
+        known = {field: told[field] for field in Usage.__slots__ if isinstance(told.get(field), int | float)}
+        usages[name] = usages.get(name, Usage()) + Usage(**known)
     return usages
 
 
@@ -198,7 +192,7 @@ def _sample_id(own: object) -> int | str:
     text = unbroken(worded(own))
     # Zip readers end a name at the first NUL; other control characters are not valid there either.
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    text = _WAYS_OUT.sub("_", text.replace("\\", "_"))
+    text = _PATH_ESCAPES.sub("_", text.replace("\\", "_"))
     if len(text) > _ID_LIMIT:
         text = f"{text[: _ID_LIMIT - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return text or "-"
@@ -258,15 +252,11 @@ def _scores(outcome: Outcome, said: Messages) -> JsonDict | None:
         metadata[JUDGEMENTS] = told
     if metadata:
         reward["metadata"] = metadata
-    return {REWARD: reward} | ({} if score is None else _metrics(score))
-
-
-def _metrics(score: Scored) -> JsonDict:
-    found: JsonDict = {}
-    for name, value in score.metrics.items():
-        words = score.reasons.get(name)
-        found[name] = _score(value, "scoring_failed" if words is None else words.split(":", 1)[0], words)
-    return found
+    scores: JsonDict = {REWARD: reward}
+    for name, value in ({} if score is None else score.metrics).items():
+        words = None if score is None else score.reasons.get(name)
+        scores[name] = _score(value, "scoring_failed" if words is None else words.split(":", 1)[0], words)
+    return scores
 
 
 def _score(value: float | None, reason: str, words: str | None) -> JsonDict:
@@ -340,11 +330,6 @@ def _short(message: JsonDict) -> JsonDict:
         for part in parts
     ]
     return {**message, "content": short}
-
-
-def _thin_score(score: JsonDict) -> JsonDict:
-    thin = {name: _cut(value, _FIELD_LIMIT) if isinstance(value, str) else value for name, value in score.items()}
-    return thin | ({"metadata": _thin(score["metadata"])} if "metadata" in score else {})
 
 
 def _thin(table: JsonDict) -> JsonDict:

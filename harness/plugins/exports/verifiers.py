@@ -12,8 +12,7 @@ from typing import cast
 
 from harness.core.records import Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt, Usage
-from harness.plugins.exports.foreign import Source, json_bytes
-from harness.stats.summary import tokens_known
+from harness.plugins.exports.foreign import Source, json_bytes, token_counts
 from harness.store.codec import to_text
 from harness.store.export_formats import Exported
 from harness.store.export_plain import one_line
@@ -76,13 +75,13 @@ class _Count:
     def add(self, outcome: Outcome) -> None:
         self.rows += 1
         self.unscored += not outcome.is_scored
-        if _reported(outcome.base.usage):
+        if token_counts(outcome.base.usage) is not None:
             self.with_usage += 1
             self.usage += outcome.base.usage
 
 
 def write(run: RunDir, target: Path) -> Exported:
-    """Write a run as a folder of `results.jsonl` and `metadata.json`; see `harness.store.export_formats.Writer`."""
+    """Write a run as a folder with `results.jsonl` and `metadata.json`; see `harness.store.export_formats.Writer`."""
     source = Source.read(run)
     shape = _Shape.of(source.manifest, source.recorded)
     count = _Count()
@@ -100,7 +99,10 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
     line: JsonDict = {"example_id": example.index if shape.renumbered else example.example_id}
     if shape.renumbered:
         line["src_id"] = example.example_id
-    line |= {"prompt": _messages(example.prompt), "completion": _messages(_completion(base))}
+    line |= {
+        "prompt": _messages(example.prompt),
+        "completion": _messages([] if isinstance(base, Failed) and not base.completion else base.completion),
+    }
     if shape.has_answer:
         line["answer"] = example.answer
     if shape.has_info:
@@ -108,7 +110,7 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
     if shape.has_task:
         line["task"] = example.task
     metrics = {name: None if score is None else score.metrics.get(name) for name in shape.metrics}
-    error = _error(outcome)
+    error, counts = _error(outcome), token_counts(base.usage)
     line |= {
         "reward": outcome.reward,
         "error": error,
@@ -118,7 +120,7 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
         "stop_condition": base.stop_condition if isinstance(base, Generated) else None,
         "metrics": metrics,
         "tool_defs": None,
-        "token_usage": _token_usage(base.usage),
+        "token_usage": counts and {name: float(counts[name]) for name in ("input_tokens", "output_tokens")},
         "error_chain": None if error is None else error["error_chain_repr"],
         "long_error_chain": None if error is None else error["error_chain_str"],
     }
@@ -128,12 +130,8 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
     return {**line, **{new: extra.get(old, state.get(old)) for old, new in shape.state_columns.items()}}
 
 
-def _completion(base: Generated | Failed) -> Prompt:
-    return [] if isinstance(base, Failed) and not base.completion else base.completion
-
-
 def _messages(prompt: Prompt) -> Prompt:
-    """Messages with tool calls as JSON texts, as those releases write them; other fields are unchanged."""
+    """Convert tool calls of messages to JSON texts, as those releases write them; other fields are unchanged."""
     if not isinstance(prompt, list):
         return prompt
     return [_message(message) for message in cast("list[object]", prompt)]
@@ -165,30 +163,20 @@ def _timing(outcome: Outcome) -> JsonDict:
     scoring = 0.0 if outcome.score is None else outcome.score.seconds
     ended = timing.started_at + timing.generation
     total = timing.generation + scoring
+
+    def span(start: float, duration: float) -> JsonDict:
+        return {"start": start, "end": start + duration, "duration": duration}
+
     return {
         "start_time": timing.started_at,
-        "setup": _span(timing.started_at, 0.0),
-        "generation": _span(timing.started_at, timing.generation),
-        "scoring": _span(ended, scoring),
+        "setup": span(timing.started_at, 0.0),
+        "generation": span(timing.started_at, timing.generation),
+        "scoring": span(ended, scoring),
         "model": {"spans": [], "duration": timing.model},
         "env": {"spans": [], "duration": 0.0},
         "total": total,
         "overhead": max(0.0, total - timing.model - scoring),
     }
-
-
-def _span(start: float, duration: float) -> JsonDict:
-    return {"start": start, "end": start + duration, "duration": duration}
-
-
-def _reported(usage: Usage) -> bool:
-    return usage.requests > 0 and tokens_known(usage)
-
-
-def _token_usage(usage: Usage) -> JsonDict | None:
-    if not _reported(usage):
-        return None
-    return {"input_tokens": float(usage.input_tokens), "output_tokens": float(usage.output_tokens)}
 
 
 def _metadata(source: Source, shape: _Shape, count: _Count) -> JsonDict:
@@ -236,13 +224,18 @@ def _notes(shape: _Shape, count: _Count) -> tuple[str, ...]:
     notes: list[str] = []
     if count.unscored:
         notes.append(
-            f"{count.unscored} of {count.rows} rollouts have no score: their reward is null and the averages leave "
-            "them out, as vf-tui does"
+            f"{count.unscored} of {count.rows} rollouts have no score: their reward is null, and the averages exclude "
+            "them, as vf-tui does"
         )
     if shape.renumbered:
-        notes.append("example_id must be an integer there: examples are numbered as in the run, and src_id is their id")
+        notes.append(
+            "example_id must be an integer in this format: it is the example's number in the run, and src_id is its id"
+        )
     clashes = [name for name in shape.metrics if name in _KEYS]
-    notes += [f"metric {name!r} is named like a key of theirs: it is in `metrics` alone" for name in clashes]
+    notes += [f"metric {name!r} has the name of a key of the format: it is only in `metrics`" for name in clashes]
     renamed = {old: new for old, new in shape.state_columns.items() if old != new}
-    notes += [f"state column {old!r} is named like a key of theirs: it is {new!r}" for old, new in renamed.items()]
+    notes += [
+        f"state column {old!r} has the name of a key of the format: it is renamed to {new!r}"
+        for old, new in renamed.items()
+    ]
     return tuple(notes)

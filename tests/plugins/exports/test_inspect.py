@@ -380,7 +380,9 @@ def test_inspect_view_serves_the_log_and_its_samples(logs: Logs, tmp_path: Path)
 def test_the_archive_holds_what_readers_look_for(odd: RunDir, tmp_path: Path) -> None:
     exported = write(odd, tmp_path / "odd.eval")
     assert (exported.paths, exported.rows) == ((tmp_path / "odd.eval",), strange_runs.ROLLOUTS)
-    assert exported.notes == ("rollouts without a score (5) are NaN or errors in the log, and in none of its means",)
+    assert exported.notes == (
+        "5 rollouts have no score: the log has NaN or an error for them, and its means exclude them",
+    )
     found = members(tmp_path / "odd.eval")
     listed = [f"samples/{each['id']}_epoch_{each['epoch']}.json" for each in found["summaries.json"]]
     assert list(found) == [*listed, "_journal/start.json", "summaries.json", "header.json"]
@@ -403,7 +405,9 @@ def test_json_and_eval_hold_the_same_and_a_second_export_too(odd: RunDir, tmp_pa
 
 def test_a_json_log_that_the_viewer_would_not_list_says_how_to_call_it(odd: RunDir, tmp_path: Path) -> None:
     notes = write(odd, tmp_path / "mine.json").notes
-    assert notes[1:] == (f"inspect view lists a .json log only if its name begins with its time, as in {LISTED}",)
+    assert notes[1:] == (
+        f"inspect view lists a .json log only if its name begins with the time of the run, as in {LISTED}",
+    )
     assert write(odd, tmp_path / LISTED).notes == notes[:1]
 
 
