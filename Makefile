@@ -24,7 +24,7 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -
 # Python are nothing to speak of.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib || true; }
 
-.PHONY: help setup quickstart test test-all test-rest check format bench chaos docs clean
+.PHONY: help setup quickstart test test-all test-rest test-random check format bench chaos docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ test: setup $(COMPILED) ## Run the tests that take less than a few seconds each
 
 test-all: setup $(COMPILED) ## Run every test
 	$(BIN)/pytest $(SPREAD)
+
+test-random: setup $(COMPILED) ## Run the tests that draw examples at random with new ones
+	BENCH_RANDOM_EXAMPLES=1 $(BIN)/pytest $(SPREAD) -m hypothesis
 
 test-rest: setup $(COMPILED) ## Run what `make test` left out: slow tests, and those that it skipped
 	$(BIN)/pytest $(SPREAD) --left-out

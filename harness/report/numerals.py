@@ -136,9 +136,13 @@ def rate(value: float | None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """Format as `$1.25`, or `$0.034` below 10 cents."""
-    if cost is None or cost >= 0.1 or cost == 0:
-        return NONE if cost is None else f"${cost:,.2f}"
+    """Format as `$1.25`, or `$0.034` below 10 cents; with at most 15 digits before and 9 after the point."""
+    if cost is None or cost >= 1e15:
+        return NONE if cost is None else f"${cost:.2g}"
+    if cost >= 0.1 or cost == 0:
+        return f"${cost:,.2f}"
+    if cost < 1e-9:
+        return "< $0.000000001"
     return f"${Decimal(f'{cost:.2g}'):f}"  # not $2e-05
 
 

@@ -70,7 +70,10 @@ def test_duration(seconds: float | None, words: str) -> None:
         (0.00345, "$0.0034"),
         (2e-5, "$0.00002"),
         (1.25e-7, "$0.00000012"),
+        (1e-9, "$0.000000001"),
+        (2.2e-309, "< $0.000000001"),
         (1234.5, "$1,234.50"),
+        (1e300, "$1e+300"),
     ],
 )
 def test_dollars(cost: float | None, words: str) -> None:
