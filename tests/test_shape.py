@@ -38,9 +38,12 @@ LINES = {
     "__init__": (111, 98),
     "agents": (6421, 4136),
     "authoring": (2325, 1601),  # errors with setting and remedy as fields, an argument a line
-    "cli": (9431, 6442),
-    "core": (2259, 1212),  # errors with setting and remedy as fields, an argument a line
-    "engine": (7230, 4988),  # errors with setting and remedy as fields, an argument a line
+    "cli": (9502, 6492),  # bench import
+    "core": (2269, 1221),  # errors with setting and remedy as fields, an argument a line
+    "engine": (
+        7362,
+        5076,
+    ),  # errors with setting and remedy as fields, an argument a line; executors and listeners of plugins
     "envs": (2506, 1529),
     "errors": (3, 1),
     "eval": (25, 14),
@@ -51,18 +54,19 @@ LINES = {
     "plugins/classic": (6855, 4521),
     "plugins/exports": (1889, 1415),
     "plugins/faults": (1126, 777),
+    "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (699, 473),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (836, 543),
     "records": (3, 1),
     "reference": (987, 616),
-    "report": (7817, 5384),
+    "report": (7821, 5388),
     "results": (5, 2),
     "rubrics": (3094, 1916),
     "sandbox": (2535, 1687),
-    "settings": (4579, 3034),  # the marks of options that all commands share
+    "settings": (4660, 3075),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4362, 2514),
-    "store": (5875, 3619),  # errors with setting and remedy as fields, an argument a line
+    "store": (6092, 3763),  # errors with setting and remedy as fields, an argument a line; imports as run folders
     "tools": (1548, 995),
     "types": (3, 1),
     "usercode": (750, 489),  # holds the scope that replaces context variables of three other rooms

@@ -135,7 +135,7 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
         name: Name of the run as typed.
 
     Raises:
-        UsageError: no run or several runs match, or the run's rows exist only in a Python program.
+        UsageError: no run or several runs match, the run was imported, or its rows exist only in a Python program.
         RunLocked: another process is writing the run.
         StoreError: the settings file is a link, or no regular file.
     """
@@ -143,6 +143,8 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     manifest = folder.read_manifest()
     _check_free(folder)
     _check_rows(folder, manifest)
+    if manifest.derived.get("how") == "import":
+        raise UsageError(f"{folder.path} was imported, so there are no settings to run or score it with")
     if not os.path.lexists(folder.config_path):
         raise UsageError(f"{folder.path} has no config.toml, which says how to load it; restore it from a copy")
     with translated("read", folder.config_path):

@@ -10,8 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import typer
 
-from harness.cli.grouped import flag, positional
-from harness.cli.push import RUN_HELP
+from harness.cli.grouped import RUN_HELP, flag, positional
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:

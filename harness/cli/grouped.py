@@ -150,6 +150,9 @@ def flag(usage: str, doc: str, default: Any = None, **more: Any) -> Any:
     return typer.Option(default, *names, help=doc, metavar=metavar, **more)
 
 
+RUN_HELP = "The run: its folder, its id, the beginning of exactly one id, or `latest`."
+
+
 def positional(metavar: str, doc: str, default: Any = None, **more: Any) -> Any:
     """Declare a positional argument of a command function, as the default of its parameter; `...` requires it."""
     return typer.Argument(default, metavar=metavar, help=doc, show_default=False, **more)

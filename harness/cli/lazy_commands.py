@@ -85,12 +85,24 @@ def add_plugin_options(command: Callable[..., None], group: str) -> Callable[[Ma
         A function of these keywords. It calls each plugin with its options, and returns what one of them returned, or
         None. It raises a UsageError if several returned something.
     """
-    plugins = load_plugins(group, FunctionType)
-    added = {name: inspect.signature(plugin, eval_str=True).parameters for name, plugin in plugins.items()}
     own = inspect.signature(command, eval_str=True).parameters.values()
     parameters = {each.name: each for each in own if each.kind is not each.VAR_KEYWORD}
-    for each in added.values():
-        parameters |= each
+
+    def problem_of(plugin: FunctionType) -> str:
+        try:
+            options = inspect.signature(plugin, eval_str=True).parameters
+            app = typer.Typer()
+            app.command()(plugin)
+            typer.main.get_command(app)
+        except Exception as error:  # annotations of other people
+            return f"its options cannot be read: {type(error).__name__}: {error}"
+        clash = options.keys() & parameters.keys()
+        if not clash:
+            parameters.update({name: each.replace(kind=each.KEYWORD_ONLY) for name, each in options.items()})
+        return f"there is another option {sorted(clash)[0]!r}" if clash else ""
+
+    plugins = load_plugins(group, FunctionType, problem_of=problem_of)
+    added = {name: inspect.signature(plugin).parameters for name, plugin in plugins.items()}
     command.__signature__ = inspect.Signature(list(parameters.values()))  # pyright: ignore[reportFunctionMemberAccess]
 
     def call_plugins(options: Mapping[str, Any]) -> Any:

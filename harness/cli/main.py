@@ -33,6 +33,7 @@ COMMANDS = {
     "replay": CommandEntry("harness.cli.replay", "app", "Repeat a run with its recorded replies or another model."),
     "rescore": CommandEntry("harness.cli.rescore", "app", "Score recorded rollouts with the current rubric."),
     "export": CommandEntry("harness.cli.export", "export", "Write a run in the format of another tool."),
+    "import": CommandEntry("harness.cli.import_results", "import_results", "Import results of another tool as runs."),
     "compare": CommandEntry("harness.cli.compare", "compare", "Compare runs: differences, examples and certainty."),
     "gate": CommandEntry("harness.cli.gate", "gate", "Check that a run is not worse than another; for CI."),
     "power": CommandEntry("harness.cli.power", "power", "Compute the examples needed to find a difference."),

@@ -23,8 +23,6 @@ LEADERBOARDS = "bench.leaderboards"
 """Entry-point group of plugins. Each is a function whose parameters are options of `bench push`, as typer reads them.
 It returns None, or a function that takes a `Push`, uploads its runs and publishes their results."""
 
-RUN_HELP = "The run: its folder, its id, the beginning of exactly one id, or `latest`."
-
 RUNS_HELP = (
     "Runs: each its folder, its id, the beginning of exactly one id, or `latest`; or a suite, by its id or file."
 )

@@ -10,8 +10,7 @@ from pathlib import Path
 import typer
 
 from harness.cli.env_words import write
-from harness.cli.grouped import flag, positional
-from harness.cli.push import RUN_HELP
+from harness.cli.grouped import RUN_HELP, flag, positional
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.core.errors import RunLocked, UsageError
 from harness.report.text import clean, make_console

@@ -9,8 +9,7 @@ from pathlib import Path
 import typer
 
 from harness.cli.env_words import width_of, write
-from harness.cli.grouped import flag, positional
-from harness.cli.push import RUN_HELP
+from harness.cli.grouped import RUN_HELP, flag, positional
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.core.errors import UsageError
 from harness.report.text import make_console

@@ -9,7 +9,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +40,14 @@ class PluginEntry:
         return f"the plugin {self.name!r} of the package {self.package} ({self.group})"
 
 
-def load_plugins(group: str, kind: type[T], *, name: str | None = None, taken: Container[str] = ()) -> dict[str, T]:
+def load_plugins(
+    group: str,
+    kind: type[T],
+    *,
+    name: str | None = None,
+    taken: Container[str] = (),
+    problem_of: Callable[[T], str] = lambda _: "",
+) -> dict[str, T]:
     """Load the plugins of a group, once in a process. One that cannot be used is logged and left out.
 
     Args:
@@ -48,6 +55,7 @@ def load_plugins(group: str, kind: type[T], *, name: str | None = None, taken: C
         kind: What each object must be an instance of.
         name: Load only the plugin of this name; None for all.
         taken: Names that plugins cannot have.
+        problem_of: Returns the reason why an object cannot be used; "" if it can.
 
     Returns:
         The objects by name, in the order of the names.
@@ -60,10 +68,12 @@ def load_plugins(group: str, kind: type[T], *, name: str | None = None, taken: C
             _warn_once(entry, "another one has that name")
             continue
         value, problem = _load(entry)
-        if isinstance(value, kind):
-            found[entry.name] = value
-        else:
+        if not isinstance(value, kind):
             _warn_once(entry, problem or f"{entry.value} is not {kind.__name__} but {type(value).__name__}")
+        elif problem := problem_of(value):
+            _warn_once(entry, problem)
+        else:
+            found[entry.name] = value
     return found
 
 

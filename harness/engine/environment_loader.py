@@ -1,8 +1,8 @@
 """Load an environment by its id: entry point, module name or path. Imports it, calls `load_environment`, and reports
 all errors; reads no settings. `agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a
-path that exists (`./my_env.py`, `environments/my-env`), an entry point of the group `harness.environments`, a module of
-that name (dashes to underscores, `org/` dropped). Import hooks of plugins load packages that were written for another
-SDK."""
+path that exists (`./my_env.py`, `environments/my-env`), an environment source for its prefix, an entry point of the
+group `harness.environments`, a module of that name (dashes to underscores, `org/` dropped). Import hooks of plugins
+load packages that were written for another SDK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +30,7 @@ from harness.envs import hub, import_hooks
 from harness.envs.environment import Environment
 from harness.envs.import_hooks import Adopt
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS, as_built_in
+from harness.settings.environment_sources import find_in_source, source_of
 from harness.settings.packages import declared_environments, find_environment
 from harness.settings.paths import beside_cwd, environment_path, local_modules, main_file, path_name
 from harness.usercode import exceptions
@@ -97,6 +98,8 @@ def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
     """Activate import hooks for an environment that may be written for another SDK."""
     try:
         path = environment_path(env_id, Path())
+        if path is None and source_of(env_id) is not None:
+            return nullcontext(lambda _: None)
         entry = None if path is not None else _entry_point(env_id)
         name = env_id if entry is None else entry.module
         source = main_file(path) if path is not None else _source_of(module_name(name))
@@ -132,6 +135,13 @@ def _find(env_id: str, adopt: Adopt) -> Callable[..., object]:
     path = environment_path(env_id, Path())
     if path is not None:
         return _function_of(env_id, _import_path(env_id, main_file(path), adopt))
+    if (sourced := source_of(env_id)) is not None:
+        source, name = sourced
+        find_in_source(source, name, env_id)
+        try:
+            return source.function(name)
+        except BaseException as error:  # the boundary around the plugin's code
+            _failed(env_id, "importing it failed", error)
     if env_id in BUILT_INS:
         if env_id == AGENT_EVAL:
             import_hooks.answer_agents(in_command=True)

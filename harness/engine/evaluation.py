@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.core.errors import StoreError
 from harness.engine.budget import Asking, Budget
-from harness.engine.listeners import EvaluationListener
+from harness.engine.listeners import EvaluationListener, with_plugins
 from harness.engine.load_environments import Loader
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions, prepare, progress_of
 from harness.engine.progress import RunProgress
@@ -38,6 +38,7 @@ class Evaluation:
     budget: Budget = field(default_factory=Budget)
     """Budget shared by all runs."""
     listener: EvaluationListener = field(default_factory=EvaluationListener)
+    """Callbacks; `prepare` adds those of installed plugins."""
     start: StartOptions = field(default_factory=StartOptions)
     """Whether the runs are new, resumed or derived."""
     in_flight: int | None = None
@@ -58,6 +59,7 @@ class Evaluation:
             UsageError: the request is invalid.
             StoreError: a run folder cannot be made.
         """
+        self.listener = with_plugins(self.listener)
         budget = self.budget.to_json() if self.budget.limits else {}
         return prepare(self.runs, self.progress, replace(self.start, budget=budget), self.environments, self._admit)
 

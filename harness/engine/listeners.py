@@ -1,14 +1,22 @@
-"""Listeners: callbacks of an evaluation."""
+"""Listeners: callbacks of an evaluation, and those of the plugins of the group `bench.listeners`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from harness.core.errors import HarnessError
+from harness.core.plugins import load_plugins
 from harness.core.records import Failed, Generated, Scored
 from harness.engine.budget import Asking
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.store.journal_index import Recorded
+
+LISTENERS = "bench.listeners"
+
+logger = logging.getLogger(__name__)
 
 
 def _nothing(*_: object) -> None:
@@ -28,3 +36,36 @@ class EvaluationListener:
     """Called with each rollout that finishes, once its line is on disk. Must not raise."""
     recorded: Callable[[LiveRun, Recorded], object] = _nothing
     """Called with the whole journal of an ended run, before that of an unsaved run is deleted. Runs in a thread."""
+
+
+def with_plugins(listener: EvaluationListener) -> EvaluationListener:
+    """Add the listeners of plugins to an evaluation's own, which is called first.
+
+    An exception of a plugin is logged and otherwise ignored; only a `HarnessError` of `admit` refuses the runs.
+    """
+    plugins = load_plugins(LISTENERS, EvaluationListener)
+    if not plugins:
+        return listener
+    return EvaluationListener(
+        *(
+            partial(
+                _call_all, getattr(listener, name), {key: getattr(each, name) for key, each in plugins.items()}, name
+            )
+            for name in ("admit", "begin", "finished", "recorded")
+        )
+    )
+
+
+def _call_all(
+    own: Callable[..., object], plugins: Mapping[str, Callable[..., object]], name: str, *args: object
+) -> None:
+    own(*args)
+    for plugin, call in plugins.items():
+        try:
+            call(*args)
+        except Exception as error:  # code of other people
+            if name == "admit" and isinstance(error, HarnessError):
+                raise
+            logger.warning(
+                "the plugin %r (%s) failed in %s: %s: %s", plugin, LISTENERS, name, type(error).__name__, error
+            )

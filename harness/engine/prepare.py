@@ -15,6 +15,7 @@ from harness.core.messages import Message
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.derived import Derivation, plan_from, take_over
+from harness.engine.executors import executor_entry
 from harness.engine.judges import JudgeBinding, identity_with, judges_of
 from harness.engine.load_environments import Loader
 from harness.engine.plan import PlannedRollouts, identity_of
@@ -207,6 +208,7 @@ def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
 def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: StartOptions) -> LiveRun:
     """Load the environment of a run, and make its plan and manifest."""
     resolved.require_secrets(asks_model=start.asks_model)
+    _check_executor(resolved)
     environment = loader.load(resolved)
     _check_reference(resolved, environment)
     check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
@@ -226,6 +228,17 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     aim = aim_of(manifest)
     progress.target = None if aim is None else StoppingRule(aim)
     return LiveRun(plan, progress, manifest)
+
+
+def _check_executor(resolved: ResolvedRun) -> None:
+    env = resolved.settings.env
+    if env.executor is None:
+        return
+    source = resolved.origins["env.executor"].source
+    executor_entry(env.executor, source)
+    if env.is_isolated:
+        words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
+        raise ConfigError(words, remedy="remove one of them")
 
 
 def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:

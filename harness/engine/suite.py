@@ -8,8 +8,8 @@ import logging
 import os
 import time
 from collections import ChainMap, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -21,7 +21,7 @@ from harness.core.records import BUDGET_SPENT, Failed, Generated, Scored
 from harness.core.redact import redactor
 from harness.engine.budget import Budget
 from harness.engine.dataset_checkpoints import Checkpoints
-from harness.engine.executors import Executor
+from harness.engine.executors import Execution, Executor, executor_entry
 from harness.engine.executors.isolated import IsolatedExecutor, IsolatedRunConfig
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.finalize import finalize
@@ -29,7 +29,7 @@ from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.judges import RunPanel
 from harness.engine.listeners import EvaluationListener
-from harness.engine.model_source import ModelSource, RunClient
+from harness.engine.model_source import RunClient
 from harness.engine.prepare import LiveRun, RunPlan
 from harness.engine.prices import pricing_of
 from harness.engine.progress import RunProgress, RunState
@@ -180,11 +180,10 @@ class Suite:
         """Execute the run's rollouts; returns the reason for an early stop, or None."""
         name = f"{next(self._lanes)}:{run.progress.name}"
         till = SpendTracker(self.budget.charge, self.budget.check, self.budget.limits.may_refuse)
-        executor, waiting_note = _executor(name, run.plan, pool, server, till)
-        run.progress.backing_off = waiting_note
+        execution = _execution(name, run.plan, pool, server, till)
         panel = RunPanel(name, run.plan, pool, server, till) if run.plan.judges else None
-        if panel is not None:
-            run.progress.backing_off = lambda: ", ".join(filter(None, (waiting_note(), panel.waiting_note())))
+        waiting = [each.waiting_note for each in (execution.model, panel) if each is not None]
+        run.progress.backing_off = lambda: ", ".join(filter(None, (note() for note in waiting)))
         begin = run.recorded.end if run.recorded else 0
         journal = Journal.open(run.folder.journal_path, verified=begin)
         try:
@@ -195,7 +194,8 @@ class Suite:
             run.progress.started = time.monotonic()
             async with Checkpoints(run.writer, run.plan.resolved.settings.save.save_every) as checkpoints:
                 with judged_by(panel):
-                    reason = await self._passes(run, executor, journal, checkpoints)
+                    async with _executing(execution) as executor:
+                        reason = await self._passes(run, executor, journal, checkpoints)
             await journal.flush()
             return reason
         finally:  # also if the user quits now
@@ -285,31 +285,46 @@ def _plays_embedded(plan: RunPlan) -> bool:
     return plan.resolved.is_reference and plan.asks_model
 
 
-def _executor(
+def _execution(
     name: str, plan: RunPlan, pool: ClientPool, server: ReferenceServer | None, till: SpendTracker
-) -> tuple[Executor, Callable[[], str]]:
-    """Executor of a run's rollouts, and a function that returns the reason for delays."""
+) -> Execution:
+    """Make the input of a run's executor: a model, or the recording that a derived run replays."""
     if plan.start.derive is not None and not plan.asks_model:
         recording = ReplayLane(plan.start.derive.recorded, plan.resolved, plan.environment)
         # The recording determines where a limit ended a rollout, not today's token counts.
-        inner = _of_environment(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
-        return Replaying(inner, recording), recording.waiting_note
-    lane = RunClient(name, plan.resolved, plan.environment, pool, server if plan.resolved.is_reference else None, till)
+        return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
+    client = RunClient(
+        name, plan.resolved, plan.environment, pool, server if plan.resolved.is_reference else None, till
+    )
     env = plan.resolved.settings.env
     limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=till.is_limited)
-    return _of_environment(plan, lane, limits, env.max_retries), lane.waiting_note
+    return Execution(plan, client, limits, env.max_retries)
 
 
-def _of_environment(plan: RunPlan, lane: ModelSource, limits: RolloutLimits, max_retries: int) -> Executor:
+@asynccontextmanager
+async def _executing(execution: Execution) -> AsyncGenerator[Executor]:
+    """Start and release the executor of a run."""
+    env = execution.plan.resolved.settings.env
+    if env.executor is None:
+        started: AbstractAsyncContextManager[Executor] = nullcontext(_own_executor(execution))
+    else:
+        started = executor_entry(env.executor, "env.executor").create(execution)
+    async with started as executor:
+        yield Replaying(executor, execution.model) if isinstance(execution.model, ReplayLane) else executor
+
+
+def _own_executor(execution: Execution) -> Executor:
+    """The executor of this process, or of the environment's own processes."""
+    plan, limits = execution.plan, execution.limits
     settings, environment = plan.resolved.settings.env, plan.environment
     if not isinstance(environment, IsolatedEnvironment):
         return LocalExecutor(
-            environment, lane, timeout=settings.timeout, max_retries=max_retries,
+            environment, execution.model, timeout=settings.timeout, max_retries=execution.max_retries,
             scoring_timeout=settings.scoring_timeout, limits=limits,
         )  # fmt: skip
     rubric = environment.rubric
     is_part = isinstance(rubric, OneFunction)
-    plays = parse_model(lane.model).plays if _plays_embedded(plan) else ()
+    plays = parse_model(execution.model.model).plays if _plays_embedded(plan) else ()
     judges = {
         place: SeatedJudge(judge.model, parse_model(judge.model).plays if judge.is_embedded else ())
         for judge in plan.judges
@@ -317,10 +332,10 @@ def _of_environment(plan: RunPlan, lane: ModelSource, limits: RolloutLimits, max
         if spec is judge.spec
     }
     terms = IsolatedRunConfig(
-        settings.timeout, max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
+        settings.timeout, execution.max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
         limits.is_refusable, rubric.name if is_part else None, plays, judges,
     )  # fmt: skip
-    return IsolatedExecutor(environment, lane, terms, rubric.recorded if is_part else None)
+    return IsolatedExecutor(environment, execution.model, terms, rubric.recorded if is_part else None)
 
 
 def _sources(runs: Sequence[LiveRun]) -> dict[Path, str]:

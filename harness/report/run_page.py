@@ -100,9 +100,9 @@ def _facts(page: RunFacts) -> Iterator[tuple[str, str]]:
         yield "started", f"{entry.created:%Y-%m-%dT%H:%M:%SZ}"
     if manifest is not None:
         yield from _origin(manifest)
-        if manifest.parent:
+        if manifest.derived:
             there = "which no longer exists" if page.parent is None else _relative(page.parent)
-            yield "made", f"{origin_words(manifest.derived, manifest.parent)}, {there}"
+            yield "made", origin_words(manifest.derived, manifest.parent) + (f", {there}" if manifest.parent else "")
         if page.children:
             yield "made from it", _relatives(page.children)
         if page.siblings:

@@ -26,7 +26,7 @@ _FIRST_TO_GO = ("cost", "95 % interval", "kind")
 _BRACKETS = {(False, False): "", (False, True): " ┐", (True, True): " │", (True, False): " ┘"}
 """Mark after an id, by whether the run above, and the one below, belongs to the same invocation."""
 
-_HOW = {"rescore": "rescored", "replay": "replayed"}
+_HOW = {"rescore": "rescored", "replay": "replayed", "import": "imported"}
 
 
 def runs_lines(entries: Sequence[ListedRun], width: int, *, name_of: Callable[[ListedRun], str]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def remarks(entry: ListedRun, name: str) -> list[str]:
         name: Name of the run for commands.
     """
     said = [clean(problem, 1000) for problem in entry.problems]
-    if entry.manifest is not None and entry.manifest.parent:
+    if entry.manifest is not None and entry.manifest.derived:
         said.append(origin_words(entry.manifest.derived, entry.manifest.parent))
     if words := function_words(entry):
         said.append(f"mean over evaluation functions: {words}")
@@ -86,11 +86,11 @@ def has_rows(manifest: Manifest) -> bool:
     return ours is None or ours.has_rows(table(args))
 
 
-def origin_words(derived: Mapping[str, object], parent: str) -> str:
+def origin_words(derived: Mapping[str, object], parent: str | None) -> str:
     """Description of a derived run: `rescored from ID (unscored only)`."""
     how = _HOW.get(str(derived.get("how")), "made")
     only = derived.get("only")
-    return f"{how} from {clean(parent, 100)}" + (f" ({clean(only, 60)} only)" if only else "")
+    return f"{how} from {clean(parent or derived.get('path'), 100)}" + (f" ({clean(only, 60)} only)" if only else "")
 
 
 def function_words(entry: ListedRun) -> str:

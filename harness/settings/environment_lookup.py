@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.core.errors import EnvironmentNotFound
 from harness.settings.built_in import as_built_in
+from harness.settings.environment_sources import FoundEnvironment
 from harness.settings.packages import (
-    FoundEnvironment,
     find_environment,
     installed_environments,
     local_environments,

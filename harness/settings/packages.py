@@ -12,7 +12,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from harness.settings.environment_sources import FoundEnvironment, find_in_source, source_of
 from harness.settings.paths import environment_path, local_modules, main_file
 
 ENTRY_POINT_GROUP = "harness.environments"
@@ -32,26 +32,6 @@ _SITES = {"site-packages", "dist-packages"}
 
 _PROJECT_LEVELS = 3
 """Maximum distance in folders from a source file up to its pyproject.toml: `src/<package>/` layouts need two."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundEnvironment:
-    """An importable environment, and facts known without importing it."""
-
-    module: str
-    dist_name: str | None = None
-    """Distribution that contains the module; None if no distribution does."""
-    dist_version: str | None = None
-    source_files: tuple[Path, ...] = ()
-    """The module's own Python files, sorted."""
-    defaults: dict[str, object] = field(default_factory=dict[str, object])
-    """The table `[tool.harness.eval]`, otherwise `[tool.verifiers.eval]`, not validated."""
-    defaults_source: str | None = None
-    """File and table of the defaults."""
-    notice: str | None = None
-    """Reason why existing defaults were not used."""
-    path: Path | None = None
-    """File or folder that the user named; None if the user gave a name."""
 
 
 def module_name(env_id: str) -> str:
@@ -70,25 +50,29 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
         Facts about the environment; None if no module of that name can be imported.
 
     Raises:
-        EnvironmentNotFound: a path does not exist, or is a folder without an environment.
+        EnvironmentNotFound: a path does not exist, or is a folder without an environment; or the environment source for
+            the id's prefix has no such name.
+        EnvironmentLoadError: code of the environment source failed.
     """
     path = environment_path(env_id, cwd or Path())
+    if path is None and (sourced := source_of(env_id)) is not None:
+        return find_in_source(*sourced, env_id)
     named = module_name(env_id)
-    source = main_file(path) if path else _module_file(named)
-    if source is None:
+    file = main_file(path) if path else _module_file(named)
+    if file is None:
         named = declared_module(env_id)
-        source = _module_file(named)
-    if source is None:
+        file = _module_file(named)
+    if file is None:
         return None
-    module = _code_root(source).stem if path else named
-    dist = _distribution_of(module, source)
-    pyproject, notice = _pyproject_of(module, source, dist)
+    module = _code_root(file).stem if path else named
+    dist = _distribution_of(module, file)
+    pyproject, notice = _pyproject_of(module, file, dist)
     defaults, table = _defaults(pyproject)
     return FoundEnvironment(
         module,
         dist.name if dist else None,
         dist.version if dist else None,
-        _source_files(source),
+        _source_files(file),
         defaults,
         f"{pyproject} [{table}]" if table else None,
         notice,

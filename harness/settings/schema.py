@@ -120,6 +120,9 @@ class EnvSettings(BaseModel):
     workers: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--workers",))] = 0
     """Number of processes of the environment, to use several cores; 0 is this process, or one process with
     `isolate`."""
+    executor: Annotated[str | None, BeforeValidator(checks.none_word), CliOption("string", ("--executor",))] = None
+    """Name of the installed plugin that executes the rollouts (entry-point group `bench.executors`); "none" executes
+    them in this process, or with `isolate` in processes of the environment's own."""
     worker_memory_mb: Annotated[
         int, AfterValidator(checks.at_least_one_or("unlimited")), CliOption("integer", ("--worker-memory-mb",))
     ] = 4096

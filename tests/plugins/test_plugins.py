@@ -51,6 +51,51 @@ gone = no_such_module:faults
 
 [bench.import_hooks]
 gone = no_such_module:HOOK
+
+[bench.importers]
+gone = no_such_module:IMPORTER
+
+[bench.environment_sources]
+gone = no_such_module:SOURCE
+strange = bench_strange:SOURCE
+
+[bench.executors]
+gone = no_such_module:EXECUTOR
+
+[bench.listeners]
+gone = no_such_module:LISTENER
+strange = bench_strange:LISTENER
+
+[bench.leaderboards]
+gone = no_such_module:board
+strange = bench_strange:board
+taken = bench_strange:taken
+"""
+
+STRANGE = """
+from harness.engine.listeners import EvaluationListener
+from harness.settings.environment_sources import EnvironmentSource
+
+
+def board(option: "NoSuchType" = None):
+    return None
+
+
+def taken(repo: str = ""):
+    return None
+
+
+def fail(*arguments):
+    raise ValueError("no listening today")
+
+
+class Source(EnvironmentSource):
+    def find(self, name):
+        raise KeyError(name)
+
+
+LISTENER = EvaluationListener(fail, fail, fail, fail)
+SOURCE = Source()
 """
 
 
@@ -128,11 +173,54 @@ def test_a_package_adds_a_command_a_format_a_fault_and_an_import_hook(site: Path
 
 
 @pytest.mark.slow
+def test_a_package_adds_environments_an_executor_and_a_listener(site: Path, tmp_path: Path) -> None:
+    options = ("-m", "reference/oracle", "-n", "2", "-r", "2")
+    ran = python(
+        tmp_path, [site], *BENCH, "run", "oldkit/small,oldkit/large", *options, "--executor", "oldkit", "--json"
+    )
+    runs = json.loads(ran.stdout)["runs"]
+    assert [(run["name"], run["state"], run["summary"]["reward"]["mean"]) for run in runs] == [
+        ("oldkit/small", "done", 1.0),
+        ("oldkit/large", "done", 1.0),
+    ]
+    log = (tmp_path / "oldkit.log").read_text().splitlines()
+    assert log[0] == "begin oldkit/small, oldkit/large"
+    assert sorted(log[1:]) == sorted(
+        f"rollout {index} of oldkit/{name}" for name in ("small", "large") for _ in range(2) for index in range(2)
+    )
+    manifest = json.loads((Path(tmp_path, runs[0]["path"]) / "run.json").read_text())
+    assert manifest["identity"]["env"]["distribution"] == "bench-oldkit 1.0"
+    assert manifest["settings"]["env.executor"] == "oldkit"
+    # In processes of the environment's own, and with a resume that goes on without the executor.
+    python(tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--isolate", "-a", '{"rows": 5}')
+    python(tmp_path, [site], *BENCH, "resume", str(tmp_path / runs[0]["path"]), "--set", "env.executor=none")
+    both = python(
+        tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--executor", "oldkit", "--isolate", code=2
+    )
+    assert "--executor oldkit: an executor cannot be combined with --isolate or --workers" in both.stderr
+    gone = python(tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--executor", "newkit", code=2)
+    assert "--executor newkit: the executor 'newkit' is not installed" in gone.stderr
+    unknown = python(tmp_path, [site], *BENCH, "run", "oldkit/smal", *options, code=2)
+    assert "'oldkit' has no environment 'smal'; did you mean 'small'?" in unknown.stderr
+    args = python(tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "-a", '{"row": 5}', code=2)
+    assert "unexpected keyword argument 'row' (did you mean 'rows'?)" in args.stderr
+
+
+@pytest.mark.slow
+def test_a_package_adds_an_import_format_and_a_leaderboard(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "scores.oldkit").write_text("1 + 1 =,2,1\n1 + 1 =,3,0\n2 + 2 =,4,1\n")
+    python(tmp_path, [site], *BENCH, "import", "scores.oldkit")
+    pushed = python(tmp_path, [site], *BENCH, "push", "latest", "--oldkit-board", "board.txt")
+    assert (pushed.stdout, (tmp_path / "board.txt").read_text()) == ("", "0.75\n")
+
+
+@pytest.mark.slow
 def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: Path) -> None:
     metadata = tmp_path / "site" / "bench_broken-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-broken\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(BROKEN)
+    (metadata.parent / "bench_strange.py").write_text(STRANGE)
     path = [metadata.parent, site]
     shown = python(tmp_path, path, *BENCH, "--help")
     assert "Show what oldkit knows." in shown.stdout and "exec" in shown.stdout
@@ -142,7 +230,13 @@ def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: 
     assert any("'wrong'" in note and "is not CommandEntry but function" in note for note in notes)
     assert any("'run'" in note and "another one has that name" in note for note in notes)
     ran = python(tmp_path, path, *BENCH, "run", "oldenv", "-m", "reference/oracle")
-    assert ran.stderr.count("is not used") == 1, ran.stderr
+    assert ran.stderr.count("is not used") == 2, ran.stderr  # an import hook and a listener
+    assert "'strange' (bench.listeners) failed in finished: ValueError: no listening today" in ran.stderr
+    failed = python(tmp_path, path, *BENCH, "run", "strange/one", "-m", "reference/oracle", code=1)
+    assert "the plugin 'strange' (bench.environment_sources) failed: KeyError: 'one'" in failed.stderr
+    pushing = python(tmp_path, path, *BENCH, "push", "--help")
+    assert "its options cannot be read: NameError" in pushing.stderr
+    assert "'taken'" in pushing.stderr and "there is another option 'repo'" in pushing.stderr
     exported = python(tmp_path, path, *BENCH, "export", "latest", "-o", "a.csv")
     assert exported.stderr.count("is not used") == 1, exported.stderr
 

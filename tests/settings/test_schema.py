@@ -31,6 +31,7 @@ CLOSED_LIST = {
         "until_ci": ("--until-ci", None),
         "isolate": ("--isolate", False),
         "workers": ("--workers", 0),
+        "executor": ("--executor", None),
         "worker_memory_mb": ("--worker-memory-mb", 4096),
         "worker_vars": ("--worker-vars", ()),
     },

@@ -3,12 +3,21 @@ so that worker processes or other machines can implement the same two calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from harness.core.errors import EnvironmentFault
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.plugins import load_plugins
 from harness.core.records import Example, Failed, Generated, Item, Scored
+
+if TYPE_CHECKING:  # these import all settings, which an isolated process does not need
+    from harness.engine.model_source import ModelSource
+    from harness.engine.prepare import RunPlan
+    from harness.engine.rollout_limits import RolloutLimits
+
+EXECUTORS = "bench.executors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,48 @@ class Executor(Protocol):
     def forget(self, key: str) -> None:
         """Drop the live state of a rollout that will be scored from the journal."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """All that an executor needs to execute the rollouts of one run."""
+
+    plan: RunPlan
+    """Settings and loaded environment of the run."""
+    model: ModelSource
+    """Source of model replies; the executor calls `chat` for each rollout, and `close` at the rollout's end. Keys, rate
+    limits, budget and recorded replies are behind it."""
+    limits: RolloutLimits
+    """Call and token limits of each attempt at a rollout."""
+    max_retries: int
+    """Further attempts at a rollout after a retryable failure; 0 in a replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorEntry:
+    """A plugin of the group `bench.executors`. The entry point's name is the value of the setting `executor`."""
+
+    create: Callable[[Execution], AbstractAsyncContextManager[Executor]]
+    """Starts the executor of one run in the run's event loop, and releases it at the run's end."""
+
+
+def executor_entry(name: str, source: str) -> ExecutorEntry:
+    """Find the plugin of an executor.
+
+    Args:
+        name: Value of the setting `executor`.
+        source: Flag, or file with key path, that sets it; for the message.
+
+    Raises:
+        ConfigError: no installed package declares it.
+    """
+    found = load_plugins(EXECUTORS, ExecutorEntry, name=name).get(name)
+    if found is None:
+        raise ConfigError(
+            f"{source}: the executor {name!r} is not installed",
+            remedy=f"install the package that declares it (entry-point group {EXECUTORS}), or remove the setting",
+        )
+    return found
 
 
 def unwritable(record: Generated | Failed, error: EnvironmentFault) -> Failed:

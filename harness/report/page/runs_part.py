@@ -51,7 +51,7 @@ def _facts(run: RunPart) -> Html:
     rows: list[tuple[str, Child]] = [("run", run.entry.id), ("state", run.entry.state)]
     if run.entry.note:
         rows.append(("ended because", run.entry.note))
-    if manifest.parent:
+    if manifest.derived:
         rows.append(("made", origin_words(manifest.derived, manifest.parent)))
     if run.entry.created is not None:
         rows.append(("began", f"{run.entry.created:%Y-%m-%d %H:%M:%S UTC}"))

@@ -1,0 +1,1 @@
+"""Import formats of `bench import`."""

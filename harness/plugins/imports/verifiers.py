@@ -1,0 +1,197 @@
+"""Import of results of verifiers 0.1: a folder of `results.jsonl` and `metadata.json`, as `vf-eval` and `bench export
+--format verifiers` write it. Releases before 0.1.9 write metrics as keys of a line, later ones also under `metrics`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from harness.core.errors import UsageError
+from harness.core.records import Row, Timing
+from harness.core.size_limits import DOCUMENT, LINE
+from harness.core.types import JsonDict, Prompt, Usage
+from harness.store.import_runs import ImportedRollout, ImportedRun, Importer
+from harness.store.safe_files import open_binary, read_file
+
+RESULTS, METADATA = "results.jsonl", "metadata.json"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _parsed(value: Any) -> Any:
+    """A JSON text as its value. The format has `info` and tool calls as texts."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+def _finite(value: Any) -> Any:
+    """None for NaN and infinities, which old releases write for a missing reward."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_Number = Annotated[float | None, BeforeValidator(_finite)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    tool_calls: list[Annotated[JsonDict, BeforeValidator(_parsed)]] | None = None
+
+
+class _Error(BaseModel):
+    error: str = ""
+    error_chain_str: str = ""
+
+
+class _Span(BaseModel):
+    duration: float = 0.0
+
+
+class _Timing(BaseModel):
+    start_time: float = 0.0
+    generation: _Span = _Span()
+    generation_ms: float | None = None
+    """Duration in releases before 0.1.10, in milliseconds."""
+
+
+class _Tokens(BaseModel):
+    input_tokens: float
+    output_tokens: float
+
+
+class _Line(BaseModel):
+    """One line of `results.jsonl`. Other keys are metrics (if numbers) and state columns."""
+
+    model_config = ConfigDict(extra="allow")
+
+    example_id: int | str
+    src_id: int | str | None = None
+    """The dataset's own id, in exports of `bench`, where `example_id` is the number of the example."""
+    prompt: list[_Message] | str
+    completion: list[_Message] | str = ""
+    answer: str | None = None
+    task: str | None = None
+    info: Annotated[JsonDict | None, BeforeValidator(_parsed)] = None
+    reward: _Number = None
+    metrics: dict[str, _Number] | None = None
+    error: _Error | str | None = None
+    is_completed: bool | None = None
+    is_truncated: bool | None = None
+    stop_condition: str | None = None
+    token_usage: _Tokens | None = None
+    timing: _Timing | None = None
+    generation_ms: float | None = None
+    scoring_ms: float | None = None
+    total_ms: float | None = None
+
+
+class _Metadata(BaseModel):
+    env_id: str
+    model: str
+    env_args: JsonDict | None = None
+    base_url: str | None = None
+    sampling_args: JsonDict | None = None
+    state_columns: tuple[str, ...] | None = None
+    pass_threshold: float | None = None
+    date: str | None = None
+    time: float | None = None
+    time_ms: float | None = None
+    version_info: dict[str, str | None] | None = None
+
+
+class VerifiersImporter(Importer):
+    """Importer of verifiers 0.1."""
+
+    def accepts(self, path: Path) -> bool:
+        """Whether the path is such a folder, or the `results.jsonl` in it."""
+        folder = path.parent if path.name == RESULTS else path
+        return (folder / RESULTS).is_file() and (folder / METADATA).is_file()
+
+    def read(self, path: Path) -> Iterable[ImportedRun]:
+        """Read the run of a folder; see `Importer.read`."""
+        if not self.accepts(path):
+            raise UsageError(f"{path}: not a folder with {RESULTS} and {METADATA}")
+        folder = path.parent if path.name == RESULTS else path
+        facts = _validated(_Metadata, read_file(folder / METADATA, DOCUMENT), str(folder / METADATA))
+        columns = facts.state_columns or ()
+        milliseconds = None if facts.time_ms is None else facts.time_ms / 1000
+        yield ImportedRun(
+            facts.env_id,
+            facts.model,
+            _rollouts(folder / RESULTS, columns),
+            created=facts.date or "",
+            settings={
+                "env.env_args": facts.env_args or {},
+                "model.api_base_url": facts.base_url or "",
+                "model.sampling_args": facts.sampling_args or {},
+            },
+            state_columns=columns,
+            reward_range=(-math.inf, math.inf),
+            pass_threshold=1.0 if facts.pass_threshold is None else facts.pass_threshold,
+            wall_s=facts.time if facts.time is not None else milliseconds,
+            versions={name: version for name, version in (facts.version_info or {}).items() if version},
+        )
+
+
+IMPORTER = VerifiersImporter()
+
+
+def _rollouts(path: Path, columns: tuple[str, ...]) -> Iterator[ImportedRollout]:
+    with open_binary(path) as file:
+        number = 0
+        while line := file.readline(LINE + 1):
+            number += 1
+            if len(line) > LINE:
+                raise UsageError(f"{path}, line {number}: longer than {LINE >> 20} MiB")
+            if line.strip():
+                yield _rollout(_validated(_Line, line, f"{path}, line {number}"), columns)
+
+
+def _validated(model: type[M], text: bytes, where: str) -> M:
+    try:
+        return model.model_validate(json.loads(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{where}: {key or 'the value'}: {first['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}") from error
+
+
+def _rollout(line: _Line, columns: tuple[str, ...]) -> ImportedRollout:
+    extra = line.model_extra or {}
+    flat = {
+        name: _finite(value)
+        for name, value in extra.items()
+        if name not in columns and isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    tokens, timing = line.token_usage, line.timing or _Timing(generation_ms=line.generation_ms)
+    seconds = timing.generation.duration if timing.generation_ms is None else timing.generation_ms / 1000
+    error = line.error.error_chain_str or line.error.error if isinstance(line.error, _Error) else line.error
+    return ImportedRollout(
+        Row(
+            line.example_id if line.src_id is None else line.src_id,
+            _messages(line.prompt),
+            line.answer or "",
+            line.task or "",
+            line.info or {},
+        ),
+        _messages(line.completion),
+        line.reward,
+        flat if line.metrics is None else dict(line.metrics),
+        error or "",
+        is_complete=line.is_completed is not False or line.reward is not None,
+        stop_condition=line.stop_condition,
+        is_truncated=bool(line.is_truncated),
+        usage=Usage(int(tokens.input_tokens), int(tokens.output_tokens), requests=1) if tokens else Usage(),
+        timing=Timing(timing.start_time, seconds),
+        state={name: extra[name] for name in columns if name in extra},
+    )
+
+
+def _messages(prompt: list[_Message] | str) -> Prompt:
+    return prompt if isinstance(prompt, str) else [message.model_dump(exclude_unset=True) for message in prompt]

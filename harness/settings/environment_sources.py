@@ -1,0 +1,94 @@
+"""Plugins of the group `bench.environment_sources`: collections of environments under a prefix. The entry point's name
+is the prefix, such as `acme` in `acme/chemistry`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.core.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
+from harness.core.plugins import load_plugins
+
+ENVIRONMENT_SOURCES = "bench.environment_sources"
+
+_SHOWN = 5
+"""Names that a message lists at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnvironment:
+    """An importable environment, and facts known without importing it."""
+
+    module: str
+    dist_name: str | None = None
+    """Distribution that contains the module; None if no distribution does."""
+    dist_version: str | None = None
+    source_files: tuple[Path, ...] = ()
+    """The environment's own Python files, sorted. A change of them is a change of the run's identity."""
+    defaults: dict[str, object] = field(default_factory=dict[str, object])
+    """The table `[tool.harness.eval]`, otherwise `[tool.verifiers.eval]`, not validated."""
+    defaults_source: str | None = None
+    """File and table of the defaults."""
+    notice: str | None = None
+    """Reason why existing defaults were not used."""
+    path: Path | None = None
+    """File or folder that the user named; None if the user gave a name."""
+
+
+class EnvironmentSource:
+    """Base class of environment sources."""
+
+    def names(self) -> Iterable[str]:
+        """Names of all environments, without the prefix; used to suggest a name."""
+        return ()
+
+    def find(self, name: str) -> FoundEnvironment | None:
+        """Return facts about an environment without importing it; None if there is no environment of this name.
+
+        Args:
+            name: The name without the prefix.
+        """
+        raise NotImplementedError
+
+    def function(self, name: str) -> Callable[..., object]:
+        """Return the function that makes an environment from the keyword arguments in `env_args`.
+
+        Args:
+            name: A name for which `find` returned facts.
+        """
+        raise NotImplementedError
+
+
+def source_of(env_id: str) -> tuple[EnvironmentSource, str] | None:
+    """Split an id such as `acme/chemistry` into the source for its prefix and the name; None without such a source."""
+    prefix, _, name = env_id.partition("/")
+    if not prefix or not name:
+        return None
+    source = load_plugins(ENVIRONMENT_SOURCES, EnvironmentSource, name=prefix).get(prefix)
+    return None if source is None else (source, name)
+
+
+def find_in_source(source: EnvironmentSource, name: str, env_id: str) -> FoundEnvironment:
+    """Return facts about an environment of a source.
+
+    Raises:
+        EnvironmentNotFound: the source has no environment of this name; the message suggests a similar one.
+        EnvironmentLoadError: code of the source failed.
+    """
+    try:
+        found = source.find(name)
+        names = [] if found is not None else sorted(source.names())
+    except HarnessError:
+        raise
+    except Exception as error:  # code of other people
+        prefix = env_id.partition("/")[0]
+        problem = f"the plugin {prefix!r} ({ENVIRONMENT_SOURCES}) failed: {type(error).__name__}: {error}"
+        raise EnvironmentLoadError(f"environment {env_id!r}: {problem}") from error
+    if found is not None:
+        return found
+    close = difflib.get_close_matches(name, names, 1)
+    known = f"did you mean {close[0]!r}?" if close else f"names that it knows: {', '.join(names[:_SHOWN]) or 'none'}"
+    more = f" and {len(names) - _SHOWN} more" if not close and len(names) > _SHOWN else ""
+    raise EnvironmentNotFound(f"{env_id.partition('/')[0]!r} has no environment {name!r}; {known}{more}")
