@@ -73,9 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if any(name.lower().endswith("_proxy") for name in os.environ):  # the tests' servers are here: no proxy knows them
         for name in ("no_proxy", "NO_PROXY"):
             os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
-    # No deadline, since a busy machine would miss it. `make test` draws fewer examples, unless a test says how many. The
-    # same examples are drawn each time, so that a change is not held up by what another one did; `make test-random`
-    # looks for new ones.
+    # No deadline, since a busy machine would miss it. `make test` draws fewer examples, unless a test says how many.
+    # The same examples are drawn each time, so that a change is not held up by what another one did; `make
+    # test-random` draws new ones.
     from hypothesis import HealthCheck, settings
 
     examples = 30 if config.getoption("markexpr") == "not slow" else 100

@@ -37,7 +37,7 @@ def imported(bench: Bench, path: Path) -> RunDir:
 
 def facts(run: RunDir) -> list[tuple[Any, ...]]:
     return [
-        (each.example.prompt, each.example.answer, each.example.info, each.base.rollout_index, each.reward, each.is_scored,
+        (each.example.prompt, each.example.answer, each.example.info, each.base.rollout_index, each.reward,
          {name: value for name, value in each.score.metrics.items() if value is not None} if each.score else {},
          each.base.completion if each.base.kind == "generated" else "")
         for each in outcomes(read_journal(run))
