@@ -36,7 +36,7 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (111, 98),
-    "agents": (6421, 4136),
+    "agents": (6127, 3928),
     "authoring": (2325, 1601),  # errors with setting and remedy as fields, an argument a line
     "cli": (9502, 6492),  # bench import
     "core": (2269, 1221),  # errors with setting and remedy as fields, an argument a line

@@ -1,6 +1,6 @@
-"""Agent evaluation in Python: runners, results, and the types and helpers for agents, tools and eval functions. Public
-names are imported lazily, at their first use, so `import harness.eval` is cheap. The first use also activates a
-plugin's import hook, which makes the names available under the paths of the SDK they come from."""
+"""Agent evaluation in Python: runners, results, and the types and helpers for agents, tools and eval functions. Each
+public name is imported at its first use, so `import harness.eval` is cheap. The first use also activates the plugins of
+the group `bench.import_hooks`, such as the one that makes the names available under the paths of the Osmosis SDK."""
 
 from __future__ import annotations
 
@@ -84,80 +84,40 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.agents.llm": ("StepEvent",),
     "harness.agents.loading": ("LoadedAgent", "load_agent"),
     "harness.agents.loop": (
-        "AgentLike",
-        "CompletionsResult",
-        "LLM",
-        "RolloutAgentLoop",
-        "RolloutContext",
-        "RolloutResult",
+        "AgentLike", "CompletionsResult", "LLM", "RolloutAgentLoop", "RolloutContext", "RolloutResult",
     ),
     "harness.agents.mcp_agent": ("MCPAgentLoop",),
     "harness.agents.mcp_folder": ("load_mcp",),
     "harness.agents.messages": (
-        "count_messages_by_role",
-        "get_message_content",
-        "get_message_role",
-        "is_assistant_message",
-        "is_tool_message",
-        "is_user_message",
-        "normalize_stop",
-        "parse_tool_calls",
+        "count_messages_by_role", "get_message_content", "get_message_role", "is_assistant_message", "is_tool_message",
+        "is_user_message", "normalize_stop", "parse_tool_calls",
     ),
     "harness.agents.reward": ("osmosis_reward", "osmosis_rubric"),
     "harness.agents.schemas": (
-        "OpenAIFunctionParametersSchema",
-        "OpenAIFunctionPropertySchema",
-        "OpenAIFunctionSchema",
-        "OpenAIFunctionToolSchema",
-        "RolloutMetrics",
-        "RolloutRequest",
-        "RolloutStatus",
+        "OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema", "OpenAIFunctionSchema",
+        "OpenAIFunctionToolSchema", "RolloutMetrics", "RolloutRequest", "RolloutStatus",
     ),
     "harness.agents.tool_calls": (
-        "ToolArgumentError",
-        "ToolExecutionError",
-        "create_tool_error_result",
-        "create_tool_result",
-        "execute_tool_calls",
-        "get_tool_call_info",
-        "parse_tool_arguments",
-        "serialize_tool_result",
+        "ToolArgumentError", "ToolExecutionError", "create_tool_error_result", "create_tool_result",
+        "execute_tool_calls", "get_tool_call_info", "parse_tool_arguments", "serialize_tool_result",
     ),
     "harness.agents.validation": ("validate_tools",),
     "harness.core.errors": (
-        "AgentFailed",
-        "AgentLoadError",
-        "DatasetParseError",
-        "DatasetValidationError",
-        "EvalFnError",
-        "HarnessError",
-        "LocalExecutionError",
-        "MCPLoadError",
-        "ProviderError",
-        "SystemicProviderError",
-        "ToolValidationError",
+        "AgentFailed", "AgentLoadError", "DatasetParseError", "DatasetValidationError", "EvalFnError", "HarnessError",
+        "LocalExecutionError", "MCPLoadError", "ProviderError", "SystemicProviderError", "ToolValidationError",
     ),
     "harness.agents.bench_runner": (
-        "BenchEvalSummary",
-        "BenchResult",
-        "BenchRowResult",
-        "BenchRunResult",
-        "BenchRunner",
+        "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "BenchRunner",
     ),
     "harness.agents.client": ("ExternalLLMClient",),
     "harness.agents.results": (
-        "EvalEvalSummary",
-        "EvalModelSummary",
-        "EvalPaired",
-        "EvalResult",
-        "EvalRowResult",
-        "EvalRunResult",
+        "EvalEvalSummary", "EvalModelSummary", "EvalPaired", "EvalResult", "EvalRowResult", "EvalRunResult",
     ),
     "harness.agents.runner": ("EvalRunner",),
     "harness.agents.local_test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
     "harness.stats.passk": ("pass_at_k",),
-}
-"""The module that defines each public name."""
+}  # fmt: skip
+"""Module → the public names that it defines."""
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -1,5 +1,5 @@
-"""`BenchRunner`: the older interface of `EvalRunner`, for one model. It has the documented older names; the
-implementation is in `runner`, and the results are those of `results` under their older names."""
+"""`BenchRunner`: the older interface of `EvalRunner`, for one model. The results have the types of `results` under
+their documented older names."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult"
 
 
 class BenchRunner(EvalRunner):
-    """Evaluate an agent with one model. Request ids begin with `bench` instead of `eval`.
+    """Runner that evaluates an agent with one model. Request ids begin with `bench` instead of `eval`.
 
     Args:
-        agent_loop: The agent; this and all other arguments are those of `EvalRunner`.
+        agent_loop: The agent. All arguments are as in `EvalRunner`.
         llm_client: The model.
-        eval_fns: Score each run.
+        eval_fns: Eval functions that score each run.
         debug: Write a trace of each run.
-        debug_dir: The folder of the traces.
-        llm_client_factory: Makes the clients of concurrent runs.
+        debug_dir: Folder of the traces.
+        llm_client_factory: Function that makes the clients of concurrent runs.
     """
 
     _mode: ClassVar[Mode] = "bench"
@@ -44,4 +44,4 @@ class BenchRunner(EvalRunner):
         super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
 
     run_bench = EvalRunner.run_eval
-    """The older name of `run_eval`."""
+    """Older name of `run_eval`."""

@@ -1,4 +1,4 @@
-"""Arguments of one call of the Python API: the work and the models, with validation of the numbers."""
+"""Arguments of one call of a runner in the Python API: the work and the models, with their validation."""
 
 from __future__ import annotations
 
@@ -14,33 +14,29 @@ from harness.agents.loop import LLM
 from harness.agents.options import Mode
 from harness.agents.results import PRIMARY
 
-_MOST_IN_FLIGHT = 1_000_000
-"""Upper bound for rollouts in flight: the size of a semaphore."""
-
-
 _NOT_SAMPLING = {
-    "api_base": "it is ExternalLLMClient's",
-    "api_key": "it is ExternalLLMClient's; in a request body it would do nothing but show itself",
-    "base_url": "ExternalLLMClient has it as api_base",
-    "messages": "they are the agent's",
-    "model": "it is ExternalLLMClient's, and a report would name the wrong one",
+    "api_base": "pass it to ExternalLLMClient",
+    "api_key": "pass it to ExternalLLMClient; in a request body it would only be disclosed",
+    "base_url": "pass it to ExternalLLMClient as api_base",
+    "messages": "the agent supplies them",
+    "model": "pass it to ExternalLLMClient; else reports would name the wrong model",
 }
-"""Keys that `completion_params` must not contain → the reason."""
+"""Keys that `completion_params` must not contain → the reason, for the error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """One model of an evaluation."""
+    """One model of an evaluation, as the caller passed it."""
 
     client: LLM
     tag: str | None = None
     """`primary`, `baseline`, or None if there is one model."""
     factory: ClientFactory | None = None
-    """Makes the clients of concurrent rollouts."""
+    """Function that makes the clients of concurrent rollouts; None if `client` is the only one."""
 
     @property
     def is_other(self) -> bool:
-        """Whether this model is the baseline. The primary model's run is the same with and without a baseline."""
+        """Whether this model is the baseline of a comparison."""
         return self.tag not in (None, PRIMARY)
 
 
@@ -58,18 +54,18 @@ class Work:
     pass_threshold: float = 1.0
     batch_size: int = 1
     first_row: int = 0
-    """Number of the first row in the dataset."""
+    """Number of the first evaluated row in the dataset, from 0."""
     first_run: int = 0
-    """Index of the first run of each row."""
+    """Index of the first run of each row, from 0."""
     debug_dir: str | None = None
     output_dir: str | None = None
-    """The folder of the run folders; None keeps nothing."""
+    """Folder in which run folders are stored; None stores nothing."""
     resume: bool = False
     retry_failed: bool = False
     private: bool = False
     """Whether the run folders are readable by their owner only."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Further settings, by TOML name."""
+    """Further settings by their TOML names, such as `message_limit`."""
 
     @property
     def rollouts(self) -> int:
@@ -79,16 +75,16 @@ class Work:
     @property
     def in_flight(self) -> int:
         """Maximum number of concurrent rollouts of all models together."""
-        return min(self.batch_size, _MOST_IN_FLIGHT)
+        return min(self.batch_size, 1_000_000)  # the size of a semaphore
 
     def check(self) -> None:
-        """Validate the numbers and sampling arguments.
+        """Validate the numbers, the sampling arguments and the options of stored runs.
 
         Raises:
             ValueError: a number is out of range, or an argument requires another one or is not allowed.
             TypeError: an argument has the wrong type.
         """
-        numbers = {
+        numbers: dict[str, tuple[object, int]] = {
             "n_runs": (self.n_runs, 1),
             "max_turns": (self.max_turns, 1),
             "batch_size": (self.batch_size, 1),
@@ -96,38 +92,33 @@ class Work:
             "run_index": (self.first_run, 0),
         }
         for name, (value, least) in numbers.items():
-            _require(name, value, least)
-        _require_number("pass_threshold", self.pass_threshold)
-        _require_params(self.completion_params)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+            if value < least:
+                raise ValueError(f"{name} must be >= {least}, not {value}")
+        threshold = cast(object, self.pass_threshold)
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+            raise TypeError(f"pass_threshold must be a number, not {type(threshold).__name__}")
+        if not math.isfinite(threshold):
+            raise ValueError(f"pass_threshold must be a finite number, not {threshold}")
+        _check_params(self.completion_params)
         if self.private and self.output_dir is None:
-            raise ValueError("private=True is about the run folder that is kept: say with output_dir= where it goes")
+            raise ValueError("private=True applies to stored run folders: name their folder with output_dir=")
         if self.resume and self.output_dir is None:
-            raise ValueError("resume=True goes on with a run folder: say with output_dir= where it is")
+            raise ValueError("resume=True resumes stored run folders: name their folder with output_dir=")
         if self.retry_failed and not self.resume:
-            raise ValueError("retry_failed=True makes up for what an earlier evaluation lacks: give resume=True, too")
+            raise ValueError(
+                "retry_failed=True retries the failed runs of an earlier evaluation: pass resume=True as well"
+            )
 
 
-def _require(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}, not {value}")
-
-
-def _require_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value}")
-
-
-def _require_params(given: object) -> None:
+def _check_params(given: object) -> None:
     if given is None:
         return
     if not isinstance(given, Mapping):
         raise TypeError(f"completion_params must be a dict, not {type(given).__name__}")
     for name in cast("Mapping[object, object]", given):
         if not isinstance(name, str):
-            raise TypeError(f"completion_params: {name!r} must be a string, as the name of an argument is")
+            raise TypeError(f"completion_params: {name!r} is not a string; the keys are names of request arguments")
         if name in _NOT_SAMPLING:
-            raise ValueError(f"completion_params: {name!r} does not belong there: {_NOT_SAMPLING[name]}")
+            raise ValueError(f"completion_params: {name!r} is not allowed: {_NOT_SAMPLING[name]}")

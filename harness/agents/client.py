@@ -1,12 +1,12 @@
-"""`ExternalLLMClient`: one model of the Python API, by name or address. Used alone, it has connections of its own. In a
-runner the engine's clients send its requests, so that all rollouts share limits, retries and the endpoint's health."""
+"""`ExternalLLMClient`: a model in the Python API, given by name or address. Used alone, it opens its own connections.
+In a runner, the engine's clients send its requests, so that all rollouts share limits, retries and the endpoint's
+state."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from harness.agents.llm import AgentLLM
@@ -25,20 +25,20 @@ from harness.settings.providers import Route, require_provider, route
 LABELS = Labels({
     "api_base_url": "api_base", "num_examples": "rows", "rollouts_per_example": "n_runs", "resume": "resume=True",
 })  # fmt: skip
-"""How the Python API spells settings."""
+"""Names of settings in the Python API, for messages: TOML name → name here."""
 
 
 class ExternalLLMClient:
-    """A model behind an OpenAI-compatible endpoint, or of a provider.
+    """Client for a model at an OpenAI-compatible endpoint or at a known provider.
 
     Connections are opened at the first call; the client can be used again after `close`. In a runner, many rollouts may
-    share one client; used alone, `set_tools` and the metrics apply to one conversation at a time.
+    share one client. Used alone, it serves one conversation at a time, because it has one set of tools and metrics.
 
     Args:
         model: With `api_base`, the model's name at that endpoint, sent unchanged; else `provider/model`, or the name of
             an OpenAI model.
-        api_key: Sent as bearer token; never recorded. The default is the provider's environment variable, or no key if
-            `api_base` is given.
+        api_key: API key, sent as bearer token and never recorded. By default it is read from the provider's environment
+            variable; with `api_base`, no key is sent by default.
         api_base: Base URL, such as `http://localhost:8000/v1`.
 
     Raises:
@@ -58,9 +58,9 @@ class ExternalLLMClient:
         self._metrics = RolloutMetrics()
         self._pool: ClientPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that the pool's connections belong to."""
-        self._left: list[ClientPool] = []
-        """Pools that send no more requests and are still to be closed."""
+        """The event loop of the connections in `_pool`."""
+        self._retired: list[ClientPool] = []
+        """Pools that send no more requests and must still be closed."""
 
     def __repr__(self) -> str:
         return f"ExternalLLMClient({self.display_name!r}, api_base={self._api_base!r})"
@@ -68,27 +68,25 @@ class ExternalLLMClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Close the client's connections. May be called repeatedly; the next request opens new connections."""
-        self._leave()
-        while self._left:
-            await self._left.pop().close()
+        self._retire_pool()
+        while self._retired:
+            await self._retired.pop().close()
 
     def set_tools(self, tools: Sequence[OpenAIFunctionToolSchema | JsonDict]) -> None:
-        """Set the tools that the model is offered in later calls.
+        """Set the tools that later requests offer to the model.
 
         Raises:
-            ToolValidationError: an endpoint would refuse one of them.
+            ToolValidationError: a tool is invalid, so that an endpoint would refuse it.
         """
         self._tools = validate_tools(tools)
 
     def clear_tools(self) -> None:
-        """Offer the model no tools in later calls."""
+        """Remove the tools from later requests."""
         self._tools = []
 
     def reset_metrics(self) -> None:
@@ -96,11 +94,11 @@ class ExternalLLMClient:
         self._metrics = RolloutMetrics()
 
     def get_metrics(self) -> RolloutMetrics:
-        """Calls of `chat_completions` since the last `reset_metrics`: their number, tokens and time."""
+        """Return number, tokens and duration of the calls of `chat_completions` since the last `reset_metrics`."""
         return self._metrics.model_copy()
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """Ask the model for a reply.
+        """Request a reply from the model.
 
         Args:
             messages: The whole conversation.
@@ -108,38 +106,43 @@ class ExternalLLMClient:
 
         Raises:
             ProviderError: the call failed after all retries.
-            SystemicProviderError: the endpoint is unusable: every other call would fail too.
-            ConfigError: the provider's key is missing.
+            SystemicProviderError: the endpoint is unusable, so that every call would fail.
+            ConfigError: the provider's API key is missing.
         """
         client, name = self._client()
         llm = AgentLLM(BoundChat(client, name), model=name, tools=self._tools)
         try:
             return await llm.chat_completions(messages, **kwargs)
         except SystemicProviderError:
-            self._leave()  # the next call sees a repaired endpoint or a new key
+            self._retire_pool()  # a pool remembers that its endpoint is unusable
             raise
         finally:
-            self._add(llm.get_metrics())
+            total, call = self._metrics, llm.get_metrics()
+            total.llm_latency_ms += call.llm_latency_ms
+            total.num_llm_calls += call.num_llm_calls
+            total.prompt_tokens += call.prompt_tokens
+            total.response_tokens += call.response_tokens
+            total.max_context_tokens = max(total.max_context_tokens, call.max_context_tokens)
 
     async def preflight_check(self) -> None:
         """Request one token to check that the model is reachable. A rate limit counts as reachable.
 
         Raises:
             SystemicProviderError: the model is not reachable.
-            ConfigError: the provider's key is missing.
+            ConfigError: the provider's API key is missing.
         """
         client, name = self._client()
         try:
             await preflight(client, name)
         except SystemicError as error:
-            self._leave()
+            self._retire_pool()
             raise SystemicProviderError(error.text(LABELS)) from error
 
     def endpoint(self) -> Endpoint:
-        """The model's endpoint, for the engine.
+        """Return the model's endpoint, for the engine.
 
         Raises:
-            ConfigError: the provider's key is missing, or litellm is needed for this provider and not installed.
+            ConfigError: the provider's API key is missing, or the provider needs litellm, which is not installed.
         """
         found = self._route(has_key=bool(self._api_key))
         require_provider(found.url)
@@ -153,30 +156,22 @@ class ExternalLLMClient:
             raise
 
     def _client(self) -> tuple[PooledClient, str]:
-        """A client for the running event loop, and the model's name at its endpoint."""
+        """Return a client for the running event loop, and the model's name at its endpoint."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._leave()
+            self._retire_pool()
             self._loop = loop
         endpoint = self.endpoint()
         if not endpoint.url:
             raise ConfigError(
-                f"{self.display_name} is played inside a run; to ask it alone, give the address of `bench serve` as "
-                "api_base"
+                f"{self.display_name} is a reference model, which answers only inside a run; to use it alone, pass the "
+                "address of `bench serve` as api_base"
             )
         if self._pool is None:
             self._pool = ClientPool()
         return self._pool.get([endpoint], CallSettings(max_in_flight=-1)), endpoint.model
 
-    def _leave(self) -> None:
+    def _retire_pool(self) -> None:
         if self._pool is not None:
-            self._left.append(self._pool)
+            self._retired.append(self._pool)
             self._pool = None
-
-    def _add(self, call: RolloutMetrics) -> None:
-        total = self._metrics
-        total.llm_latency_ms += call.llm_latency_ms
-        total.num_llm_calls += call.num_llm_calls
-        total.prompt_tokens += call.prompt_tokens
-        total.response_tokens += call.response_tokens
-        total.max_context_tokens = max(total.max_context_tokens, call.max_context_tokens)

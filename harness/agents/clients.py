@@ -1,6 +1,6 @@
-"""Model clients that a caller of the Python API brings: any object with `chat_completions`, one instance for each
-concurrent rollout. Assigns the instances to rollouts and translates between their calls and the engine's. An
-`ExternalLLMClient` needs none of this, since the engine's own clients send its requests."""
+"""Model clients that a caller of the Python API passes: any object with `chat_completions`, one instance for each
+concurrent rollout. Reserves instances for rollouts, and translates the engine's requests to calls of an instance. The
+requests of an `ExternalLLMClient` are sent by the engine's own clients instead."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.models.pool import CallSettings, ClientPool
 from harness.usercode.scope import scope, scoped
 
 ClientFactory = Callable[[], "LLM | Awaitable[LLM]"]
-"""Makes one more client instance; may be async."""
+"""Function that makes a client instance; may be async."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ _COUNTS = ("prompt_tokens", "response_tokens")
 
 
 def is_ours(client: object) -> bool:
-    """Whether the engine can send the client's requests: it is an `ExternalLLMClient` with unchanged
-    `chat_completions`."""
+    """Whether the engine can send the client's requests itself: the client is an `ExternalLLMClient` whose
+    `chat_completions` is not overridden."""
     return isinstance(client, ExternalLLMClient) and type(client).chat_completions is ExternalLLMClient.chat_completions
 
 
 def display_name(client: object) -> str:
-    """The model's name in reports: the client's `display_name` or `model`, else its class name."""
+    """Return the model's name for reports: the client's `display_name` or `model`, else the name of its class."""
     for name in ("display_name", "model"):
         value = getattr(client, name, None)
         if isinstance(value, str) and value:
@@ -58,41 +58,44 @@ class InstancePool:
 
     Args:
         name: Unique among the runs of the evaluation.
-        client: The caller's client: the only instance if there is no factory; never closed here.
-        factory: Makes an instance when no free one is left; these instances are closed at the end.
+        client: The caller's client: the only instance if there is no factory. It is never closed here.
+        factory: Called for a new instance if none is free. The new instances are closed at the end.
     """
 
     def __init__(self, name: str, client: LLM, factory: ClientFactory | None) -> None:
         self.url = f"http://{name}.client.invalid/v1"
         """The pool's name in the records of a run, and part of its identity. Nothing is sent there (RFC 6761)."""
         self.tokens = 0
-        """Tokens of all replies of the instances, except those that the engine's clients count."""
+        """Tokens of all replies, except those to requests that the engine's clients sent and counted."""
         self._engine: tuple[ClientPool, CallSettings] | None = None
         self._client = client
         self._factory = factory
         self._free: list[LLM] = []
         self._made: list[LLM] = []
-        self._out: list[_Loan] = []
+        self._reserved: list[_ReservedClient] = []
 
     def has_only(self, client: LLM) -> bool:
         """Whether `client` is the only instance of this pool."""
         return self._factory is None and self._client is client
 
     @asynccontextmanager
-    async def loan(self, tools: Sequence[object]) -> AsyncGenerator[None]:
+    async def reserve(self, tools: Sequence[object]) -> AsyncGenerator[None]:
         """Reserve an instance for one rollout, with its tools set and its metrics reset."""
         client = self._client if self._factory is None else self._free.pop() if self._free else await self._make()
         try:
-            async with _alone(client):
-                loan = _Loan(client, validate_tools(tools))
-                self._out.append(loan)
+            async with _exclusive(client):
+                reserved = _ReservedClient(client, validate_tools(tools))
+                self._reserved.append(reserved)
                 try:
-                    with scoped(held=(*scope().held, loan)):
-                        await loan.begin(tools)
+                    with scoped(held=(*scope().held, reserved)):
+                        await _call(client, "reset_metrics")
+                        if tools:
+                            await _call(client, "set_tools", list(tools))
                         yield
                 finally:
-                    self._out.remove(loan)
-                    await loan.end()
+                    self._reserved.remove(reserved)
+                    reserved.is_over = True
+                    await _call(client, "clear_tools")
         finally:
             if self._factory is not None:
                 self._free.append(client)
@@ -103,13 +106,18 @@ class InstancePool:
         Raises:
             ModelError: the call failed.
         """
-        loan = self._loan()
-        if is_ours(loan.client):
+        held = [each for each in self._reserved if each in scope().held]
+        if not held and len(self._reserved) == 1:  # e.g. a call from a thread of the agent, which lacks its context
+            held = self._reserved
+        if not held:
+            raise EnvironmentFault("a model call was made outside of a rollout, so that its client is unknown")
+        reserved = held[-1]
+        if is_ours(reserved.client):
             assert self._engine is not None, "the engine connects a client before its first request"
             pool, settings = self._engine
-            ours = cast(ExternalLLMClient, loan.client).endpoint()
+            ours = cast(ExternalLLMClient, reserved.client).endpoint()
             return await pool.get([ours], settings).request(replace(call, model=ours.model))
-        response = await loan.request(call)
+        response = await reserved.request(call)
         self.tokens += response.usage.input_tokens + response.usage.output_tokens
         return response
 
@@ -118,7 +126,8 @@ class InstancePool:
         self._engine = pool, settings
 
     async def close(self) -> None:
-        """Close the instances that were made here; may be called repeatedly. A failure to close one is only logged."""
+        """Close the instances that the factory made; may be called repeatedly. A failure to close one is only
+        logged."""
         made, self._made = self._made, []
         for client in {id(client): client for client in made}.values():
             if client is self._client:
@@ -129,32 +138,25 @@ class InstancePool:
                 logger.warning("%s.close() raised", type(client).__name__, exc_info=True)
 
     def waiting_note(self) -> str:
-        """Empty: a caller's client does not say why it waits."""
+        """Return "": the reason why a caller's client waits is unknown."""
         return ""
 
-    def _loan(self) -> _Loan:
-        if held := [loan for loan in self._out if loan in scope().held]:
-            return held[-1]
-        if len(self._out) == 1:  # e.g. asked from a thread of the agent, which lacks its context
-            return self._out[0]
-        raise EnvironmentFault("a model call outside of its rollout: nothing says which client it belongs to")
-
     async def _make(self) -> LLM:
-        assert self._factory is not None, "the run's bound is the number of its instances"
+        assert self._factory is not None, "without a factory, one rollout runs at a time"
         try:
-            client = await _settled(self._factory())
+            client = await _awaited(self._factory())
         except Exception as error:  # boundary around the caller's factory: no client, no evaluation
-            words = f"the client factory raised {type(error).__name__}: {error}"
-            raise SystemicError(words, reason="client_factory") from error
+            text = f"the client factory raised {type(error).__name__}: {error}"
+            raise SystemicError(text, reason="client_factory") from error
         if not callable(getattr(client, "chat_completions", None)):
-            words = f"the client factory returned {type(client).__name__}, which has no chat_completions"
-            raise SystemicError(words, reason="client_factory")
+            text = f"the client factory returned {type(client).__name__}, which has no chat_completions"
+            raise SystemicError(text, reason="client_factory")
         self._made.append(cast(LLM, client))
         return cast(LLM, client)
 
 
 class AgentWithClients:
-    """An agent whose every rollout uses a client instance of its own.
+    """Agent that reserves a client instance for each of its rollouts.
 
     Args:
         agent: The caller's agent.
@@ -170,34 +172,26 @@ class AgentWithClients:
         return getattr(self._agent, name)
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """The tools of the agent."""
+        """Return the tools of the agent."""
         return self._agent.get_tools(request)
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
-        """Play one rollout of the agent with a reserved client instance."""
-        async with self._instances.loan(ctx.tools):
+        """Run one rollout of the agent with a reserved client instance."""
+        async with self._instances.reserve(ctx.tools):
             return await self._agent.run(ctx)
 
 
 @dataclass(slots=True, eq=False)
-class _Loan:
-    """A client instance that one rollout has reserved."""
+class _ReservedClient:
+    """A client instance reserved for one rollout."""
 
     client: LLM
     offered: list[JsonDict]
     """The rollout's tools, as they are sent to an endpoint."""
     is_over: bool = False
+    """Whether the rollout has ended."""
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    """Tokens of the client's own metrics that are already counted."""
-
-    async def begin(self, tools: Sequence[object]) -> None:
-        await _call(self.client, "reset_metrics")
-        if tools:
-            await _call(self.client, "set_tools", list(tools))
-
-    async def end(self) -> None:
-        self.is_over = True
-        await _call(self.client, "clear_tools")
+    """Totals of the client's own metrics at the previous reply."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Send the request through the instance.
@@ -217,49 +211,41 @@ class _Loan:
         except ProviderError as error:
             raise ModelError(str(error), reason="provider_error") from error
         seconds = time.monotonic() - started
-        return replace(await self._read(reply), seconds=seconds)
-
-    async def _read(self, reply: object) -> ModelResponse:
         message: object = getattr(reply, "message", None)
         if not isinstance(message, dict):
-            who = type(self.client).__name__
             raise ResponseError(
-                f"{who}.chat_completions returned {type(reply).__name__}; it must return a CompletionsResult, whose "
-                "message is a dict",
+                f"{type(self.client).__name__}.chat_completions returned {type(reply).__name__}; it must return a "
+                "CompletionsResult, whose message is a dict",
                 reason="bad_response",
             )
         finish: object = getattr(reply, "finish_reason", None)
+        usage = await self._usage(getattr(reply, "usage", None))
         return ModelResponse(
-            cast(Message, message),
-            finish if isinstance(finish, str) else None,
-            await self._usage(getattr(reply, "usage", None)),
+            cast(Message, message), finish if isinstance(finish, str) else None, usage, seconds=seconds
         )
 
     async def _usage(self, reported: object) -> Usage:
-        """The token usage that the reply reports, else the growth of the client's metrics."""
-        metrics = await self._metrics()
-        grown = {name: metrics.get(name, 0) - self.counted[name] for name in _COUNTS}
-        self.counted = {name: metrics.get(name, 0) for name in _COUNTS}
+        """Return the token usage that the reply reports, else the increase of the client's metrics."""
+        metrics = await _call(self.client, "get_metrics")
+        total = {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
+        grown = {name: total[name] - self.counted[name] for name in _COUNTS}
+        self.counted = total
         if isinstance(reported, Mapping) and reported:
-            said = cast("Mapping[str, object]", reported)
-            return Usage(_number(said.get("prompt_tokens")), _number(said.get("completion_tokens")), requests=1)
+            counts = cast("Mapping[str, object]", reported)
+            return Usage(_number(counts.get("prompt_tokens")), _number(counts.get("completion_tokens")), requests=1)
         return Usage(
             grown["prompt_tokens"], grown["response_tokens"], requests=1, unreported=int(not any(grown.values()))
         )
 
-    async def _metrics(self) -> dict[str, int]:
-        metrics = await _call(self.client, "get_metrics")
-        return {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
-
 
 @asynccontextmanager
-async def _alone(client: LLM) -> AsyncGenerator[None]:
-    """Hold the client exclusively, across all evaluations of the process. An `ExternalLLMClient` may be shared
-    freely, since the engine sends its requests; a rollout's client may also be used by an evaluation that its own
-    agent starts."""
-    loans = [loan for loan in scope().held if isinstance(loan, _Loan)]
-    is_held = any(loan.client is client and not loan.is_over for loan in loans)
-    if is_held or is_ours(client):
+async def _exclusive(client: LLM) -> AsyncGenerator[None]:
+    """Reserve the client exclusively, across all evaluations of the process.
+
+    An `ExternalLLMClient` may be shared freely, since the engine sends its requests. A rollout's own client may also be
+    used by an evaluation that its agent starts."""
+    held = [each for each in scope().held if isinstance(each, _ReservedClient)]
+    if is_ours(client) or any(each.client is client and not each.is_over for each in held):
         yield
     else:
         async with turn(client):
@@ -267,14 +253,14 @@ async def _alone(client: LLM) -> AsyncGenerator[None]:
 
 
 async def _call(client: object, name: str, *arguments: object) -> object:
-    """Call a client's optional method, which may be sync or async; None if the client lacks it."""
+    """Call an optional sync or async method of a client; return None if the client lacks it."""
     method = getattr(client, name, None)
-    return await _settled(method(*arguments)) if callable(method) else None
+    return await _awaited(method(*arguments)) if callable(method) else None
 
 
 def _number(value: object) -> int:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
-async def _settled(value: object) -> object:
+async def _awaited(value: object) -> object:
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value

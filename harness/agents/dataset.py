@@ -1,9 +1,9 @@
-"""Dataset rows of an agent evaluation: three required columns and any number of others. Validates rows and words the
-errors; the file formats are in `dataset_files`."""
+"""Rows of an agent evaluation's dataset: reading and validation. `dataset_files` parses the file formats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -12,20 +12,18 @@ from harness.agents.json_values import json_value
 from harness.core.errors import DatasetValidationError
 
 REQUIRED: tuple[str, ...] = ("ground_truth", "user_prompt", "system_prompt")
-"""The required columns, in the order in which messages list missing ones."""
-
-_SIMPLE = (str, int, float, bool, type(None))
+"""The required columns, in the order in which error messages list missing ones."""
 
 
 class DatasetRow(TypedDict):
-    """One row: the required columns in lower case, and every other column under its own name."""
+    """One row of a dataset: the required columns, whose names are in lower case, and any other columns."""
 
     ground_truth: str
-    """The expected answer, for eval functions; an agent sees it only in `request.metadata`."""
+    """The expected answer, for eval functions. An agent gets it only in `request.metadata`."""
     user_prompt: str
-    """The user message that begins the conversation."""
+    """The first user message of the conversation."""
     system_prompt: str
-    """The system message that precedes it."""
+    """The system message of the conversation."""
 
 
 class DatasetReader:
@@ -46,74 +44,71 @@ class DatasetReader:
         self._file = open_file(self.file_path)
 
     def read(self, limit: int | None = None, offset: int = 0) -> list[DatasetRow]:
-        """Read and validate rows. Skipped rows are not parsed, as far as the format allows.
+        """Read and validate rows. Skipped rows are not parsed, where the format allows it.
 
         Args:
             limit: Maximum number of rows; None for all.
-            offset: Rows to skip at the beginning.
+            offset: Number of rows to skip at the beginning.
 
         Raises:
-            DatasetParseError: the file does not have its format.
-            DatasetValidationError: a row is invalid; names the column and the row, counted from 0 in the whole file.
+            DatasetParseError: the file is not in the format that its name's ending says.
+            DatasetValidationError: a row is invalid. The message has the column and the row's number in the file, from
+                0.
+            ValueError: `limit` or `offset` is negative.
         """
         return list(self.iter_rows(limit, offset))
 
     def iter_rows(self, limit: int | None = None, offset: int = 0) -> Iterator[DatasetRow]:
-        """Iterate over rows as `read` returns them; .jsonl and .csv files are read only as far as needed."""
+        """Iterate over validated rows; see `read`. Files in .jsonl and .csv are read only as far as needed."""
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be at least 0, not {limit}")
         if offset < 0:
             raise ValueError(f"offset must be at least 0, not {offset}")
-        return self._rows(limit, offset)
+        if limit == 0:
+            return iter(())
+        last = None if limit is None else offset + limit
+        raws = islice(enumerate(self._file.raws()), offset, last)
+        return (checked(self._file.read(raw, index), index) for index, raw in raws)
 
     def __len__(self) -> int:
-        """The number of rows in the file, valid or not."""
+        """Return the number of rows in the file, including invalid ones."""
         return self._file.count()
-
-    def _rows(self, limit: int | None, offset: int) -> Iterator[DatasetRow]:
-        if limit == 0:
-            return
-        last = None if limit is None else offset + limit - 1
-        for index, raw in enumerate(self._file.raws()):
-            if index >= offset:
-                yield checked(self._file.read(raw, index), index)
-            if index == last:
-                return
 
 
 def checked(raw: object, index: int) -> DatasetRow:
-    """Validate a row: required columns under their lower-case names, JSON values in all others (`json_value`).
+    """Validate a row: rename the required columns to lower case, and convert all other values to JSON (`json_value`).
 
     Args:
         raw: The row as it was read. Column names are compared ignoring case and surrounding white space.
-        index: Its number in the whole dataset, from 0, for messages.
+        index: The row's number in the dataset, from 0, for messages.
 
     Raises:
-        DatasetValidationError: a required column is missing, duplicate, null, blank or not a string; or another column
-            holds a value that JSON cannot represent.
+        DatasetValidationError: a required column is missing, duplicate, null, blank or not a string; or the value of
+            another column has no JSON form.
     """
     if not isinstance(raw, Mapping):
         raise DatasetValidationError(f"Row {index}: Expected object, got {type(raw).__name__}")
     row: dict[str, object] = {}
     written: dict[str, str] = {}
-    for key, value in cast("Mapping[object, object]", raw).items():
-        name = plain = key if isinstance(key, str) else str(key)
-        if name not in REQUIRED:
-            plain = name.strip().lower()
-        if plain in REQUIRED:
-            if plain in written:
-                raise DatasetValidationError(
-                    f"Row {index}: {plain!r} is there twice, as {written[plain]!r} and {name!r}; rename one of them"
-                )
-            written[plain] = name
-            row[plain] = value
+    columns = cast("Mapping[object, object]", raw)
+    for key, value in columns.items():
+        name = str(key)
+        plain = name.strip().lower()
+        if plain not in REQUIRED:
+            try:
+                row[name] = json_value(value)
+            except (TypeError, RecursionError) as error:
+                fault = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
+                raise DatasetValidationError(f"Row {index}: {name!r} {fault}") from error
+        elif plain in written:
+            raise DatasetValidationError(
+                f"Row {index}: column {plain!r} is duplicate, as {written[plain]!r} and {name!r}; rename one of them"
+            )
         else:
-            row[name] = value if isinstance(value, _SIMPLE) else _as_json(value, name, index)
+            written[plain], row[plain] = name, value
     missing = [name for name in REQUIRED if name not in row]
     if missing:
-        has = (
-            f"its columns are {[str(name) for name in cast('Mapping[object, object]', raw)]}" if raw else "it is empty"
-        )
+        has = f"its columns are {[*map(str, columns)]}" if columns else "it is empty"
         raise DatasetValidationError(f"Row {index}: Missing required columns: {missing}; {has}")
     for name in REQUIRED:
         _check_text(row[name], name, index)
@@ -127,11 +122,3 @@ def _check_text(value: object, name: str, index: int) -> None:
         raise DatasetValidationError(f"Row {index}: {name!r} must be a string, got {type(value).__name__}")
     if not value.strip():
         raise DatasetValidationError(f"Row {index}: {name!r} cannot be empty")
-
-
-def _as_json(value: object, name: str, index: int) -> object:
-    try:
-        return json_value(value)
-    except (TypeError, RecursionError) as error:
-        words = "is nested too deeply" if isinstance(error, RecursionError) else f"holds what JSON cannot: {error}"
-        raise DatasetValidationError(f"Row {index}: {name!r} {words}") from error

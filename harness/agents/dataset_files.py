@@ -1,5 +1,5 @@
-"""Parsers of the four dataset formats, with their error texts; `dataset` validates the rows. Rows are read in two
-steps, so that unused rows are never parsed: `raws` splits the file, `read` parses one row."""
+"""Parsers of the four dataset formats: .json, .jsonl, .csv and .parquet. `RawFile.raws` splits a file into rows, and
+`RawFile.read` parses one row, so that unused rows are not parsed. `dataset` validates the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import json
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -21,11 +22,9 @@ from harness.core.errors import DatasetParseError
 from harness.core.size_limits import ROWS, lines_of, parquet_batches, read_whole
 from harness.store.arrow import arrow, parquet
 
-_ON_FILE = "cannot be read as the UTF-8 text that it should be"
-
 
 class RawFile(ABC):
-    """A dataset file.
+    """Base class of the parsers of dataset files.
 
     Args:
         path: An existing file.
@@ -36,7 +35,7 @@ class RawFile(ABC):
 
     @abstractmethod
     def raws(self) -> Iterator[object]:
-        """Every unparsed row, in file order.
+        """Iterate over the unparsed rows, in file order.
 
         Raises:
             DatasetParseError: the file as a whole cannot be read.
@@ -44,25 +43,26 @@ class RawFile(ABC):
 
     @abstractmethod
     def read(self, raw: object, index: int) -> object:
-        """Parse one row: a dict of its columns, or any other JSON value that is in its place.
+        """Parse one row. Returns a dict of its columns, or another JSON value if the row is invalid.
 
         Args:
-            raw: A row from `raws`.
-            index: Its number in the file, from 0, for messages.
+            raw: An unparsed row from `raws`.
+            index: The row's number in the file, from 0, for messages.
 
         Raises:
             DatasetParseError: the row cannot be parsed.
         """
 
     def count(self) -> int:
-        """The number of rows in the file."""
+        """Return the number of rows in the file."""
         return sum(1 for _ in self.raws())
 
 
 class _JsonFile(RawFile):
     def raws(self) -> Iterator[object]:
         try:
-            rows: object = json.loads(_bytes_of(self.path))
+            with _reading(self.path):
+                rows: object = json.loads(read_whole(self.path, ROWS))
         except (ValueError, RecursionError) as error:
             raise DatasetParseError(f"Invalid JSON file: {error}") from error
         if not isinstance(rows, list):
@@ -74,17 +74,14 @@ class _JsonFile(RawFile):
 
 
 class _JsonLines(RawFile):
-    """A .jsonl file; a raw row is (line number from 1, line)."""
+    """Parser of .jsonl files. A raw row is (line number from 1, line)."""
 
     def raws(self) -> Iterator[object]:
-        try:
-            with self.path.open("rb") as file:
-                for number, line in enumerate(lines_of(file), 1):
-                    text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                    if text.strip():
-                        yield number, text
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
+        with _reading(self.path), self.path.open("rb") as file:
+            for number, line in enumerate(lines_of(file), 1):
+                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if text.strip():
+                    yield number, text
 
     def read(self, raw: object, index: int) -> object:
         number, line = cast("tuple[int, bytes]", raw)
@@ -95,7 +92,7 @@ class _JsonLines(RawFile):
 
 
 class _Csv(RawFile):
-    """A .csv file; a raw row is (number of its last line, cells)."""
+    """Parser of .csv files. A raw row is (number of its last line, cells)."""
 
     @cached_property
     def _header(self) -> list[str]:
@@ -106,8 +103,8 @@ class _Csv(RawFile):
 
     def raws(self) -> Iterator[object]:
         if len(self._header) == 1 and (found := next((mark for mark in ";\t|" if mark in self._header[0]), None)):
-            mark = "tabs" if found == "\t" else repr(found)
-            raise DatasetParseError(f"Invalid CSV file: its columns are separated by {mark}; separate them by commas")
+            separator = "tabs" if found == "\t" else repr(found)
+            raise DatasetParseError(f"Invalid CSV file: its columns are separated by {separator}; use commas")
         repeated = next((name for name in self._header if self._header.count(name) > 1), None)
         if repeated is not None:
             raise DatasetParseError(f"Invalid CSV file: its header has two columns {repeated!r}; rename one")
@@ -121,21 +118,22 @@ class _Csv(RawFile):
         return dict(zip(self._header, [*cells, *[None] * (len(self._header) - len(cells))], strict=True))
 
     def _opened(self) -> Any:
-        try:
+        with _reading(self.path):
             return self.path.open(newline="", encoding="utf-8-sig")
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
 
 
 class _Parquet(RawFile):
-    """A .parquet file; a raw row is its number. The whole table is read once."""
+    """Parser of .parquet files. A raw row is the row's number. The whole table is read once."""
 
     def raws(self) -> Iterator[object]:
         return iter(range(self._table.num_rows))
 
     def read(self, raw: object, index: int) -> object:
-        at = cast(int, raw)
-        return {name: _without_nan(column[at].as_py()) for name, column in self._columns.items()}
+        values = {name: column[cast(int, raw)].as_py() for name, column in self._columns.items()}
+        # Tables of numbers store missing values as NaN.
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()
+        }
 
     def count(self) -> int:
         with self._opened() as file:
@@ -169,14 +167,14 @@ class _Parquet(RawFile):
 _FORMATS: dict[str, type[RawFile]] = {".json": _JsonFile, ".jsonl": _JsonLines, ".parquet": _Parquet, ".csv": _Csv}
 
 SUFFIXES: tuple[str, ...] = tuple(_FORMATS)
-"""File name endings of the supported formats; case does not matter."""
+"""File name endings of the supported formats. Case does not matter."""
 
 
 def open_file(path: Path) -> RawFile:
-    """Choose the parser for a file by its name's ending. Reads nothing yet.
+    """Return the parser for a file, by the ending of its name. The file is not read yet.
 
     Raises:
-        DatasetParseError: the ending is not that of a supported format.
+        DatasetParseError: the ending is not one of `SUFFIXES`.
     """
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
@@ -185,21 +183,23 @@ def open_file(path: Path) -> RawFile:
 
 
 class FileRows(Sequence[object]):
-    """Rows of a file from an offset on, each parsed on access. The content is read once and kept: a run reads its rows
+    """Sequence of a dataset file's rows, each parsed on access.
 
-    twice and must not see changes made to the file in between.
+    The content is read once and kept in memory, because a run reads its rows twice and must not see changes that are
+    made to the file in between.
 
     Args:
         file: The file.
-        offset: Rows to skip at its beginning.
+        offset: Number of rows to skip at the beginning.
 
     Raises:
         DatasetParseError: the file as a whole cannot be read.
     """
 
     def __init__(self, file: RawFile, offset: int = 0) -> None:
-        self.sha256 = _digest(file.path)
-        """SHA-256 of the whole file, in hex."""
+        with _reading(file.path), file.path.open("rb") as opened:
+            self.sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+        """SHA-256 of the whole file, in hexadecimal digits."""
         self._file = file
         self._offset = offset
         self._raws = list(islice(file.raws(), offset, None))
@@ -208,26 +208,24 @@ class FileRows(Sequence[object]):
         return len(self._raws)
 
     def __getitem__(self, index: Any) -> Any:
-        """Parse one row; see `RawFile.read`."""
+        """Parse and return one row; see `RawFile.read`."""
         return self._file.read(self._raws[index], self._offset + index)
 
 
 _opened: WeakValueDictionary[tuple[object, ...], FileRows] = WeakValueDictionary()
-"""Rows in use, by path, offset, time and size of their file: a model and its baseline share one copy."""
+"""Rows in use, by path, offset, modification time and size of their file. A model and its baseline share one copy."""
 
 
 def open_rows(path: Path, offset: int = 0) -> FileRows:
-    """The rows of a file from `offset` on; an unchanged file that is already open is not read again.
+    """Return the rows of a file from `offset` on. An unchanged file whose rows are in use is not read again.
 
     Raises:
         DatasetParseError: see `open_file` and `FileRows`.
     """
     file = open_file(path)
-    try:
-        seen = path.resolve().stat()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    key = (path.resolve(), offset, seen.st_mtime_ns, seen.st_size)
+    with _reading(path):
+        found = path.resolve().stat()
+    key = (path.resolve(), offset, found.st_mtime_ns, found.st_size)
     rows = _opened.get(key)
     if rows is None:
         rows = _opened[key] = FileRows(file, offset)
@@ -235,7 +233,7 @@ def open_rows(path: Path, offset: int = 0) -> FileRows:
 
 
 def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file, including its header, without blank lines."""
+    """Iterate over (line number, cells) of a CSV file, including its header, without blank lines."""
     csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB
     reader = csv.reader(file, strict=True)
     try:
@@ -245,41 +243,24 @@ def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise DatasetParseError(f"Invalid CSV file: {error} (line {reader.line_num})") from error
     except UnicodeDecodeError as error:
-        raise DatasetParseError(f"Invalid CSV file: it {_ON_FILE}: {error}") from error
+        raise DatasetParseError(f"Invalid CSV file: it is not UTF-8 text: {error}") from error
 
 
 def _in_microseconds(column: Any) -> Any:
-    """Convert a column of nanosecond times to microseconds, the finest unit in Python; other columns are unchanged."""
+    """Convert a column of times in nanoseconds to microseconds, the finest unit in Python. Others are unchanged."""
     pa = arrow()
     kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+    if getattr(kind, "unit", "") != "ns":
+        return column
+    if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz), safe=False)
-    if pa.types.is_time64(kind) and kind.unit == "ns":
-        return column.cast(pa.time64("us"), safe=False)
-    if pa.types.is_duration(kind) and kind.unit == "ns":
-        return column.cast(pa.duration("us"), safe=False)
-    return column
+    return column.cast(pa.time64("us") if pa.types.is_time64(kind) else pa.duration("us"), safe=False)
 
 
-def _without_nan(value: object) -> object:
-    """Replace NaN by None: tables of numbers store missing values as NaN."""
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _digest(path: Path) -> str:
+@contextmanager
+def _reading(path: Path) -> Generator[None]:
+    """Convert an `OSError` of the block to an error about the dataset file."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        yield
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return read_whole(path, ROWS)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> DatasetParseError:
-    return DatasetParseError(f"Dataset file {path} cannot be read: {error.strerror or error}")
+        raise DatasetParseError(f"Dataset file {path} cannot be read: {error.strerror or error}") from error

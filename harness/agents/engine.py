@@ -1,5 +1,5 @@
-"""Evaluations of the Python API of agents: runs an `engine.evaluation.Evaluation`, reports each rollout to the caller's
-listener, and returns the results that `read` collects from each journal."""
+"""Execution of agent evaluations of the Python API: runs an `engine.evaluation.Evaluation`, notifies the caller's
+listener of each rollout, and returns the results in each model's journal."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ended(Generic[T]):
-    """The finished run of one model."""
+    """The results of one model's finished run."""
 
     side: EvaluatedModel
     results: Sequence[T]
-    """The results that `read` collected from its journal."""
+    """The results that the function `read`, an argument of `evaluate`, collected from the run's journal."""
     wall_ms: float
-    """Duration in ms; of a resumed run, that of its latest attempt."""
+    """Duration in ms; for a resumed run, the duration of the latest attempt."""
     resumed: int
-    """Results that existed before this attempt."""
+    """Number of results from earlier attempts."""
     stop_reason: str | None
-    """The reason why an unusable endpoint stopped the run early; None if it was not stopped."""
+    """The reason, if an unusable endpoint stopped the run early; else None."""
     tokens: int
-    """Tokens of every reply to any model of the evaluation in this attempt, recorded or not."""
+    """Tokens of all replies of all models in this attempt, including unrecorded replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRollout:
-    """A finished rollout, as the listener gets it."""
+    """A finished rollout, as passed to the listener."""
 
     side: EvaluatedModel
     example: Example
     record: Generated | Failed
     scored: Scored | None
     done: int
-    """Rollouts of all models that have an outcome so far."""
+    """Number of finished rollouts of all models so far."""
 
     @property
     def row_index(self) -> int:
-        """The row's number in the dataset."""
+        """Number of the rollout's row in the dataset."""
         return cast(int, self.example.example_id)
 
 
 Listener = Callable[[FinishedRollout], None]
-"""A callback for each finished rollout, in the order in which they finish."""
+"""Callback that is called with each rollout when it finishes."""
 
 
 async def evaluate(
@@ -74,13 +74,13 @@ async def evaluate(
     read: Callable[[EvaluatedModel, Recorded], Sequence[T]],
     listener: Listener | None = None,
 ) -> list[Ended[T]]:
-    """Run all rollouts of all models concurrently, and return the results of each model's journal.
+    """Run all rollouts of all models concurrently, and return the results of each model.
 
     Args:
         work: The rows, agent and settings. Without rows, nothing is run.
-        sides: One model, or primary and baseline.
-        read: Collects the results of a finished journal. Runs in a thread.
-        listener: Called with each finished rollout. Must not raise.
+        sides: One model, or the primary model and the baseline.
+        read: Function that collects the results from a finished journal. It is called in a thread.
+        listener: Function that is called with each finished rollout. It must not raise.
 
     Raises:
         HarnessError: the evaluation cannot start, or its journal cannot be written.

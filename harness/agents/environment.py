@@ -1,5 +1,5 @@
-"""The environment `agent-eval`: rows, an agent that plays them, and eval functions that score it. Converts rows to
-examples and requests; `run` plays a rollout, `outcome` classifies its end."""
+"""The environment `agent-eval`: an agent, the rows of a dataset, and eval functions that score each rollout. Converts a
+row to an example and to the agent's request. `run` executes a rollout, and `outcome` interprets its result or error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 from harness.agents.dataset import REQUIRED, DatasetReader, checked
 from harness.agents.dataset_files import FileRows, open_rows
@@ -18,6 +18,7 @@ from harness.agents.loop import AgentLike
 from harness.agents.mcp_folder import load_mcp
 from harness.agents.options import MODES, AgentOptions, Mode
 from harness.agents.outcome import failure_of
+from harness.agents.results import PRIMARY
 from harness.agents.run import AgentRun
 from harness.agents.schemas import RolloutRequest
 from harness.agents.scoring import EvalRubric
@@ -29,33 +30,19 @@ from harness.core.types import JsonDict, Message, Messages
 from harness.envs.environment import Environment
 
 SERVER_URL = "http://local-rollout.local"
-"""Placeholder for a training server's address in a request; an evaluation has no such server."""
-
-MAX_TOKENS_TOTAL = 4096
-
-PRIMARY = "primary"
-"""The tag of the evaluated model when there is a baseline. Its run identities do not contain the tag, so that adding a
-baseline does not invalidate an earlier run."""
+"""Placeholder in requests for the address of a training server, which an evaluation does not have."""
 
 _MANY_FILES = 20
-"""Number of source files above which the fingerprint has one hash of all files instead of one per file."""
-
-
-class LazyRows(Protocol):
-    """A list of rows, or a sequence that makes each row on access."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> object: ...
+"""Above this number of source files, the fingerprint has a single hash of all files instead of one per file."""
 
 
 class AgentEnv(Environment):
-    """An evaluation of one agent.
+    """Environment that evaluates one agent.
 
     Args:
-        rows: Each with the columns of `DatasetRow`; validated when read.
-        agent: Plays them. All rollouts share it.
-        eval_fns: Score each run; without any, the reward is the one that the agent reports.
+        rows: Rows with the columns of `DatasetRow`. A row is validated when it is read.
+        agent: The agent. All rollouts share it.
+        eval_fns: Eval functions that score each run. Without any, the reward is the one that the agent reports.
         options: Options of the evaluation.
 
     Raises:
@@ -66,37 +53,27 @@ class AgentEnv(Environment):
 
     def __init__(
         self,
-        rows: LazyRows,
+        rows: Sequence[object],
         agent: AgentLike,
         eval_fns: Sequence[EvalFnWrapper] = (),
         *,
         options: AgentOptions | None = None,
     ) -> None:
         self._rows = rows
-        self._agent = agent
-        self._options = options or AgentOptions()
+        self.agent = agent
+        self.options = options or AgentOptions()
         self.eval_fns = tuple(eval_fns)
         super().__init__(dataset=self._table_rows, rubric=EvalRubric(self.eval_fns))
-        self.set_max_turns(self._options.max_turns)
-        self.source_files = self._options.files
-
-    @property
-    def agent(self) -> AgentLike:
-        """The evaluated agent."""
-        return self._agent
-
-    @property
-    def options(self) -> AgentOptions:
-        """The options of the evaluation."""
-        return self._options
+        self.set_max_turns(self.options.max_turns)
+        self.source_files = self.options.files
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of the dataset and the code."""
-        return self._options.fingerprint
+        """Hashes of the dataset and the code, for recognizing changes when a run is resumed."""
+        return self.options.fingerprint
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Change the maximum number of model calls, which the agent sees in its request.
+        """Set the maximum number of model calls, which is in the agent's request.
 
         Raises:
             ConfigError: `max_turns` is less than 1.
@@ -104,33 +81,34 @@ class AgentEnv(Environment):
         self.max_turns = _at_least(1, "max_turns", max_turns)
 
     def settable(self) -> set[str]:
-        """The settings that have an effect here: prompts are in the rows, and tools belong to the agent."""
+        """Return the names of the settings that have an effect. Prompts are in the rows, and tools belong to the
+        agent."""
         return {"max_turns", "sampling_args"}
 
     # Rows
 
     @property
     def row_count(self) -> int:
-        """The number of rows to evaluate on."""
+        """Number of available rows."""
         return len(self._rows)
 
     def row(self, index: int) -> Row:
-        """One row: its prompts as messages, the ground truth as the answer, every other column in `info`.
+        """Return a row: its prompts as messages, the ground truth as the answer, all other columns in `info`.
 
         Raises:
-            IndexError: there is no such row.
+            IndexError: there is no row with this index.
             DatasetParseError: the row cannot be parsed.
-            DatasetValidationError: a required column is missing or invalid; names the row and the column.
+            DatasetValidationError: a required column is missing or invalid. The message names the row and the column.
         """
         if not 0 <= index < len(self._rows):
-            raise IndexError(f"there are {len(self._rows)} rows, so no row {index}")
-        number = self._options.first_row + index
+            raise IndexError(f"row {index} does not exist: there are {len(self._rows)} rows")
+        number = self.options.first_row + index
         try:
             row = cast("Mapping[str, Any]", checked(self._rows[index], number))
         except (DatasetParseError, DatasetValidationError) as error:
-            if not self._options.dataset:
+            if not self.options.dataset:
                 raise
-            raise type(error)(f"{error} (in {self._options.dataset})") from error
+            raise type(error)(f"{error} (in {self.options.dataset})") from error
         prompt = [
             {"role": "system", "content": row["system_prompt"]},
             {"role": "user", "content": row["user_prompt"]},
@@ -139,25 +117,26 @@ class AgentEnv(Environment):
         return Row(number, prompt, row["ground_truth"], info=info)
 
     def _table_rows(self) -> list[JsonDict]:
-        """All rows as one table, for readers of the dataset."""
+        """Return all rows as one table, for readers of the dataset."""
         rows = (self.row(index) for index in range(self.row_count))
         return [{"example_id": r.example_id, "prompt": r.prompt, "answer": r.answer, "info": r.info} for r in rows]
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """No tools: the agent has its own, and a dataset column called `tool_defs` is data."""
+        """Return no tools: the agent has its own, and a dataset column named `tool_defs` is data."""
         return []
 
     # A rollout
 
     def request_of(self, state: State) -> RolloutRequest:
-        """The agent's request for one run.
+        """Build the agent's request for one run.
 
         Raises:
-            pydantic.ValidationError: the row does not fit into a request: its other columns hold more than 1 MiB.
+            pydantic.ValidationError: the row does not fit into a request, because its other columns exceed 1 MiB.
         """
-        options = self._options
-        row, run = state["example_id"], options.first_run + state["rollout_index"]
+        options = self.options
+        # The request of the primary model has no tag, so that adding a baseline does not invalidate an earlier run.
         is_other = options.model_tag not in (None, PRIMARY)
+        row, run = state["example_id"], options.first_run + state["rollout_index"]
         name = f"{options.mode}-{row}"
         if options.mode != "test" or run:
             name += f"-run-{run}"
@@ -171,19 +150,19 @@ class AgentEnv(Environment):
             messages=state["prompt"],  # copied by pydantic
             completion_params=own(state["sampling_args"]),
             max_turns=self.max_turns,
-            max_tokens_total=MAX_TOKENS_TOTAL,
+            max_tokens_total=4096,
             metadata=metadata,
         )
 
     async def play(self, state: State) -> None:
-        """Play one rollout with the agent.
+        """Run the agent on one rollout.
 
         Raises:
-            AgentFailed: the agent raised, reported an error, or returned no valid result.
-            ModelError: the agent did not handle a failed model call, or hid that the endpoint is unusable.
+            AgentFailed: the agent raised an exception, reported an error, or did not return a valid result.
+            ModelError: the agent did not handle the error of a model call, or the endpoint is unusable.
         """
         state.transcript, state.start = list(state["prompt"]), len(state["prompt"])
-        run = AgentRun(self._agent, state, partial(self.get_model_response, state), self._options)
+        run = AgentRun(self.agent, state, partial(self.get_model_response, state), self.options)
         try:
             await run.play(self.request_of(state))
         except BaseException as error:
@@ -200,7 +179,7 @@ class AgentEnv(Environment):
     # Reference policies
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The ground truth as a text reply, which is correct for every agent that ends with a text reply."""
+        """Return the ground truth, which is the correct reply for agents that answer in plain text."""
         return example.answer
 
 
@@ -219,25 +198,25 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
 
     Args:
         dataset: A .json, .jsonl, .parquet or .csv file of rows.
-        agent: The agent, `module:attribute`. Give either `agent` or `mcp`.
-        mcp: A folder of MCP tools, which a standard agent uses.
-        eval_fns: Eval functions, each `module:function`.
-        max_turns: Model calls that the agent should make at most.
-        offset: Rows to skip at the beginning.
-        mode: The kind of evaluation in request ids: `eval`, `bench` or `test`.
-        model_tag: `baseline` for the other model of a comparison.
+        agent: The agent as `module:attribute`. Pass either `agent` or `mcp`.
+        mcp: A folder of MCP tools. A built-in agent offers them to the model.
+        eval_fns: Eval functions, each as `module:function`.
+        max_turns: Maximum number of model calls, which is in the agent's request.
+        offset: Number of rows to skip at the beginning.
+        mode: Kind of evaluation, for request ids: `eval`, `bench` or `test`.
+        model_tag: `baseline` for the second model of a comparison.
         debug_dir: Folder for one trace file per rollout.
 
     Raises:
         ConfigError: an argument is invalid.
-        AgentLoadError: there is no such agent, or no such folder of tools.
-        DatasetParseError: there is no such file, or it does not have its format.
-        DatasetValidationError: there are no rows.
+        AgentLoadError: the agent or the folder of tools cannot be loaded.
+        DatasetParseError: the dataset file does not exist, or is not in the format that its name's ending says.
+        DatasetValidationError: the dataset has no rows.
         EvalFnError: an eval function cannot be loaded.
     """
     if (agent is None) == (mcp is None):
-        words = "are mutually exclusive" if agent is not None else "are both missing; name one of them"
-        raise ConfigError(f"agent and mcp {words}")
+        fault = "are mutually exclusive; remove one" if agent is not None else "are both missing; pass one of them"
+        raise ConfigError(f"agent and mcp {fault}")
     if mode not in MODES:
         raise ConfigError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     first = _at_least(0, "offset", offset)
@@ -254,9 +233,9 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
 
 
 def source_hashes(files: Sequence[Path]) -> JsonDict | str:
-    """Hashes that identify source code: one per file, so that an error can name the changed file; one hash of all if
+    """Return hashes that identify source code: file name → hash, so that an error can name the changed file.
 
-    there are more than 20 files.
+    For more than 20 files, it is a single hash of all.
 
     Args:
         files: Existing files.
@@ -275,12 +254,12 @@ def _rows_of(dataset: str, offset: int) -> FileRows:
         raise DatasetParseError(str(error)) from error
     rows = open_rows(path, offset)
     if not rows:
-        total = f"the first {offset} of it are left out" if offset else "it is empty"
-        raise DatasetValidationError(f"No rows to evaluate in {dataset}: {total}")
+        why = f"the first {offset} are skipped" if offset else "it is empty"
+        raise DatasetValidationError(f"No rows to evaluate in {dataset}: {why}")
     return rows
 
 
 def _at_least(least: int, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{name} must be an integer, {least} or more, not {value!r}")
+        raise ConfigError(f"{name} must be an integer of at least {least}, not {value!r}")
     return value

@@ -11,20 +11,18 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, cast
 
-_PLAIN = (str, int, float, bool, type(None))
-
 
 def json_value(value: object) -> Any:
-    """Convert a value to JSON; JSON values are copied.
+    """Convert a value to JSON values; JSON values are copied.
 
-    Dates and times become ISO 8601 text, a duration its seconds, a Decimal and a UUID their text, bytes their UTF-8
-    text or else base64, tuples and sets lists, numbers and arrays of numpy plain ones, pydantic models and dataclasses
-    dicts.
+    Dates and times are converted to ISO 8601 text, durations to seconds, Decimal, UUID and paths to text, bytes to
+    their UTF-8 text or else to base64, tuples and sets to lists, numbers and arrays of numpy to numbers and lists,
+    pydantic models and dataclasses to dicts.
 
     Raises:
-        TypeError: the value has no JSON form; names its type.
+        TypeError: the value has no JSON form. The message names its type.
     """
-    if isinstance(value, _PLAIN):
+    if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
         table = cast("Mapping[object, object]", value)
@@ -44,7 +42,10 @@ def _scalar(value: object) -> Any:
     if isinstance(value, decimal.Decimal | uuid.UUID | PurePath):
         return str(value)
     if isinstance(value, bytes | bytearray):
-        return _text_of(bytes(value))
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode("ascii")
     for name in ("model_dump", "tolist"):  # pydantic; numpy, including its scalars
         method = getattr(value, name, None)
         if callable(method) and not isinstance(value, type):
@@ -52,11 +53,4 @@ def _scalar(value: object) -> Any:
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(cast(Any, value))]
         return {name: json_value(cast(object, getattr(value, name))) for name in names}
-    raise TypeError(f"{type(value).__name__} is no JSON value")
-
-
-def _text_of(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode("ascii")
+    raise TypeError(f"{type(value).__name__} has no JSON form")

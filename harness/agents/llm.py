@@ -1,5 +1,6 @@
-"""The model as an agent sees it: `ctx.llm` on top of the engine's chat. Translates requests, replies and errors and
-collects the metrics of a run's calls; the engine does sending, retries and limits."""
+"""`AgentLLM`: the model that an agent calls, `ctx.llm`. Converts requests, replies and errors between the agent
+contract and the engine's chat, which sends the requests with retries and limits. Collects the metrics of a run's model
+calls."""
 
 from __future__ import annotations
 
@@ -27,53 +28,53 @@ from harness.core.types import JsonDict, Message, Messages, ModelResponse, Usage
 from harness.usercode.deadline import waiting, was_cancelled
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
-"""Keywords that select an endpoint. They are refused: in a request body they would only disclose a key."""
+"""Keywords that select an endpoint. They are rejected, since in a request body they would only disclose a key."""
 
 _REFUSALS = 100
-"""Refused calls after which a run is cancelled: an agent that ignores the refusals would never end."""
+"""Number of rejected calls after which a run is cancelled. An agent that ignores the errors would never end."""
 
 
 class Ask(Protocol):
-    """A function that sends a request to the rollout's model."""
+    """Type of the function that sends a request to the rollout's model."""
 
     async def __call__(self, prompt: Messages, *, tools: Sequence[JsonDict], sampling_args: JsonDict) -> ModelResponse:
-        """Send a request, as `Environment.get_model_response` does without a state."""
+        """Send a request and return the reply; see `Environment.get_model_response`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """An event for an interactive session."""
+    """Event of an interactive session: a model call is about to start, or its reply has arrived."""
 
     kind: Literal["request", "reply"]
-    """`request` before a model call, `reply` after its reply."""
+    """`request` before a model call, `reply` after the reply to it."""
     messages: Messages
-    """The messages of the request; the agent's own list, so do not change it."""
+    """The messages of the request. This may be the agent's own list; do not change it."""
     tools: list[JsonDict]
-    """The tools that the model is offered."""
+    """The tools that the request offers to the model."""
     response: Message | None = None
-    """The model's reply."""
+    """The model's reply; None before the call."""
     rollout_id: str = ""
     turn: int = 1
-    """Number of the model call in this rollout, from 1."""
+    """Number of the model call in its rollout, from 1."""
 
 
 Step = Callable[[StepEvent], Awaitable[None]]
-"""An interactive session's callback, awaited before every model call and after every reply. An exception from it ends
-the rollout, even if the agent catches it; the time it takes does not count against the rollout's timeout."""
+"""Callback of an interactive session, awaited before every model call and after every reply. An exception from it ends
+the rollout, even if the agent catches it. Its duration does not count towards the rollout's timeout."""
 
 
 class AgentLLM:
-    """The model of one run.
+    """The model as an agent calls it in one run.
 
     Args:
-        ask: Sends requests through the engine's chat.
+        ask: Function that sends a request through the engine's chat.
         model: The model's name, used if the agent passes none.
-        tools: The tools that the model is offered unless the agent passes others.
+        tools: The tools that requests offer to the model, unless the agent passes others.
         rollout_id: The rollout's id, for `step`.
-        trace: Records the calls; None for no trace.
+        trace: The trace in which calls are recorded; None for no trace.
         step: Callback of an interactive session.
-        stop: Cancels the run of an agent that keeps asking after the run has ended.
+        stop: Function that cancels the run of an agent that continues to call the model after the run has ended.
     """
 
     def __init__(
@@ -102,36 +103,36 @@ class AgentLLM:
         self._traced = 0
         self._last: tuple[Messages, int, Message | None] = ([], 0, None)
         self.is_truncated = False
-        """Whether a reply was cut off at the token limit."""
+        """Whether any reply was cut off at the token limit."""
         self.error: ModelError | None = None
-        """The error of the latest call; None if it succeeded."""
+        """The error of the latest model call; None if it succeeded."""
         self.failed_calls = 0
-        """Number of failed calls, including those that the agent handled."""
+        """Number of failed model calls, including those whose error the agent handled."""
         self.fatal: BaseException | None = None
-        """An error that must end the rollout even if the agent catches it: an unusable endpoint, or the end of a
-        session."""
+        """An error that must end the rollout even if the agent catches it: the endpoint is unusable, or the interactive
+        session has ended."""
         self.is_over = False
-        """Whether the run has ended or is being cancelled; later replies are not recorded."""
+        """Whether the run has ended or is being cancelled. Later replies are not recorded."""
 
     async def chat_completions(self, messages: list[Message], **kwargs: Any) -> CompletionsResult:
-        """Ask the model for a reply to a conversation.
+        """Request the model's reply to a conversation.
 
         Args:
-            messages: The whole conversation; dicts, or pydantic models.
+            messages: The whole conversation, as dicts or pydantic models.
             **kwargs: Arguments of the request; they replace the run's own sampling arguments. `tools` replaces the
-                agent's tools for this call (None for none), `model` selects another model of the same endpoint.
+                agent's tools for this call (None for no tools), `model` selects another model of the same endpoint.
 
         Raises:
             ProviderError: the call failed after all retries.
             RolloutLimitError: the rollout has reached its `message_limit` or `token_limit`.
-            SystemicProviderError: the endpoint is unusable: every other call would fail too.
+            SystemicProviderError: the endpoint is unusable, so that every call would fail.
             TypeError: an argument is not valid in a request.
             EnvironmentFault: the run has ended.
         """
         try:
             return await self._chat(messages, kwargs)
         except Exception:
-            # Yield to the event loop: an agent that retries immediate failures for ever would block it.
+            # Yield to the event loop: an agent that retries immediate failures endlessly would block it.
             await asyncio.sleep(0)
             raise
 
@@ -140,13 +141,16 @@ class AgentLLM:
             await self._refuse()
         asked = _messages(messages)
         tools = self._tools if "tools" not in kwargs else validate_tools(kwargs.pop("tools") or [])
-        sampling_args = self._sampling_args(kwargs)
+        if wrong := sorted(_OF_A_CLIENT.intersection(kwargs)):
+            raise TypeError(f"ctx.chat: remove {wrong[0]}; an agent's requests are sent to the endpoint of its run")
+        if kwargs.get("model", self._model) in (None, self._model):
+            kwargs.pop("model", None)
         self._calls += 1
         before, self._last = self._last, (asked, len(asked), None)
-        await self._stop_at("request", asked, tools)
-        self._note_request(asked, sampling_args)
+        await self._notify("request", asked, tools)
+        self._trace_request(asked, kwargs)
         try:
-            response = await self._ask(asked, tools=tools, sampling_args=sampling_args)
+            response = await self._ask(asked, tools=tools, sampling_args=kwargs)
         except (ModelError, asyncio.CancelledError) as error:
             is_refused = isinstance(error, LimitReached | BudgetSpent | asyncio.CancelledError)
             if is_refused and len(asked) <= before[1]:
@@ -156,10 +160,14 @@ class AgentLLM:
             raise
         message = {name: value for name, value in response.message.items() if value is not None}
         self._last = (asked, self._last[1], message)
-        self._count(response)
-        self._note_reply(response, message)
-        await self._stop_at("reply", asked, tools, message)
         usage = response.usage
+        self.error = None
+        self.is_truncated = self.is_truncated or response.is_truncated
+        self._seconds += response.seconds
+        self._usage += usage if usage.requests else Usage(usage.input_tokens, usage.output_tokens, requests=1)
+        self._largest = max(self._largest, usage.input_tokens)
+        self._trace_reply(response, message)
+        await self._notify("reply", asked, tools, message)
         counts = {
             "prompt_tokens": usage.input_tokens,
             "completion_tokens": usage.output_tokens,
@@ -168,7 +176,7 @@ class AgentLLM:
         return CompletionsResult(message, [], [], counts, response.finish_reason or "stop")
 
     def get_metrics(self) -> RolloutMetrics:
-        """The model's share of the run's metrics so far."""
+        """Return number, tokens and duration of the run's model calls so far."""
         return RolloutMetrics(
             llm_latency_ms=self._seconds * 1000,
             num_llm_calls=self._usage.requests,
@@ -178,20 +186,20 @@ class AgentLLM:
         )
 
     def so_far(self, *, with_tail: bool = True) -> Messages:
-        """The conversation so far, for the record of a run without a result.
+        """Return the conversation so far, for the record of a run without a result.
 
         Args:
             with_tail: Whether to include messages that the agent has appended to its list after the latest reply.
         """
         asked, count, reply = self._last
-        said = asked[:count]
+        request = asked[:count]
         if reply is None:
-            return said
+            return request
         # If the agent passed a list of plain dicts, `asked` is that same list and may have grown since.
-        return list(asked) if with_tail and asked[count : count + 1] == [reply] else [*said, reply]
+        return list(asked) if with_tail and asked[count : count + 1] == [reply] else [*request, reply]
 
     async def _refuse(self) -> None:
-        """Raise the error that explains why no more replies are given."""
+        """Raise the error for a call that is no longer allowed."""
         self._refused += 1
         if self._refused > _REFUSALS:
             if self._stop is not None:
@@ -203,23 +211,7 @@ class AgentLLM:
             raise self.fatal
         if was_cancelled():
             raise asyncio.CancelledError
-        raise EnvironmentFault("the model can only be asked while the rollout runs")
-
-    def _sampling_args(self, kwargs: JsonDict) -> JsonDict:
-        wrong = sorted(_OF_A_CLIENT.intersection(kwargs))
-        if wrong:
-            raise TypeError(f"ctx.chat got {wrong[0]}, but an agent's calls go to the endpoint of its run; remove it")
-        if kwargs.get("model", self._model) in (None, self._model):
-            kwargs.pop("model", None)
-        return kwargs
-
-    def _count(self, response: ModelResponse) -> None:
-        usage = response.usage
-        self.error = None
-        self.is_truncated = self.is_truncated or response.is_truncated
-        self._seconds += response.seconds
-        self._usage += usage if usage.requests else Usage(usage.input_tokens, usage.output_tokens, requests=1)
-        self._largest = max(self._largest, usage.input_tokens)
+        raise EnvironmentFault("the model was called after the rollout had ended; call it only while run() is running")
 
     def _failed(self, error: ModelError) -> ProviderError:
         self.error = error
@@ -227,8 +219,8 @@ class AgentLLM:
         if isinstance(error, SystemicError):
             self.fatal = self.fatal or error
         if self._trace is not None:
-            words = {"error": str(error), "reason": error.reason, "retryable": error.retryable}
-            self._trace.write("model_error", {"turn": self._calls, **words})
+            details = {"error": str(error), "reason": error.reason, "retryable": error.retryable}
+            self._trace.write("model_error", {"turn": self._calls, **details})
         return self._translated(error)
 
     def _translated(self, error: ModelError) -> ProviderError:
@@ -241,19 +233,20 @@ class AgentLLM:
         systemic.__cause__ = error
         return systemic
 
-    async def _stop_at(
+    async def _notify(
         self, kind: Literal["request", "reply"], messages: Messages, tools: list[JsonDict], reply: Message | None = None
     ) -> None:
+        """Await the callback of an interactive session, if there is one."""
         if self._step is None:
             return
         try:
             with waiting():
                 await self._step(StepEvent(kind, messages, tools, reply, self._rollout_id, self._calls))
-        except BaseException as error:  # stored: even an agent that catches everything must not keep a session open
+        except BaseException as error:  # stored: an agent that catches everything must not continue a closed session
             self.fatal = error
             raise
 
-    def _note_request(self, asked: Messages, sampling_args: JsonDict) -> None:
+    def _trace_request(self, asked: Messages, sampling_args: JsonDict) -> None:
         if self._trace is None:
             return
         # In a growing conversation, each message is written once.
@@ -262,7 +255,7 @@ class AgentLLM:
         data: JsonDict = {"turn": self._calls, "messages": len(asked), "new_messages": asked[first:]}
         self._trace.write("model_request", {**data, **({"arguments": sampling_args} if sampling_args else {})})
 
-    def _note_reply(self, response: ModelResponse, message: Message) -> None:
+    def _trace_reply(self, response: ModelResponse, message: Message) -> None:
         if self._trace is None:
             return
         usage = response.usage
@@ -278,13 +271,13 @@ class AgentLLM:
 
 
 def _messages(given: object) -> Messages:
-    """Messages as they are sent; a list of plain dicts is returned unchanged.
+    """Convert messages to plain dicts; a list of plain dicts is returned unchanged.
 
     Raises:
         TypeError: the value is not a list of messages.
     """
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        raise TypeError(f"a conversation is a list of messages, not {type(given).__name__}")
+        raise TypeError(f"messages must be a list of messages, not {type(given).__name__}")
     messages = cast("Sequence[object]", given)
     if isinstance(given, list) and all(type(message) is dict for message in messages):
         return cast(Messages, given)
@@ -292,10 +285,10 @@ def _messages(given: object) -> Messages:
 
 
 def message_of(given: object, number: int) -> Message:
-    """Convert a message to a plain dict: a mapping, a pydantic model or a dataclass.
+    """Convert a message, given as a mapping, a pydantic model or a dataclass, to a plain dict.
 
     Raises:
-        TypeError: it is of another type, or holds a value that JSON cannot represent.
+        TypeError: the message is of another type, or contains a value that has no JSON form.
     """
     try:
         message: object = json_value(given)

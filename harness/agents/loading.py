@@ -1,5 +1,5 @@
-"""Import of the user's own code by `module:attribute` from the working directory, with its error messages, and
-separation of equally named modules of several directories. `mcp_folder` loads folders of MCP tools."""
+"""Import of the user's code by `module:attribute`, with error messages. Modules are looked up in the working directory
+first; equally named modules of several working directories are kept apart. `mcp_folder` loads folders of MCP tools."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 from harness.agents.loop import AgentLike, RolloutAgentLoop
-from harness.core.errors import AgentLoadError, HarnessError
+from harness.core.errors import AgentLoadError, EvalFnError, HarnessError
 from harness.settings.paths import local_modules
 from harness.settings.wording import nearest, shown_path
 
 logger = logging.getLogger(__name__)
-
-_MEMBERS = ("get_tools", "run")
 
 _THIS_PACKAGE = __name__.partition(".")[0]
 
@@ -38,17 +36,18 @@ class LoadedAgent:
     agent: AgentLike
     name: str
     files: tuple[Path, ...]
-    """The source files of its code; they must be unchanged for a run to be resumed."""
+    """The source files of its code. A run can be resumed only if they are unchanged."""
 
 
 def load_agent(path: str) -> LoadedAgent:
     """Load an agent.
 
     Args:
-        path: `module:attribute`; the working directory is on the path. A class is instantiated without arguments.
+        path: The agent as `module:attribute`. Modules are looked up in the working directory first. A class is
+            instantiated without arguments.
 
     Raises:
-        AgentLoadError: the path leads to nothing or to no agent, or import or instantiation failed.
+        AgentLoadError: the path does not name an agent, or its import or instantiation failed.
     """
     module, _, name = path.rpartition(":")
     if not module or not name:
@@ -58,9 +57,47 @@ def load_agent(path: str) -> LoadedAgent:
         )
     found, files = import_object(path, AgentLoadError, "Available attributes")
     agent = _instance(name, found) if isinstance(found, type) else found
-    _check_agent(name, agent)
-    checked = cast(AgentLike, agent)
-    return LoadedAgent(checked, checked.name, files)
+    if missing := missing_members(agent):
+        raise AgentLoadError(
+            f"{name!r} must be a RolloutAgentLoop instance or subclass, got {type(agent).__name__} "
+            f"(it lacks {' and '.join(missing)})"
+        )
+    try:
+        label: object = getattr(agent, "name", None)
+    except Exception as failed:  # a property of the user's code
+        raise AgentLoadError(f"{name!r} has no name: {describe(failed, Path.cwd())}") from failed
+    if not isinstance(label, str) or not label.strip():
+        raise AgentLoadError(f"{name!r} has no name: its attribute 'name' must be a non-empty string, not {label!r}")
+    if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):
+        raise AgentLoadError(f"{name!r}: get_tools must be a plain function, not an async one")
+    if inspect.isasyncgenfunction(getattr(agent, "run", None)):
+        raise AgentLoadError(f"{name!r}: run must return one result, but it contains a yield")
+    return LoadedAgent(cast(AgentLike, agent), label, files)
+
+
+def missing_members(agent: object) -> list[str]:
+    """Return the names of the methods that an agent needs and `agent` lacks."""
+    return [name for name in ("get_tools", "run") if not callable(getattr(agent, name, None))]
+
+
+def import_function(path: str, kind: str, example: str) -> tuple[Callable[..., Any], tuple[Path, ...]]:
+    """Import the function that `module:function` names, and return it with the source files of its code.
+
+    Args:
+        path: The path as the user gave it.
+        kind: The kind of path, for error messages.
+        example: A valid path, for error messages.
+
+    Raises:
+        EvalFnError: the path has another form, cannot be imported, or does not name a function.
+    """
+    module, _, name = path.rpartition(":")
+    if not module or not name:
+        raise EvalFnError(f"Invalid {kind} {path!r}. Expected format: 'module:function' (e.g., {example!r})")
+    found, files = import_object(path, EvalFnError)
+    if not callable(found):
+        raise EvalFnError(f"{name!r} in {module!r} is not callable")
+    return found, files
 
 
 def import_object(path: str, error: type[HarnessError], listing: str = "Available") -> tuple[object, tuple[Path, ...]]:
@@ -69,16 +106,16 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
     Within one process, equally named modules of different working directories are kept apart.
 
     Args:
-        path: With at least one character on both sides of the last colon.
+        path: The path, with text on both sides of its last colon.
         error: The type of error to raise.
-        listing: Introduces the list of the module's attributes in an error message.
+        listing: Label for the list of the module's attributes in an error message.
 
     Returns:
-        The object, and the source files of its code: those of its module, and of modules beside it that are imported
-        directly or indirectly.
+        The object, and the source files of its code: the file of its module, and those of the modules beside it that
+        it imports directly or indirectly.
 
     Raises:
-        HarnessError: of the type `error`: there is no such module, its import failed, or it lacks the attribute.
+        HarnessError: (of the type `error`) the module does not exist, its import failed, or it lacks the attribute.
     """
     name, _, attribute = path.rpartition(":")
     root = Path.cwd()
@@ -100,55 +137,48 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
 
 @contextmanager
 def staying(root: Path) -> Generator[None]:
-    """Restore the working directory if the user's code changes it, since a command's other paths are relative to it."""
+    """Restore the working directory after the block, since a command's other paths are relative to it."""
     try:
         yield
     finally:
         try:
-            left = os.getcwd() != str(root)
+            has_changed = os.getcwd() != str(root)
         except OSError:  # the directory has been removed
-            left = True
-        if left:
+            has_changed = True
+        if has_changed:
             os.chdir(root)
-            logger.warning("the user's code changed the working directory as it was loaded; it is %s again", root)
+            logger.warning("loading the user's code changed the working directory; restored %s", root)
 
 
 def describe(error: BaseException, root: Path) -> str:
-    """Describe an exception of the user's code, with file and line.
+    """Describe an exception of the user's code in one line, with file and line number.
 
     Args:
         error: The exception.
-        root: The folder of the user's files.
+        root: The folder of the user's files. The described line is in one of them.
     """
     if isinstance(error, SyntaxError):
         words, file, line = f"{type(error).__name__}: {error.msg}", error.filename, error.lineno
     else:
-        said = str(error)
-        named = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        words = said if isinstance(error, ImportError) and said else named
-        file, line = _place(error, root)
+        text = str(error)
+        kind = type(error).__name__
+        words = text if isinstance(error, ImportError) and text else f"{kind}: {text}" if text else kind
+        file = line = None
+        for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+            path = Path(frame.f_code.co_filename)
+            parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+            # The innermost frame in the user's own files, not in a library or this package below the folder.
+            if parts and path.suffix == ".py" and "site-packages" not in parts and parts[0] != _THIS_PACKAGE:
+                file, line = str(path), number
+                break
     return words if file is None else f"{words} ({shown_path(Path(file), root)}, line {line})"
-
-
-def _place(error: BaseException, root: Path) -> tuple[str | None, int | None]:
-    """File and line of the innermost frame in the user's own code; (None, None) if there is no such frame."""
-    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(root) and _is_own(file.relative_to(root)):
-            return str(file), line
-    return None, None
-
-
-def _is_own(file: Path) -> bool:
-    """Whether a file below the user's folder may be the user's own, rather than a library's or this package's."""
-    return file.suffix == ".py" and "site-packages" not in file.parts and file.parts[0] != _THIS_PACKAGE
 
 
 def _import_module(name: str, attribute: str, root: Path, error: type[HarnessError]) -> ModuleType:
     start = f"Cannot import module {name!r}"
     if name.endswith(".py") or "/" in name or name.startswith("."):
         dotted = name.removesuffix(".py").strip("./").replace("/", ".")
-        raise error(f"{start}: it must be a module's name and not a path; write {f'{dotted}:{attribute}'!r}")
+        raise error(f"{start}: it is a path, not the name of a module; write {f'{dotted}:{attribute}'!r}")
     try:
         module = importlib.import_module(name)
     except KeyboardInterrupt:
@@ -157,30 +187,23 @@ def _import_module(name: str, attribute: str, root: Path, error: type[HarnessErr
         missing = failed.name or ""
         if not f"{name}.".startswith(f"{missing}."):
             raise error(f"{start}: {describe(failed, root)}") from failed
-        near = nearest(name.partition(".")[0], _modules_in(root)) if missing == name.partition(".")[0] else None
+        names = [file.stem for file in sorted(root.glob("*.py"))]
+        names += [file.parent.name for file in sorted(root.glob("*/__init__.py"))]
+        near = nearest(missing, names) if missing == name.partition(".")[0] else None
         hint = f"; did you mean {near!r}?" if near else ""
         raise error(f"{start}: {failed} (looked in {root} and where packages are installed){hint}") from failed
     except BaseException as failed:  # boundary around the user's module
         raise error(f"{start}: {describe(failed, root)}") from failed
-    _refuse_namesake(name.partition(".")[0], root, f"{start}: ", error)
+    top = name.partition(".")[0]
+    own = next((path for path in (root / f"{top}.py", root / top / "__init__.py") if path.is_file()), None)
+    if own is not None and top != _THIS_PACKAGE and not _is_from(sys.modules.get(top), root, top):
+        other = getattr(sys.modules.get(top), "__file__", None) or "one that is built in"
+        raise error(f"{start}: {shown_path(own, root)} is hidden by another module of that name ({other}); rename it")
     return module
 
 
-def _refuse_namesake(top: str, root: Path, start: str, error: type[HarnessError]) -> None:
-    """Refuse a module that hides one of the same name in the working directory."""
-    own = next((path for path in (root / f"{top}.py", root / top / "__init__.py") if path.is_file()), None)
-    other = getattr(sys.modules.get(top), "__file__", None) or "one that is built in"
-    if own is not None and top != _THIS_PACKAGE and not _is_from(sys.modules.get(top), root, top):
-        raise error(f"{start}{shown_path(own, root)} is hidden by another module of that name ({other}); rename it")
-
-
-def _modules_in(root: Path) -> list[str]:
-    files = [file.stem for file in sorted(root.glob("*.py"))]
-    return files + [file.parent.name for file in sorted(root.glob("*/__init__.py"))]
-
-
 def _source_files(top: str, root: Path) -> tuple[Path, ...]:
-    """The source files of a loaded module, found by the name of its top-level package."""
+    """Return the source files of a loaded module, given by the name of its top-level package."""
     module = sys.modules.get(top)
     if not _is_from(module, root, top):
         file = getattr(module, "__file__", None)
@@ -203,8 +226,8 @@ def _is_from(module: ModuleType | None, root: Path, top: str) -> bool:
 
 
 class _WorkingDirectories:
-    """The working directory whose modules are loaded under their plain names. Modules of other directories are set
-    aside and restored when code of their directory is requested again."""
+    """Switches between the modules of several working directories. The modules of one directory at a time are in
+    `sys.modules`. Those of the others are kept here until code of their directory is requested again."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -215,10 +238,10 @@ class _WorkingDirectories:
 
     @contextmanager
     def directory(self, root: Path) -> Generator[None]:
-        """Make imports find the modules in `root` from now on."""
+        """Make `root` the directory whose modules imports find."""
         with self._lock:
             if root != self._root:
-                self._leave()
+                self._set_aside()
                 self._root, self._known = root, frozenset(sys.modules)
                 sys.modules.update(self._waiting.pop(root, {}))
             if sys.path[:1] != [str(root)]:
@@ -227,7 +250,7 @@ class _WorkingDirectories:
             importlib.invalidate_caches()
             yield
 
-    def _leave(self) -> None:
+    def _set_aside(self) -> None:
         root = self._root
         if root is None:
             return
@@ -244,11 +267,11 @@ _working = _WorkingDirectories()
 
 
 def _instance(name: str, found: type) -> object:
-    missing = [member for member in _MEMBERS if not callable(getattr(found, member, None))]
+    missing = missing_members(found)
     if missing and not issubclass(found, RolloutAgentLoop):
         raise AgentLoadError(
-            f"{name!r} is a class but not a RolloutAgentLoop subclass, nor has it what an agent needs: "
-            f"it lacks {' and '.join(missing)}"
+            f"{name!r} is a class but not a RolloutAgentLoop subclass, and lacks {' and '.join(missing)}, which an "
+            "agent needs"
         )
     try:
         with staying(Path.cwd()):
@@ -257,22 +280,3 @@ def _instance(name: str, found: type) -> object:
         raise
     except BaseException as failed:  # boundary around the user's constructor
         raise AgentLoadError(f"Cannot instantiate {name!r}: {describe(failed, Path.cwd())}") from failed
-
-
-def _check_agent(name: str, agent: object) -> None:
-    missing = [member for member in _MEMBERS if not callable(getattr(agent, member, None))]
-    if missing:
-        raise AgentLoadError(
-            f"{name!r} must be a RolloutAgentLoop instance or subclass, got {type(agent).__name__} "
-            f"(it lacks {' and '.join(missing)})"
-        )
-    try:
-        called: object = getattr(agent, "name", None)
-    except Exception as failed:  # a property of the user's code
-        raise AgentLoadError(f"{name!r} has no name: {describe(failed, Path.cwd())}") from failed
-    if not isinstance(called, str) or not called.strip():
-        raise AgentLoadError(f"{name!r} has no name: an agent needs a 'name' attribute that is a text, not {called!r}")
-    if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):
-        raise AgentLoadError(f"{name!r}: get_tools must be a plain def, not async")
-    if inspect.isasyncgenfunction(getattr(agent, "run", None)):
-        raise AgentLoadError(f"{name!r}: run must return one result; it yields")

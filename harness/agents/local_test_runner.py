@@ -1,4 +1,4 @@
-"""`LocalTestRunner`: the agent alone on rows, without eval functions, with its documented results. `engine` runs it."""
+"""`LocalTestRunner`: runs an agent on rows without scoring it, and returns the documented results. `engine` runs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from harness.agents.call_arguments import EvaluatedModel, Work
 from harness.agents.collect import to_run
-from harness.agents.engine import FinishedRollout, evaluate
+from harness.agents.engine import evaluate
 from harness.agents.loading import LoadedAgent
 from harness.agents.loop import LLM, AgentLike, RolloutResult
 from harness.agents.runner import client_of, folder_of, listed, loaded, only, reporter, stop_reason
@@ -18,30 +18,30 @@ from harness.agents.scoring import AGENT_REWARD, WHOLE
 from harness.core.records import Example, Failed, Generated
 from harness.core.types import JsonDict, Messages
 from harness.settings.flags import shared_options
-from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded
+from harness.store.outcomes import outcomes
 
 DEBUG_DIR = "./test_debug"
-"""Default folder of traces if `debug` is on."""
+"""Default folder of traces, used with `debug=True`."""
 
 
 @dataclass(slots=True)
 class LocalTestRunResult:
-    """One run of the agent on one row."""
+    """Result of a run of the agent on one row."""
 
     row_index: int
     success: bool
     """Whether the agent completed the run."""
     result: RolloutResult | None = None
-    """The agent's result; None if it failed."""
+    """The agent's result; None if the run failed."""
     error: str | None = None
     """The error of a failed run."""
     duration_ms: float = 0.0
-    """Duration in ms, without waiting for a slot, a retry or a rate limit."""
+    """Duration in ms, without time spent waiting for a slot, a retry or a rate limit."""
     token_usage: dict[str, int] = field(default_factory=dict[str, int])
     """`prompt_tokens`, `completion_tokens`, `total_tokens`, `num_llm_calls`; also of a failed run."""
     messages: Messages = field(default_factory=list[JsonDict])
-    """The conversation until the run ended."""
+    """The conversation up to the end of the run."""
 
     @property
     def reward(self) -> float | None:
@@ -50,39 +50,39 @@ class LocalTestRunResult:
 
     @property
     def finish_reason(self) -> str | None:
-        """The agent's own reason for ending; None for a failed run."""
+        """The finish reason that the agent reported; None for a failed run."""
         return None if self.result is None else self.result.finish_reason
 
 
 @dataclass(slots=True)
 class LocalTestBatchResult:
-    """Runs over several rows."""
+    """Results of runs on several rows."""
 
     results: list[LocalTestRunResult]
     total: int
-    """Number of runs made."""
+    """Number of runs."""
     passed: int
     """Number of completed runs."""
     failed: int
     total_duration_ms: float
     total_tokens: int
     stopped_early: bool = False
-    """Whether an unusable endpoint stopped the batch before the last row."""
+    """Whether an unusable endpoint stopped the runs before the last row."""
     stop_reason: str | None = None
 
 
 OnTested = Callable[[int, int, LocalTestRunResult], object]
-"""`(current, total, result)`: called after every run."""
+"""Callback with (number of finished runs, number of runs, result), called after every run."""
 
 
 class LocalTestRunner:
-    """Run an agent on rows, one after the other.
+    """Runner that runs an agent on rows, one after the other.
 
     Args:
         agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.
-        llm_client: The model. Any object with `chat_completions` is accepted.
+        llm_client: The model: any object with `chat_completions`.
         debug: Write a trace of each run.
-        debug_dir: The folder of the traces, by default `./test_debug`. Giving it turns traces on.
+        debug_dir: Folder of the traces, by default `./test_debug`. Passing it turns traces on.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -107,13 +107,13 @@ class LocalTestRunner:
         max_turns: int = 10,
         completion_params: Mapping[str, Any] | None = None,
     ) -> LocalTestRunResult:
-        """Run the agent on a row.
+        """Run the agent on one row.
 
         Args:
-            row: With the columns of `DatasetRow`.
-            row_index: Its number in the dataset.
-            max_turns: Maximum number of model calls, which the agent sees in its request.
-            completion_params: Default sampling arguments of every call; also in the request.
+            row: A row with the columns of `DatasetRow`.
+            row_index: The row's number in the dataset, from 0.
+            max_turns: Maximum number of model calls, which is in the agent's request.
+            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
 
         Raises:
             SystemicProviderError: the endpoint is unusable.
@@ -137,24 +137,28 @@ class LocalTestRunner:
         """Run the agent on every row.
 
         Args:
-            rows: Each with the columns of `DatasetRow`.
-            max_turns: Maximum number of model calls, which the agent sees in its request.
-            completion_params: Default sampling arguments of every call; also in the request.
-            on_progress: Called after every run. An exception from it is only logged.
-            start_index: Number of the first row in the dataset.
+            rows: Rows with the columns of `DatasetRow`.
+            max_turns: Maximum number of model calls, which is in the agent's request.
+            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
+            on_progress: Function that is called after every run. An exception from it is only logged.
+            start_index: Number of the first row in the dataset, from 0.
             settings: Limits by their TOML names, such as `{"message_limit": 20, "max_cost": 5}`.
 
         Returns:
-            The results. If the endpoint is unusable, the runs made until then, with `stopped_early` set.
+            The results. If the endpoint becomes unusable, the results until then, with `stopped_early` set.
 
         Raises:
-            DatasetValidationError: a row is invalid; no request has been sent.
+            DatasetValidationError: a row is invalid; no request was sent.
             ValueError: a number is out of range.
             ConfigError: a setting is unknown or invalid.
         """
         work = self._work(listed(rows), max_turns, completion_params, start_index)
         work = replace(work, settings=shared_options(settings, "settings"))
-        listener = None if on_progress is None else reporter(on_progress, work.rollouts, _of)
+        listener = (
+            None
+            if on_progress is None
+            else reporter(on_progress, work.rollouts, lambda outcome: to_test(outcome.example, outcome.record))
+        )
         [ended] = await evaluate(work, [EvaluatedModel(self.llm_client)], _read, listener)
         results = list(ended.results)
         passed = sum(result.success for result in results)
@@ -184,34 +188,39 @@ class LocalTestRunner:
         )
 
 
-def _of(outcome: FinishedRollout) -> LocalTestRunResult:
-    return to_test(outcome.example, outcome.record)
-
-
 def _read(_side: EvaluatedModel, recorded: Recorded) -> list[LocalTestRunResult]:
-    found: list[LocalTestRunResult] = []
-    with JournalReader(recorded.path) as reader:
-        for number in range(len(recorded)):
-            lines = recorded.lines(number)
-            base = cast("Generated | Failed", reader.record(lines.base))
-            found.append(to_test(cast(Example, reader.record(lines.example)), base))
-    return sorted(found, key=lambda result: result.row_index)
+    results = [to_test(outcome.example, outcome.base) for outcome in outcomes(recorded)]
+    return sorted(results, key=lambda result: result.row_index)
 
 
 def to_test(example: Example, record: Generated | Failed) -> LocalTestRunResult:
-    """Convert one outcome to the result of a test.
+    """Convert the outcome of a rollout to the result of a test.
 
     Args:
-        example: The row.
-        record: The outcome of its rollout.
+        example: The row as an example.
+        record: The outcome of the rollout.
     """
-    run = to_run(record, None, (), None)
-    usage = record.usage
-    messages = _conversation(example, record)
+    run, usage = to_run(record, None, (), None), record.usage
+    messages = cast(Messages, record.completion or [])
+    if isinstance(record, Failed) or not record.state.get(WHOLE):
+        messages = [*cast(Messages, example.prompt), *messages]
+    result = None
+    if isinstance(record, Generated):
+        metrics = RolloutMetrics(
+            total_latency_ms=record.timing.generation * 1000,
+            llm_latency_ms=record.timing.model * 1000,
+            tool_latency_ms=record.state.get("tool_latency_ms", 0.0),
+            num_llm_calls=usage.requests,
+            num_tool_calls=record.state.get("num_tool_calls", 0),
+            prompt_tokens=usage.input_tokens,
+            response_tokens=usage.output_tokens,
+        )
+        reason, reward = record.stop_condition or "stop", record.state.get(AGENT_REWARD)
+        result = RolloutResult("COMPLETED", messages, reason, metrics=metrics, reward=reward)
     return LocalTestRunResult(
         row_index=cast(int, example.example_id),
         success=run.success,
-        result=_result(record, messages) if isinstance(record, Generated) else None,
+        result=result,
         error=run.error,
         duration_ms=run.duration_ms,
         token_usage={
@@ -221,26 +230,4 @@ def to_test(example: Example, record: Generated | Failed) -> LocalTestRunResult:
             "num_llm_calls": usage.requests,
         },
         messages=messages,
-    )
-
-
-def _conversation(example: Example, record: Generated | Failed) -> Messages:
-    said = cast(Messages, record.completion or [])
-    whole = isinstance(record, Generated) and record.state.get(WHOLE)
-    return said if whole else [*cast(Messages, example.prompt), *said]
-
-
-def _result(record: Generated, messages: Messages) -> RolloutResult:
-    state, usage = record.state, record.usage
-    metrics = RolloutMetrics(
-        total_latency_ms=record.timing.generation * 1000,
-        llm_latency_ms=record.timing.model * 1000,
-        tool_latency_ms=state.get("tool_latency_ms", 0.0),
-        num_llm_calls=usage.requests,
-        num_tool_calls=state.get("num_tool_calls", 0),
-        prompt_tokens=usage.input_tokens,
-        response_tokens=usage.output_tokens,
-    )
-    return RolloutResult(
-        "COMPLETED", messages, record.stop_condition or "stop", metrics=metrics, reward=state.get(AGENT_REWARD)
     )

@@ -1,5 +1,5 @@
-"""The agent contract: the agent loop, the context of a run, its result and metrics, under the documented names and
-signatures. `ctx.chat` calls any implementation of the `LLM` protocol."""
+"""The documented agent contract: the agent loop, the context of a run, and its result. `RolloutContext.chat` calls any
+implementation of the `LLM` protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.core.types import JsonDict
 
 @dataclass(frozen=True)
 class CompletionsResult:
-    """A reply of the model."""
+    """Reply of the model to a call of `ctx.chat`."""
 
     message: MessageDict
     """The assistant message, ready to be appended to the conversation."""
@@ -29,32 +29,32 @@ class CompletionsResult:
 
     @property
     def has_tool_calls(self) -> bool:
-        """Whether the model calls tools."""
+        """Whether the reply contains tool calls."""
         return bool(self.message.get("tool_calls"))
 
     @property
     def tool_calls(self) -> list[JsonDict]:
-        """The tool calls of the reply; empty without tool calls."""
+        """The tool calls of the reply; empty if there are none."""
         return self.message.get("tool_calls") or []
 
     @property
     def content(self) -> str | None:
-        """The model's text; None if the reply has only tool calls."""
+        """The text of the reply; None if it has only tool calls."""
         return self.message.get("content")
 
 
 class LLM(Protocol):
-    """The model as an agent sees it. If it has a method `get_metrics() -> RolloutMetrics`, the run's metrics include
-    its figures."""
+    """Interface of the model that an agent calls. If it has a method `get_metrics() -> RolloutMetrics`, the run's
+    metrics include these numbers."""
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """Ask the model for a reply to a conversation; keywords are request arguments that replace the run's own."""
+        """Request the model's reply to a conversation; keywords are request arguments that replace the run's own."""
         ...
 
 
 @dataclass
 class RolloutResult:
-    """The result of a run."""
+    """Result of an agent's run."""
 
     status: str
     """`COMPLETED` or `ERROR`."""
@@ -63,44 +63,44 @@ class RolloutResult:
     error_message: str | None = None
     metrics: RolloutMetrics | None = None
     reward: float | None = None
-    """The agent's own assessment of its success; shown, but not counted by an evaluation."""
+    """The agent's own reward for the run. It is shown, and scores the run only if there are no eval functions."""
 
 
 @dataclass
 class RolloutContext:
-    """The request, tools and model of an agent in one run."""
+    """Context of one run, passed to the agent: its request, tools and model."""
 
     request: RolloutRequest
     tools: Sequence[OpenAIFunctionToolSchema | JsonDict]
-    """The return value of `get_tools`; the model is offered these tools by default."""
+    """The return value of `get_tools`. By default, requests offer these tools to the model."""
     llm: LLM
     _start_time: float = field(default=0.0, repr=False)
-    """`time.monotonic()` at the start of the run; 0.0 if it was not measured."""
+    """Value of `time.monotonic()` at the start of the run; 0.0 if unknown."""
     _tool_latency_ms: float = field(default=0.0, repr=False)
     _num_tool_calls: int = field(default=0, repr=False)
     _debug_dir: str | None = field(default=None, repr=False)
 
     async def chat(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """Ask the model for a reply.
+        """Request a reply from the model.
 
         Args:
             messages: The whole conversation.
-            **kwargs: Arguments of the request (`temperature`, `stop`, …), which replace the run's own.
+            **kwargs: Arguments of the request (`temperature`, `stop`, …); they replace the run's own.
         """
         return await self.llm.chat_completions(messages, **kwargs)
 
     def complete(
         self, final_messages: list[MessageDict], finish_reason: str = "stop", reward: float | None = None
     ) -> RolloutResult:
-        """The result of a completed run."""
+        """Return the result of a completed run, with its metrics."""
         return RolloutResult("COMPLETED", final_messages, finish_reason, metrics=self._metrics(), reward=reward)
 
     def error(self, error_message: str, final_messages: list[MessageDict] | None = None) -> RolloutResult:
-        """The result of a failed run; the message is reported and the run counts as failed."""
+        """Return the result of a failed run, with its metrics. The message is shown in reports."""
         return RolloutResult("ERROR", final_messages or [], "error", error_message, self._metrics())
 
     def record_tool_call(self, latency_ms: float = 0.0) -> None:
-        """Count a tool call and add its duration."""
+        """Add a tool call and its duration in ms to the run's metrics."""
         self._num_tool_calls += 1
         self._tool_latency_ms += latency_ms
 
@@ -110,11 +110,11 @@ class RolloutContext:
         return self._debug_dir is not None
 
     def log_event(self, event_type: str, **data: Any) -> None:
-        """Append an event to the run's trace, `{debug_dir}/{rollout_id}.jsonl`. Does nothing unless in debug mode.
+        """Append an event to the run's trace, `{debug_dir}/{rollout_id}.jsonl`. Does nothing if no trace is written.
 
         Args:
             event_type: The kind of event.
-            **data: Any values; those that are not JSON are written as `str` renders them.
+            **data: Any values. Values that are not JSON are converted with `str`.
         """
         if self._debug_dir is None:
             return
@@ -138,7 +138,7 @@ class RolloutContext:
 
 
 class AgentLike(Protocol):
-    """An agent: a `RolloutAgentLoop`, or any object with the same three members."""
+    """Interface of an agent: a `RolloutAgentLoop`, or any object with the same three members."""
 
     @property
     def name(self) -> str:
@@ -146,19 +146,19 @@ class AgentLike(Protocol):
         ...
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """Tools of the model in this run; may be empty."""
+        """Return the tools that the run offers to the model; may be empty."""
         ...
 
     def run(self, ctx: RolloutContext) -> Awaitable[RolloutResult]:
-        """Play one run."""
+        """Execute one run."""
         ...
 
 
 class RolloutAgentLoop(ABC):
-    """Base class of agents. A subclass has a `name`, returns the tools that the model is offered, and plays a run.
+    """Base class of agents. A subclass has a `name`, and implements `get_tools` and `run`.
 
     Raises:
-        TypeError: (at class creation) a subclass without abstract methods has no name.
+        TypeError: (at class creation) a subclass that is not abstract has no name.
     """
 
     name: str
@@ -170,14 +170,14 @@ class RolloutAgentLoop(ABC):
 
     @abstractmethod
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """Tools of the model in this run; may be empty. They may depend on `request.metadata`."""
+        """Return the tools that the run offers to the model; may be empty. They may depend on `request.metadata`."""
 
     @abstractmethod
     async def run(self, ctx: RolloutContext) -> RolloutResult:
-        """Play one run and return `ctx.complete(…)` or `ctx.error(…)`."""
+        """Execute one run, and return `ctx.complete(…)` or `ctx.error(…)`."""
 
     def get_default_tools(self) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """The agent's tools for an empty request, for inspection outside a run."""
+        """Return the agent's tools for an empty request, to inspect them outside a run."""
         request = RolloutRequest(
             rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={}
         )

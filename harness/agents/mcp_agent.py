@@ -1,7 +1,6 @@
-"""The agent that offers the tools of a FastMCP server to the model and calls them. Servers are reached through
-`harness.tools.mcp` and `mcp_host`. A server is started once and runs as long as an agent uses it, as it would in a
-process of its own: its lifespan is entered once (some releases of fastmcp cannot enter it again), and all its tools run
-in one event loop. Each run has its own session with the server."""
+"""`MCPAgentLoop`: an agent that offers the tools of a FastMCP server to the model and calls them. A server is started
+once and runs as long as an agent uses it: its lifespan is entered once (some releases of fastmcp cannot enter it
+again), and all its tools run in one event loop. Each run opens its own session with the server."""
 
 from __future__ import annotations
 
@@ -30,20 +29,21 @@ from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
 from harness.tools.tool import unknown_tool
 
 _LIMITS = ServerLimits(startup_seconds=300.0)
-"""A lifespan may load an index first. A call has no timeout: the rollout has one."""
+"""Limits of the servers. The startup timeout is long, since a lifespan may load an index. Calls have no timeout of
+their own, since rollouts have one."""
 
 _CLOSE_SECONDS = 15.0
-"""Timeout for the end of a server's lifespan."""
+"""Timeout for the end of a server's lifespan, in seconds."""
 
 
 class MCPAgentLoop(RolloutAgentLoop):
-    """An agent whose tools are those of a FastMCP server in this process.
+    """Agent whose tools are those of a FastMCP server in this process.
 
-    The server is started, and its tools are listed, when the agent is created. It is stopped when no agent uses it any
-    more, or when the process ends.
+    When the agent is created, the server is started and its tools are listed. The server is stopped when no agent uses
+    it any more, or when the process ends.
 
     Args:
-        mcp_server: The server.
+        mcp_server: The FastMCP server.
         agent_name: The agent's name in reports.
 
     Raises:
@@ -66,12 +66,17 @@ class MCPAgentLoop(RolloutAgentLoop):
         return bool(self._tools)
 
     def get_tools(self, request: RolloutRequest) -> list[JsonDict]:
-        """The server's tools, with their complete schemas."""
-        return [_definition(name, tool) for name, tool in self._tools.items()]
+        """Return the server's tools, with their complete schemas."""
+        definitions: list[JsonDict] = []
+        for name, tool in self._tools.items():
+            function = {"name": name, "description": tool.description or f"Tool: {tool.name}"}
+            definitions.append({"type": "function", "function": {**function, "parameters": tool.parameters}})
+        return definitions
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
-        """Let the model call tools until it answers without a tool call, or the turns are used up. The model gets the
-        error of a failed call as the tool's result; a failed server ends the run."""
+        """Let the model call tools until it answers without a tool call, or has reached the maximum number of turns.
+
+        The model gets the error of a failed call as the tool's result. If the server fails, the run fails."""
         messages = list(ctx.request.messages)
         async with self._server.session() as session:
             for _ in range(ctx.request.max_turns):
@@ -101,23 +106,23 @@ class MCPAgentLoop(RolloutAgentLoop):
 
 
 class _RunningServer:
-    """A server that runs as long as this object exists."""
+    """A FastMCP server that runs as long as this object exists."""
 
     def __init__(self, server: object) -> None:
-        self._host = MCPHost([MCPServer("mcp", server=lambda: server)], _LIMITS)
-        self._keeper: MCPSession | None = None
+        self.host = MCPHost([MCPServer("mcp", server=lambda: server)], _LIMITS)
+        self._main: MCPSession | None = None
         self._lock = threading.Lock()
-        weakref.finalize(self, _close, self._host).atexit = False  # see `_at_exit`
+        weakref.finalize(self, _close, self.host).atexit = False  # `_register` does that earlier
 
     def start(self) -> list[ServerTool]:
-        """Wait until the server has started; returns its tools.
+        """Wait until the server has started, and return its tools.
 
         Raises:
             EnvironmentFault: the server does not start.
         """
-        keeper = self._keep()
-        keeper.wait()
-        return keeper.tools
+        session = self._main_session()
+        session.wait()
+        return session.tools
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[MCPSession]:
@@ -126,35 +131,31 @@ class _RunningServer:
         Raises:
             EnvironmentFault: the session cannot be opened.
         """
-        await self._keep().ready()
-        session = self._host.open()
+        await self._main_session().ready()
+        session = self.host.open()
         try:
             await session.ready()
             yield session
         finally:
             session.leave()
 
-    def close(self) -> None:
-        """Stop the server; blocks until its lifespan has ended."""
-        _close(self._host)
-
-    def _keep(self) -> MCPSession:
-        """The session that keeps the server running: the first session enters the server's lifespan, and closing it
+    def _main_session(self) -> MCPSession:
+        """Return the session that keeps the server running. The first session enters the server's lifespan; closing it
         would end the lifespan for all other sessions."""
         with self._lock:
-            if self._keeper is None or self._keeper.is_broken:
-                self._keeper = self._host.open()
-            return self._keeper
+            if self._main is None or self._main.is_broken:
+                self._main = self.host.open()
+            return self._main
 
 
 _servers: weakref.WeakValueDictionary[int, _RunningServer] = weakref.WeakValueDictionary()
-"""Running servers by the id of the server object, which each of them keeps alive."""
+"""Running servers by the id of their server object."""
 
 _servers_lock = threading.Lock()
 
 
 def _running(server: object) -> _RunningServer:
-    """The running instance of a server object, started if needed: two lifespans of one object would end each other."""
+    """Return the one running instance of a server object: two lifespans of an object would end each other."""
     with _servers_lock:
         found = _servers.get(id(server))
         if found is None:
@@ -162,25 +163,25 @@ def _running(server: object) -> _RunningServer:
         return found
 
 
-def _at_exit() -> None:
-    for server in list(_servers.values()):
-        server.close()
+def _close(host: MCPHost) -> None:
+    """Stop a server; blocks until its lifespan has ended."""
+    with contextlib.suppress(RuntimeError):  # dropped in the host's own thread, which cannot wait for itself
+        host.close(_CLOSE_SECONDS)
 
 
 # Close servers before `atexit` and before thread pools refuse work: the end of a lifespan may need a thread, and with
 # some releases of fastmcp it would hang. Handlers run last to first, so that of the pools must be registered earlier.
 importlib.import_module("concurrent.futures.thread")
 _register: Callable[[Callable[[], object]], object] = getattr(threading, "_register_atexit", atexit.register)
-_register(_at_exit)
-
-
-def _close(host: MCPHost) -> None:
-    with contextlib.suppress(RuntimeError):  # dropped in the host's own thread, which cannot wait for itself
-        host.close(_CLOSE_SECONDS)
+_register(lambda: [_close(server.host) for server in list(_servers.values())])
 
 
 def _named(tools: Iterable[ServerTool]) -> dict[str, ServerTool]:
-    """Tools by the names that models use for them."""
+    """Return tools by the names that models use for them.
+
+    Raises:
+        MCPLoadError: two tools have the same name for models.
+    """
     named: dict[str, ServerTool] = {}
     for tool in tools:
         name = tool_name(tool, with_prefix=False)
@@ -188,20 +189,15 @@ def _named(tools: Iterable[ServerTool]) -> dict[str, ServerTool]:
             name = f"_{name}"[:64]
         if name in named:
             raise MCPLoadError(
-                f"the MCP server's tools {named[name].name!r} and {tool.name!r} would both be {name!r} to a model, "
-                "whose tools have names of letters, digits, _ and -, 64 at most; rename one"
+                f"the MCP server's tools {named[name].name!r} and {tool.name!r} would both be named {name!r} for the "
+                "model, because names of tools have at most 64 letters, digits, _ and -; rename one"
             )
         named[name] = tool
     return named
 
 
-def _definition(name: str, tool: ServerTool) -> JsonDict:
-    description = tool.description or f"Tool: {tool.name}"
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": tool.parameters}}
-
-
 def _value(answer: Any) -> object:
-    """The value that a tool returned: its structured value, else the text of its content.
+    """Return the value of a tool call: its structured value, else the text of its content.
 
     Raises:
         ToolCallError: the tool failed.

@@ -1,8 +1,7 @@
-"""A folder of MCP tools, `--mcp DIR`: imports its `main.py` and finds its FastMCP server, keeping the folder's modules
-separate from all others. `mcp_agent` runs the server. The folder becomes a package whose name is derived from its path
-and contents, and each of its modules is imported as a part of that package, with both `from .tools import x` and `from
-tools import x`, at the top of a file or later in a function. So `sys.path` stays unchanged, two folders with a
-`tools.py` each do not conflict, and a module that is imported in both ways is loaded only once."""
+"""Import of a folder of MCP tools (`--mcp DIR`): its `main.py`, which creates a FastMCP server. `mcp_agent` runs the
+server. The folder is imported as a package whose name is derived from its path and contents. Its modules are parts of
+that package, with both `from .tools import x` and `from tools import x`, at the top of a file or later in a function.
+So `sys.path` stays unchanged, and the `tools.py` of two folders do not conflict."""
 
 from __future__ import annotations
 
@@ -33,8 +32,6 @@ _MAIN = "main.py"
 
 _NOT_SOURCES = {"__pycache__", "site-packages", "node_modules"}
 
-_EXAMPLE = 'from fastmcp import FastMCP\nmcp = FastMCP("my_tools")'
-
 _agents: dict[str, MCPAgentLoop] = {}
 """Loaded agents, by the name of the folder's package."""
 
@@ -50,8 +47,8 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
         directory: A folder with a `main.py` that creates a FastMCP server.
 
     Raises:
-        MCPLoadError: there is no such folder or server, `fastmcp` is not installed, the import failed, or the server
-            does not start or offers no tool.
+        MCPLoadError: the folder or the server does not exist, `fastmcp` is not installed, the import failed, or the
+            server does not start or has no tools.
     """
     folder = Path(directory).expanduser().resolve()
     if not folder.is_dir():
@@ -64,22 +61,25 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
             "The --mcp directory must contain a main.py with a FastMCP instance."
         )
     files = _sources(folder)
-    package = _PREFIX + _digest(folder, files)
+    digest = hashlib.sha256(str(folder).encode())
+    for file in files:
+        digest.update(b"\0%s\0%s" % (str(file).encode(), hashlib.sha256(file.read_bytes()).digest()))
+    package = _PREFIX + digest.hexdigest()[:16]
     with _lock:
         agent = _agents.get(package)
         if agent is None:
             fastmcp = _fastmcp_class(folder)
-            with _not_running(fastmcp), staying(Path.cwd()):
+            with _run_disabled(fastmcp), staying(Path.cwd()):
                 module = _import_main(package, folder)
             agent = MCPAgentLoop(_find_server(module, main, fastmcp))
             if not agent.has_tools:
-                raise MCPLoadError(f"The MCP server in {main} offers no tool: mark its functions with @mcp.tool()")
+                raise MCPLoadError(f"The MCP server in {main} has no tools: decorate its functions with @mcp.tool()")
             _agents[package] = agent
     return LoadedAgent(agent, agent.name, files)
 
 
 def _sources(folder: Path) -> tuple[Path, ...]:
-    """The folder's Python files, except those in hidden folders and virtual environments."""
+    """Return the folder's Python files, except those in hidden folders and installed packages."""
     return tuple(
         file
         for file in sorted(folder.rglob("*.py"))
@@ -88,43 +88,36 @@ def _sources(folder: Path) -> tuple[Path, ...]:
 
 
 def _fastmcp_class(folder: Path) -> type:
-    """The `FastMCP` class. It is imported without the folder's parent on the path: a folder that is itself called `mcp`
-    must not be mistaken for the library of that name."""
-    with _without_on_path(folder.parent, folder):
-        try:
-            from fastmcp import FastMCP
-        except ImportError as error:
-            missing = isinstance(error, ModuleNotFoundError) and error.name == "fastmcp"
-            how = "is not installed" if missing else f"cannot be imported ({error})"
-            raise MCPLoadError(f"fastmcp {how}. Install it with: {INSTALL}") from error
+    """Import and return the class `FastMCP`. The folder's parent is not on the path then: a folder with the name `mcp`
+    must not be mistaken for the library."""
+    before = list(sys.path)
+    sys.path[:] = [entry for entry in before if Path(entry).resolve() not in (folder, folder.parent)]
+    try:
+        from fastmcp import FastMCP
+    except ImportError as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "fastmcp"
+        fault = "is not installed" if is_missing else f"cannot be imported ({error})"
+        raise MCPLoadError(f"fastmcp {fault}. Install it with: {INSTALL}") from error
+    finally:
+        sys.path[:] = before
     return FastMCP
 
 
 @contextmanager
-def _without_on_path(*folders: Path) -> Generator[None]:
-    before = list(sys.path)
-    sys.path[:] = [entry for entry in before if Path(entry).resolve() not in folders]
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
-@contextmanager
-def _not_running(fastmcp: type) -> Generator[None]:
-    """Disable `mcp.run()` during the import: a main.py that calls it without `if __name__ == "__main__":` would block
-    on stdin or serve a port for ever."""
+def _run_disabled(fastmcp: type) -> Generator[None]:
+    """Disable `mcp.run()` in the block. A main.py that calls it without `if __name__ == "__main__":` would block on
+    stdin or serve a port endlessly."""
 
     def run(server: object, *_arguments: object, **_settings: object) -> None:
-        logger.info("main.py runs its server when it is imported; bench does that itself")
+        logger.info("ignoring the call of run() in main.py: bench runs the server itself")
 
     async def run_async(server: object, *arguments: object, **settings: object) -> None:
         run(server, *arguments, **settings)
 
-    standing = {"run": run, **dict.fromkeys(("run_async", "run_stdio_async", "run_http_async"), run_async)}
-    before = [(kind, name, vars(kind).get(name)) for kind in (fastmcp, *_other_kinds()) for name in standing]
+    replacements = {"run": run, **dict.fromkeys(("run_async", "run_stdio_async", "run_http_async"), run_async)}
+    before = [(kind, name, vars(kind).get(name)) for kind in (fastmcp, *_sdk_classes()) for name in replacements]
     for kind, name, _ in before:
-        setattr(kind, name, standing[name])
+        setattr(kind, name, replacements[name])
     try:
         yield
     finally:
@@ -136,34 +129,19 @@ def _not_running(fastmcp: type) -> Generator[None]:
 
 
 def _import_main(package: str, folder: Path) -> ModuleType:
-    _neighbours.add(package, folder)
+    """Import the folder's main.py as a module of the package, and undo the changes to the import system."""
+    _finder.add(package, folder)
     importlib.invalidate_caches()
+    path, known = list(sys.path), set(sys.modules)
+    sys.path.insert(0, str(folder))  # so that `importlib.import_module("tools")` finds the folder's modules
     try:
-        with _on_path(folder):
-            return importlib.import_module(f"{package}.main")
+        return importlib.import_module(f"{package}.main")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # boundary around the user's modules
         for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
             del sys.modules[name]
         raise MCPLoadError(f"Error importing {folder / _MAIN}: {describe(error, folder)}") from error
-
-
-def _digest(folder: Path, files: Sequence[Path]) -> str:
-    whole = hashlib.sha256(str(folder).encode())
-    for file in files:
-        whole.update(b"\0%s\0%s" % (str(file).encode(), hashlib.sha256(file.read_bytes()).digest()))
-    return whole.hexdigest()[:16]
-
-
-@contextmanager
-def _on_path(folder: Path) -> Generator[None]:
-    """Let `importlib.import_module("tools")` find the folder's modules, and undo the changes to the import system
-    afterwards."""
-    path, known = list(sys.path), set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
     finally:
         sys.path[:] = path
         for name, module in list(sys.modules.items()):
@@ -174,21 +152,21 @@ def _on_path(folder: Path) -> Generator[None]:
 
 
 def _find_server(module: ModuleType, main: Path, fastmcp: type) -> object:
-    found = {name: getattr(module, name) for name in dir(module)}
-    kinds = (fastmcp, *_other_kinds())
-    servers = {name: value for name, value in found.items() if isinstance(value, kinds)}
+    kinds = (fastmcp, *_sdk_classes())
+    servers = {name: value for name in dir(module) if isinstance(value := getattr(module, name), kinds)}
     if not servers:
         raise MCPLoadError(
-            f"No FastMCP instance found in {main}. Make sure your main.py creates a FastMCP instance, e.g.:\n{_EXAMPLE}"
+            f"No FastMCP instance found in {main}. Make sure your main.py creates a FastMCP instance, e.g.:\n"
+            'from fastmcp import FastMCP\nmcp = FastMCP("my_tools")'
         )
     name, server = next(iter(servers.items()))
     if any(other is not server for other in servers.values()):
-        logger.warning("%s makes several FastMCP instances (%s); %s is used", main, ", ".join(servers), name)
+        logger.warning("%s creates several FastMCP instances (%s); using %s", main, ", ".join(servers), name)
     return server
 
 
-def _other_kinds() -> Generator[type]:
-    """The server class of the SDK below fastmcp, by its old and new name, if main.py has imported it."""
+def _sdk_classes() -> Generator[type]:
+    """Return the server classes of the package `mcp` (an older and a newer name), if main.py has imported them."""
     for module, name in (("mcp.server.fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type):
@@ -196,7 +174,7 @@ def _other_kinds() -> Generator[type]:
 
 
 class _Loader(SourceFileLoader):
-    """A loader whose modules use an `import` that finds the other modules of their folder."""
+    """Loader of a folder's modules. Their import statements find the other modules of the folder."""
 
     def __init__(self, spec: ModuleSpec, names: Mapping[str, Any]) -> None:
         super().__init__(spec.name, str(spec.origin))
@@ -208,8 +186,8 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
 
-class _Neighbours(MetaPathFinder):
-    """A finder for the modules of MCP folders, by the names of their packages."""
+class _FolderFinder(MetaPathFinder):
+    """Finder for the packages of MCP folders and their modules."""
 
     def __init__(self) -> None:
         self._names: dict[str, Mapping[str, Any]] = {}
@@ -225,7 +203,7 @@ class _Neighbours(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The package of a folder, or a module in it; None for any other name."""
+        """Return the spec of a folder's package or of a module in it; None for any other name."""
         package = fullname.partition(".")[0]
         folder = self._folders.get(package)
         if folder is None:
@@ -241,7 +219,7 @@ class _Neighbours(MetaPathFinder):
 
 
 def _importer(package: str, folder: Path) -> Any:
-    """The `__import__` for modules of a folder: the standard one, except that the folder's own modules come first."""
+    """Return the `__import__` for the modules of a folder, which finds the folder's own modules first."""
 
     def find(
         name: str,
@@ -260,8 +238,10 @@ def _importer(package: str, folder: Path) -> Any:
 
 
 def _is_beside(folder: Path, top: str) -> bool:
-    """Whether a name means a module of the folder, by the rules for a script: the folder's modules hide all but those
-    built into the interpreter, and a folder without `__init__.py` counts only if no other module has the name."""
+    """Whether a name means a module of the folder, by Python's rules for scripts.
+
+    The folder's modules hide all others except those built into the interpreter. A folder without `__init__.py` counts
+    only if no other module has the name."""
     if BuiltinImporter.find_spec(top) is not None or FrozenImporter.find_spec(top) is not None:
         return False
     if (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file():
@@ -270,4 +250,4 @@ def _is_beside(folder: Path, top: str) -> bool:
     return (folder / top).is_dir() and top not in sys.modules and PathFinder.find_spec(top, elsewhere) is None
 
 
-_neighbours = _Neighbours()
+_finder = _FolderFinder()

@@ -1,4 +1,4 @@
-"""Helpers for agents to read chat messages: role, text, tool calls, stop words."""
+"""Functions for reading chat messages (role, text, tool calls) and stop words."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, cast
 
 
 def parse_tool_calls(assistant_message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tool calls of an assistant message; empty if the value is missing or not a list."""
+    """Return the tool calls of an assistant message; empty if `tool_calls` is missing or not a list."""
     calls: object = assistant_message.get("tool_calls")
     return cast("list[dict[str, Any]]", calls) if isinstance(calls, list) else []
 
 
 def normalize_stop(stop: object) -> list[str] | None:
-    """Stop words as a list, given as one text or as a list; None for anything else."""
+    """Convert stop words, given as a string or a list, to a list of strings; return None for anything else."""
     if isinstance(stop, str):
         return [stop]
     if isinstance(stop, list):
@@ -23,13 +23,13 @@ def normalize_stop(stop: object) -> list[str] | None:
 
 
 def get_message_content(message: Mapping[str, Any]) -> str:
-    """The text of a message; "" if the content is missing, null or in parts."""
+    """Return the text of a message; "" if the content is missing, null or a list of parts."""
     content: object = message.get("content")
     return content if isinstance(content, str) else ""
 
 
 def get_message_role(message: Mapping[str, Any]) -> str:
-    """The role of a message, `unknown` without one."""
+    """Return the role of a message; `unknown` if it has none."""
     role: object = message.get("role")
     return role if isinstance(role, str) else "unknown"
 
@@ -40,7 +40,7 @@ def is_assistant_message(message: Mapping[str, Any]) -> bool:
 
 
 def is_tool_message(message: Mapping[str, Any]) -> bool:
-    """Whether the message is the result of a tool call."""
+    """Whether the message has the role `tool`: it is the result of a tool call."""
     return get_message_role(message) == "tool"
 
 
@@ -50,5 +50,11 @@ def is_user_message(message: Mapping[str, Any]) -> bool:
 
 
 def count_messages_by_role(messages: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """The number of messages of each role, in the order in which roles first appear."""
+    """Count messages by role, in the order in which the roles first appear."""
     return dict(Counter(get_message_role(message) for message in messages))
+
+
+def text_of_parts(parts: Iterable[object]) -> str:
+    """Join the texts of a content in parts: strings, and dicts with a `text`; other parts are left out."""
+    texts = [cast("Mapping[str, object]", part).get("text") if isinstance(part, Mapping) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))

@@ -1,5 +1,5 @@
-"""Options of an agent evaluation: the settings of the environment `agent-eval` besides rows, agent and eval functions.
-The values are not validated here."""
+"""Options of the environment `agent-eval`, besides rows, agent and eval functions. The values are not validated
+here."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ MODES: tuple[Mode, ...] = ("eval", "bench", "test")
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """Options of an agent evaluation."""
+    """Options of an agent evaluation; see `environment.AgentEnv`."""
 
     first_row: int = 0
-    """Number of the first row in the whole dataset."""
+    """Number of the first evaluated row in the dataset, from 0."""
     max_turns: int = 10
-    """Maximum number of model calls, which the agent sees in its request."""
+    """Maximum number of model calls, which is in the agent's request."""
     mode: Mode = "eval"
-    """Kind of evaluation, as the agent sees it in its request."""
+    """Kind of evaluation, which is in the agent's request."""
     model_tag: str | None = None
     """`baseline` for the second model of a comparison."""
     first_run: int = 0
-    """Number of the first run of a row."""
+    """Index of the first run of each row, from 0."""
     debug_dir: str | None = None
     """Folder of the trace files; None for no traces."""
     files: tuple[Path, ...] = ()
     """Source files of the agent and of the eval functions."""
     dataset: str = ""
-    """Name of the dataset in messages about a row."""
+    """Name of the dataset, for error messages about a row."""
     fingerprint: JsonDict = field(default_factory=dict[str, Any])
-    """Hashes of the files that the arguments name."""
+    """Hashes of the dataset and of the source files, which a resume compares."""
     step: Step | None = None
-    """Callback before each model call, for an interactive session."""
+    """Callback of an interactive session; see `llm.Step`."""

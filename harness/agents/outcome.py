@@ -1,5 +1,5 @@
-"""Conversion of an agent's result or exception to the outcome of the rollout. Every exception of the agent becomes a
-record; none ends the evaluation."""
+"""Conversion of an agent's result or exception to the outcome of a rollout. An exception of the agent fails its
+rollout, but does not end the evaluation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from harness.agents.llm import AgentLLM, message_of
 from harness.agents.loop import RolloutContext, RolloutResult
+from harness.agents.schemas import RolloutStatus
 from harness.agents.scoring import AGENT_REWARD, WHOLE
 from harness.core.errors import (
     AgentFailed,
@@ -30,15 +31,12 @@ from harness.usercode.deadline import was_cancelled
 
 logger = logging.getLogger(__name__)
 
-COMPLETED = "COMPLETED"
-
 _PLAIN_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-"""Options under which orjson writes only plain JSON values, which are read back unchanged, except that tuples become
-lists."""
+"""Options with which orjson accepts only plain JSON values and tuples."""
 
 
 def result_of(returned: object) -> RolloutResult:
-    """The return value of `run`, checked to be a result.
+    """Return the value that `run` returned, if it is a result.
 
     Raises:
         AgentFailed: the value is not a result.
@@ -58,17 +56,16 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
         AgentFailed: the agent reported an error, or its result is malformed.
     """
     messages = _final(result.final_messages)
-    keep(state, messages if messages or result.status == COMPLETED else conversation_so_far(state, llm))
+    keep(state, messages if messages or result.status == RolloutStatus.COMPLETED else conversation_so_far(state, llm))
     state["stop_condition"] = str(result.finish_reason)
     note(state, context, llm)
-    if result.status != COMPLETED:
-        words = getattr(result, "error_message", None) or f"the agent ended its run with status {result.status!r}"
-        raise AgentFailed(str(words), retryable=llm.error is not None and llm.error.retryable)
+    if result.status != RolloutStatus.COMPLETED:
+        message = getattr(result, "error_message", None) or f"the agent ended its run with status {result.status!r}"
+        raise AgentFailed(str(message), retryable=llm.error is not None and llm.error.retryable)
     state["is_completed"], state["is_truncated"] = True, llm.is_truncated
     if llm.error is not None and not isinstance(llm.error, LimitReached):
         logger.warning(
-            "%s: its newest model call failed, and the agent completed the run all the same, so its score may be the "
-            "endpoint's doing: %s",
+            "%s: the agent completed the run although its latest model call failed; this may affect the score: %s",
             context.request.rollout_id,
             llm.error,
         )
@@ -78,7 +75,7 @@ def finish(state: State, result: RolloutResult, context: RolloutContext, llm: Ag
 
 
 def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
-    """Store the numbers of model calls and tool calls in the state."""
+    """Store the number of model calls and the number and duration of tool calls in the rollout's state."""
     state["num_llm_calls"] = llm.get_metrics().num_llm_calls
     if llm.failed_calls:
         state["num_failed_llm_calls"] = llm.failed_calls
@@ -87,7 +84,7 @@ def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
 
 
 def conversation_so_far(state: State, llm: AgentLLM) -> Messages:
-    """Conversation of a run that ended without a result; only the prompt if no model call was made."""
+    """Return the conversation of a run that ended without a result; only the prompt if there was no model call."""
     for with_tail in (True, False):
         try:
             return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])
@@ -97,7 +94,8 @@ def conversation_so_far(state: State, llm: AgentLLM) -> Messages:
 
 
 def keep(state: State, messages: Messages) -> None:
-    """Make `messages` the rollout's conversation; all of it is the completion unless it begins with the prompt."""
+    """Store `messages` as the rollout's conversation. The completion is the part after the prompt; if the messages do
+    not begin with the prompt, it is all of them."""
     prompt: Messages = state["prompt"]
     begins = messages[: len(prompt)] == prompt
     if not begins:
@@ -110,11 +108,11 @@ def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
 
     Args:
         error: The exception.
-        llm: The run's model; None if the run failed before it had one.
+        llm: The run's model; None if the run failed before its model was set.
 
     Returns:
-        The model's own error if the agent did not handle it; a cancellation or one of our own errors unchanged; else an
-        `AgentFailed` with the traceback to the failing line.
+        The error of the model call, if that is the cause; the exception itself, if it is a cancellation or an error of
+        the environment; else an `AgentFailed` with the traceback to the failing line.
     """
     if isinstance(error, asyncio.CancelledError) and was_cancelled():
         return error
@@ -123,21 +121,22 @@ def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         return error
     leaves = list(_leaves(error))
-    model_error = next((cause for leaf in leaves if (cause := _model_error(leaf)) is not None), None)
-    if model_error is not None:
-        return model_error
+    for leaf in leaves:
+        cause = leaf.__cause__ if isinstance(leaf, ProviderError) else leaf
+        if isinstance(cause, ModelError):
+            return cause
     for leaf in leaves:
         if isinstance(leaf, ToolValidationError):
             return AgentFailed(f"Tool validation error: {leaf}").with_traceback(leaf.__traceback__)
         if isinstance(leaf, EnvironmentFault | SandboxError):
-            return leaf  # not the agent's fault, or already worded for the report
+            return leaf  # not the agent's fault, or already fit for a report
     retryable = llm is not None and llm.error is not None and llm.error.retryable
-    failed = AgentFailed(_told(leaves), retryable=retryable)
+    failed = AgentFailed(_text_of(leaves), retryable=retryable)
     failed.__cause__ = error
     return failed.with_traceback(leaves[0].__traceback__)
 
 
-def _told(leaves: Sequence[BaseException]) -> str:
+def _text_of(leaves: Sequence[BaseException]) -> str:
     first = leaves[0]
     if isinstance(first, ValidationError):
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in first.errors()]
@@ -148,7 +147,7 @@ def _told(leaves: Sequence[BaseException]) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The leaf exceptions of a nested exception group; any other exception is returned itself."""
+    """Iterate over the leaf exceptions of a nested exception group; any other exception is its own leaf."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from _leaves(inner)
@@ -156,15 +155,8 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _model_error(error: BaseException) -> ModelError | None:
-    if isinstance(error, ModelError):
-        return error
-    cause = error.__cause__
-    return cause if isinstance(error, ProviderError) and isinstance(cause, ModelError) else None
-
-
 def _final(given: object) -> Messages:
-    """The final messages as plain JSON; messages that are plain dicts already are not copied.
+    """Convert the final messages to plain JSON; messages that are already plain dicts are not copied.
 
     Raises:
         AgentFailed: the value is not a list of messages.

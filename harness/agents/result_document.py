@@ -1,11 +1,11 @@
-"""The JSON document that `bench eval -o FILE` writes: the documented keys, with the documented names, nesting and
-order, followed by additional keys under other names. Computes nothing. It contains no secrets: addresses lose their
-credentials, and every text passes through the redactor."""
+"""The JSON document that `bench eval -o FILE` writes. The documented keys have their documented names, nesting and
+order; additional keys follow. Secrets are removed: credentials from addresses, and all known secrets from texts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,32 +25,42 @@ from harness.store.atomic import atomic_write, make_folder, translated
 from harness.store.manifest import without_secrets
 
 DOCUMENT_VERSION = 1
-"""Version of the document. Increased when a reader of the former version would misread it; not for new keys alone."""
+"""Version of the document. It is increased when the meaning of a key changes, but not for additional keys."""
+
+
+_METHODS: JsonDict = {
+    "mean": "mean over all runs; a failed run and a missing score count 0.0 and do not pass",
+    "std": "population standard deviation over the same runs (ddof 0)",
+    "pass_at_k": "1 - C(n-c,k)/C(n,k) per row (Chen et al. 2021, arXiv 2107.03374), then the mean over rows",
+    "scored": "scored runs alone: mean of row means, sample standard deviation (ddof 1), 95 % interval by rows",
+    **{name: summary.METHODS[name] for name in ("t", "wilson", "adjusted_t")},
+}
+"""Descriptions of the methods behind the numbers of a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelMeta:
-    """Endpoint and request settings of one model."""
+    """Endpoint and request settings of one model, for the key `meta` of the document."""
 
     model: str
     model_tag: str | None = None
     base_url: str | None = None
     sampling_args: Mapping[str, object] = field(default_factory=dict[str, object])
     run: str | None = None
-    """The run folder; None if nothing was stored."""
+    """Path of the run folder; None if nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalMeta:
-    """Data for repeating an evaluation and for finding its transcripts. Unknown values are None and left out."""
+    """Arguments and origin of an evaluation, for the key `meta` of the document. Values that are None are left out."""
 
     models: tuple[ModelMeta, ...] = ()
     agent: str | None = None
-    """The agent's `module:attribute`, or its name."""
+    """The agent as `module:attribute`, or its name."""
     mcp: str | None = None
-    """The folder of MCP tools."""
+    """Path of the folder of MCP tools."""
     dataset: str | None = None
-    """The dataset file."""
+    """Path of the dataset file."""
     dataset_sha256: str | None = None
     offset: int | None = None
     limit: int | None = None
@@ -60,11 +70,11 @@ class EvalMeta:
     command: str | None = None
     versions: Mapping[str, object] = field(default_factory=dict[str, object])
     budget: JsonDict | None = None
-    """The spending limits and the amounts spent; None if there was no limit."""
+    """The spending limits and the amounts spent; None without a limit."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def to_json(self) -> JsonDict:
-        """The value of the key `meta`, without secrets."""
+        """Build the value of the key `meta`, without secrets."""
         dataset = {"path": self.dataset, "sha256": self.dataset_sha256, "offset": self.offset, "limit": self.limit}
         values: JsonDict = {
             "document_version": DOCUMENT_VERSION,
@@ -77,7 +87,18 @@ class EvalMeta:
             "max_turns": self.max_turns,
             "batch_size": self.batch_size,
             "budget": self.budget,
-            "models": [_model_meta(model) for model in self.models],
+            "models": [
+                _known(
+                    {
+                        "model": model.model,
+                        "model_tag": model.model_tag,
+                        "base_url": None if model.base_url is None else without_credentials(model.base_url),
+                        "sampling_args": dict(model.sampling_args),
+                        "run": model.run,
+                    }
+                )
+                for model in self.models
+            ],
         }
         return cast(JsonDict, without_secrets(hidden(_known(values))))
 
@@ -86,8 +107,8 @@ def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
     """Build the whole document.
 
     Args:
-        result: The evaluation.
-        meta: Its origin; without it the document has no key `meta`.
+        result: The result of the evaluation.
+        meta: Its arguments and origin; None for a document without the key `meta`.
     """
     baseline = result.model_summaries is not None
     config: JsonDict = {
@@ -114,10 +135,10 @@ def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
 
 
 def check_output(path: Path) -> None:
-    """Refuse, before anything is spent, an output path that cannot be written.
+    """Check that an output path can be written, before any request is sent.
 
     Raises:
-        UsageError: the path is a folder, or lies below a file.
+        UsageError: the path is a folder, or one of its parents is a file.
     """
     if path.is_dir():
         raise UsageError(f"--output {path}: is a folder; name a file, such as {path / 'results.json'}")
@@ -127,21 +148,17 @@ def check_output(path: Path) -> None:
 
 
 def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:
-    """Write the document indented, atomically replacing an older file; missing parent folders are created.
+    """Write the document as indented JSON, and atomically replace an older file. Missing parent folders are created.
 
     Args:
         path: The file.
-        document: Its content.
+        document: The content.
         private: Make the file and the created folders readable by their owner only.
 
     Raises:
-        StoreError: it cannot be written; an older file is unchanged.
+        StoreError: the file cannot be written; an older file is unchanged.
     """
-    try:
-        data = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    except TypeError:
-        # Unpaired surrogates in an error text, or integers beyond 64 bits.
-        data = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+    data = indented_json(document)
     with translated("write", path):
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # /dev/stdout or a pipe cannot be replaced
@@ -150,8 +167,21 @@ def write_document(path: Path, document: JsonDict, *, private: bool = False) -> 
     atomic_write(path.resolve(), data, private=private)
 
 
+def indented_json(document: object) -> bytes:
+    """Serialize a document as indented JSON.
+
+    Raises:
+        TypeError: it contains a value that is not JSON.
+        ValueError: it contains NaN or an infinity besides an integer beyond 64 bits or an unpaired surrogate.
+    """
+    try:
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # unpaired surrogates in a text, or integers beyond 64 bits
+        return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
+
+
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex.
+    """Return the SHA-256 of a file's content in hexadecimal digits.
 
     Raises:
         StoreError: the file cannot be read.
@@ -161,16 +191,15 @@ def file_sha256(path: Path) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """An endpoint's address without user, password, query and fragment."""
+    """Remove user, password, query and fragment from an endpoint's address."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _summary(result: EvalResult) -> JsonDict:
-    failures: dict[str, int] = {}
+    failures: Counter[str] = Counter()
     for model in result.models:
-        for reason, count in model.failures.items():
-            failures[reason] = failures.get(reason, 0) + count
+        failures.update(model.failures)
     values: JsonDict = {
         "total_rows": result.total_rows,
         "total_runs": result.total_runs,
@@ -182,7 +211,7 @@ def _summary(result: EvalResult) -> JsonDict:
         "interrupted": result.interrupted,
         "resumed_runs": result.resumed_runs,
         "failed_runs": result.failed_runs,
-        "failures": failures,
+        "failures": dict(failures),
         "score_errors": result.score_errors,
         "unreported_replies": sum(model.unreported for model in result.models),
     }
@@ -191,28 +220,15 @@ def _summary(result: EvalResult) -> JsonDict:
             name: {"counted": pair.counted.to_json(), "scored": pair.scored.to_json(), "zeros": pair.zeros}
             for name, pair in result.paired.items()
         }
-    values["methods"] = _methods(result)
-    return values
-
-
-def _methods(result: EvalResult) -> JsonDict:
-    words: JsonDict = {
-        "mean": "mean over all runs; a failed run and a missing score count 0.0 and do not pass",
-        "std": "population standard deviation over the same runs (ddof 0)",
-        "pass_at_k": "1 - C(n-c,k)/C(n,k) per row (Chen et al. 2021, arXiv 2107.03374), then the mean over rows",
-        "scored": "scored runs alone: mean of row means, sample standard deviation (ddof 1), 95 % interval by rows",
-        "t": summary.METHODS["t"],
-        "wilson": summary.METHODS["wilson"],
-        "adjusted_t": summary.METHODS["adjusted_t"],
-    }
+    values["methods"] = methods = _METHODS.copy()
     if result.paired:
-        words["paired"] = {
+        methods["paired"] = {
             "sides": "primary minus baseline",
             "counted": "a failed run and a missing score count 0.0; rows that both models have run",
             "scored": "scored runs alone; rows that both models have a score for",
             **paired.METHODS,
         }
-    return words
+    return values
 
 
 def _eval_fns(summaries: Mapping[str, EvalEvalSummary]) -> JsonDict:
@@ -273,17 +289,6 @@ def _model(model: EvalModelSummary) -> JsonDict:
         "score_errors": model.score_errors,
         "unreported_replies": model.unreported,
     }
-
-
-def _model_meta(model: ModelMeta) -> JsonDict:
-    values: JsonDict = {
-        "model": model.model,
-        "model_tag": model.model_tag,
-        "base_url": None if model.base_url is None else without_credentials(model.base_url),
-        "sampling_args": dict(model.sampling_args),
-        "run": model.run,
-    }
-    return _known(values)
 
 
 def _known(values: JsonDict) -> JsonDict:

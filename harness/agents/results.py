@@ -1,7 +1,6 @@
-"""Results of an agent evaluation: types for a run, a row, the statistics of an eval function and of a model, and the
-whole. `summaries` computes them, `result_document` writes them. The documented fields come first, with the documented
-names and order; additional fields follow and have defaults, so that code written for the documentation constructs and
-reads these types unchanged."""
+"""Result types of an agent evaluation: of a run, a row, an eval function, a model, and the whole evaluation.
+`summaries` computes them, and `result_document` writes them to a file. The documented fields come first, in their
+documented order; the additional fields have defaults."""
 
 from __future__ import annotations
 
@@ -19,10 +18,6 @@ PRIMARY = "primary"
 BASELINE = "baseline"
 
 
-def _nothing_scored() -> Spread:
-    return Spread(Estimate())
-
-
 @dataclass(slots=True)
 class EvalRunResult:
     """One run of the agent on one row, with its scores."""
@@ -32,33 +27,34 @@ class EvalRunResult:
     success: bool
     """Whether the agent completed the run, regardless of the scores."""
     scores: dict[str, float] = field(default_factory=dict[str, float])
-    """Eval function → score; a function without a score is missing here and named in `score_errors`."""
+    """Eval function → score. A function that gave no score is in `score_errors` instead."""
     duration_ms: float = 0.0
-    """Wall time of the agent's run in ms, without scoring and without waiting for a slot, a retry or a rate limit."""
+    """Duration of the agent's run in ms, without scoring and without time spent waiting for a slot, a retry or a rate
+    limit."""
     tokens: int = 0
-    """Prompt and response tokens of all its calls, also of a failed run."""
+    """Prompt and response tokens of all model calls of the run."""
     error: str | None = None
     """The error of a failed run; None if it succeeded."""
     model_tag: str | None = None
-    """`primary` or `baseline`; None if there is one model."""
+    """`primary` or `baseline`; None if there is only one model."""
     score_errors: dict[str, str] = field(default_factory=dict[str, str])
     """Eval function → the reason why it gave no score for a completed run."""
     finish_reason: str | None = None
-    """The agent's own reason for ending (`stop`, `max_turns`, …); None for a failed run."""
+    """The finish reason that the agent reported (`stop`, `max_turns`, …); None for a failed run."""
     reason: str | None = None
-    """Short stable reason of a failure (`agent_error`, `timeout`, `rate_limit`, …); None if the run succeeded."""
+    """Category of the failure (`agent_error`, `timeout`, `rate_limit`, …); None if the run succeeded."""
     unreported: int = 0
     """Number of replies whose tokens the endpoint did not report; `tokens` does not include them."""
     row_index: int | None = None
-    """The row's index; set by the runners of the Python API, whose `on_progress` gets runs without their rows."""
+    """Index of the run's row, set by the runners of the Python API; else None."""
 
 
 @dataclass(slots=True)
 class EvalRowResult:
-    """All runs of one dataset row."""
+    """Results of all runs on one row of the dataset."""
 
     row_index: int
-    """The row's index in the dataset file, counting rows skipped by an offset."""
+    """Index of the row in the dataset file, including rows that an offset skipped."""
     runs: list[EvalRunResult]
     """Sorted by `run_index`; with a baseline, primary before baseline for each index."""
 
@@ -69,21 +65,21 @@ class EvalEvalSummary:
     `scored_pass_at_k` exclude both."""
 
     mean: float = math.nan
-    """Mean over all runs of all rows; this and the other statistics are NaN if no run has a score."""
+    """Mean over all runs. This and the other statistics are NaN if no run has a score."""
     std: float = math.nan
-    """Population standard deviation over the same runs."""
+    """Population standard deviation over all runs."""
     min: float = math.nan
     max: float = math.nan
     pass_at_k: dict[int, float] = field(default_factory=dict[int, float])
-    """k → mean over rows; empty if there is one run per row."""
-    scored: Spread = field(default_factory=_nothing_scored)
-    """Statistics of the runs with a score: the mean of the row means with a 95 % interval by rows."""
+    """k → pass@k, the mean over rows; empty with one run per row."""
+    scored: Spread = field(default_factory=lambda: Spread(Estimate()))
+    """Statistics of the scored runs alone: the mean of the row means, with a 95 % interval by rows."""
     scored_pass_at_k: dict[int, PassRate] = field(default_factory=dict[int, PassRate])
-    """pass@k over scored runs; rows with fewer than k of them are excluded and counted."""
+    """k → pass@k over scored runs. Rows with fewer than k scored runs are excluded and counted."""
     score_errors: int = 0
-    """Completed runs without a score from this function; they count 0.0 in the documented statistics."""
+    """Number of completed runs without a score from this function; they count 0.0 in the documented statistics."""
     failed_runs: int = 0
-    """Failed runs; they count 0.0 as well."""
+    """Number of failed runs; they count 0.0 as well."""
 
 
 @dataclass(slots=True)
@@ -95,105 +91,107 @@ class EvalModelSummary:
     """`primary` or `baseline`."""
     eval_summaries: dict[str, EvalEvalSummary]
     total_runs: int
-    """Number of runs that this model has made."""
+    """Number of this model's runs."""
     total_tokens: int
     total_duration_ms: float
-    """Sum of the run durations; exceeds the elapsed time (`wall_ms`) if runs are concurrent."""
+    """Sum of the durations of its runs in ms. With concurrent runs it exceeds the elapsed time, `wall_ms`."""
     wall_ms: float = 0.0
-    """Elapsed time from the start of the first run to the end of the last; of a resumed evaluation, in its latest
+    """Time in ms from the start of the first run to the end of the last; for a resumed evaluation, in its latest
     attempt."""
     failed_runs: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Reason → number of failed runs, the most frequent first."""
+    """Category of failure → number of failed runs, the most frequent first."""
     score_errors: dict[str, int] = field(default_factory=dict[str, int])
-    """Eval function → completed runs without a score from it; only functions with such runs."""
+    """Eval function → number of completed runs without a score from it; only functions with such runs."""
     unreported: int = 0
-    """Replies whose tokens the endpoint did not report."""
+    """Number of replies whose tokens the endpoint did not report."""
 
     @property
     def without_scores(self) -> list[str]:
-        """Eval functions that gave no run a score, although some completed."""
+        """Eval functions that gave no score to any of the completed runs."""
         completed = self.total_runs - self.failed_runs
         return [name for name, count in self.score_errors.items() if 0 < completed == count]
 
     @property
     def mean_duration_ms(self) -> float:
-        """Mean duration of a run; 0 without runs."""
+        """Mean duration of a run in ms; 0 without runs."""
         return self.total_duration_ms / self.total_runs if self.total_runs else 0.0
 
     @property
     def mean_tokens(self) -> float:
-        """Mean tokens of a run; 0 without runs."""
+        """Mean number of tokens of a run; 0 without runs."""
         return self.total_tokens / self.total_runs if self.total_runs else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class EvalPaired:
-    """The comparison by one eval function: primary minus baseline, row by row."""
+    """Comparison of the models by one eval function: primary minus baseline, row by row."""
 
     counted: Paired
-    """Over rows that both models have run; a failed run and a missing score count 0.0, as in the documented
+    """Comparison over rows with runs of both models. A failed run and a missing score count 0.0, as in the documented
     statistics."""
     scored: Paired
-    """Over rows for which both models have a score, with scored runs alone."""
+    """Comparison over rows with scores of both models, using scored runs alone."""
     zeros: int = 0
-    """Runs of both models without a score, which `counted` takes as 0.0. If it is 0, both comparisons are equal."""
+    """Number of runs of both models without a score, which count 0.0 in `counted`. With 0, both comparisons are
+    equal."""
 
 
 @dataclass(slots=True)
 class EvalResult:
-    """The result of a whole evaluation."""
+    """Result of an evaluation."""
 
     rows: list[EvalRowResult]
     eval_summaries: dict[str, EvalEvalSummary]
-    """Per eval function; with a baseline, of the primary model."""
+    """Eval function → statistics of the only model, or of the primary model."""
     total_rows: int
     """Number of rows with at least one run."""
     total_runs: int
-    """Runs made by each model: rows × n_runs if none is missing."""
+    """Number of runs of each model: rows × `n_runs`, unless runs are missing."""
     total_tokens: int
-    """Tokens of both models."""
+    """Tokens of all runs of all models."""
     total_duration_ms: float
-    """Wall time of the whole evaluation; of a resumed one, that of its latest attempt."""
+    """Elapsed time in ms; for a resumed evaluation, that of its latest attempt."""
     n_runs: int
-    """Requested runs per row and model."""
+    """Requested number of runs per row and model."""
     pass_threshold: float
     model_summaries: list[EvalModelSummary] | None = None
-    """Primary and baseline; None without a baseline."""
+    """Statistics of the primary model and of the baseline; None without a baseline."""
     stopped_early: bool = False
-    """Whether an unusable endpoint ended the evaluation before its last run."""
+    """Whether an unusable endpoint stopped the evaluation before its last run."""
     stop_reason: str | None = None
     interrupted: bool = False
     """Whether the user interrupted the evaluation."""
     models: list[EvalModelSummary] = field(default_factory=list[EvalModelSummary])
-    """Like `model_summaries`, but also present for a single model."""
+    """Statistics of each model, also for a single model."""
     paired: dict[str, EvalPaired] = field(default_factory=dict[str, EvalPaired])
-    """Per eval function; empty without a baseline."""
+    """Eval function → comparison of the models; empty without a baseline."""
     score_errors: dict[str, int] = field(default_factory=dict[str, int])
-    """Eval function → completed runs of any model without a score from it; only functions that have any."""
+    """Eval function → number of completed runs of all models without a score from it; only functions with such runs."""
     failed_runs: int = 0
-    """Failed runs of all models."""
+    """Number of failed runs of all models."""
     resumed_runs: int = 0
-    """Runs of all models from earlier attempts; `total_duration_ms` does not include their time."""
+    """Number of runs of all models from earlier attempts. `total_duration_ms` does not include their time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcomes:
-    """The runs of one model: the input of `summaries.build_result`."""
+    """All runs of one model: the input of `summaries.build_result`."""
 
     model: str
     model_tag: str | None
-    """`primary`, `baseline`, or None for the only one."""
+    """`primary`, `baseline`, or None if there is only one model."""
     runs: Sequence[tuple[int, EvalRunResult]]
-    """(row index, run), as `collect.collect` returns them."""
+    """(row index, run), sorted, as `collect.collect` returns them."""
     wall_ms: float = 0.0
-    """Elapsed time from the start of the first run to the end of the last, in the latest attempt."""
+    """Time in ms from the start of the first run to the end of the last, in the latest attempt."""
     resumed: int = 0
-    """Runs from earlier attempts."""
+    """Number of runs from earlier attempts."""
 
 
 BenchRunResult: TypeAlias = EvalRunResult
 BenchRowResult: TypeAlias = EvalRowResult
 BenchEvalSummary: TypeAlias = EvalEvalSummary
 BenchResult: TypeAlias = EvalResult
-"""The older names of the same results; fields that they lack (`model_tag`, `model_summaries`) are None."""
+"""Older names of the same types. Fields that the older documentation lacks (`model_tag`, `model_summaries`) are
+None."""

@@ -1,5 +1,5 @@
-"""Decorators for reward functions that validate the signature and the returned value. Eval functions are loaded and
-called in the same way with and without them."""
+"""Decorators `osmosis_reward` and `osmosis_rubric`, which validate signature and returned value of a function. They are
+optional: eval functions are loaded and called in the same way without them."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _ORDINALS = ("First", "Second", "Third")
 
 
 def osmosis_reward(func: F) -> F:
-    """Mark a reward function, and validate its signature and its returned value.
+    """Validate the signature of a reward function, and its returned value at each call.
 
     A function whose first parameter is `solution_str` must be `(solution_str: str, ground_truth: str, extra_info: dict
-    | None = None, …) -> float`, sync or async; any other is returned unchanged. The returned value is converted to
-    float; a keyword `data_source` that the function does not accept is dropped.
+    | None = None, …) -> float`, sync or async; any other function is returned unchanged. The returned value is
+    converted to float. The keyword `data_source` is dropped if the function does not accept it.
 
     Raises:
         TypeError: the signature is invalid; at a call, the returned value is not a number.
     """
-    if not _is_classic(func):
+    if next(iter(inspect.signature(func).parameters), None) != _NAMES[0]:
         return func
     _check_signature(func, has_default=True, is_truth_optional=False)
     return _wrapped(func, None)
 
 
 def osmosis_rubric(func: F) -> F:
-    """Mark a rubric function, and validate its signature, its arguments and its returned value.
+    """Validate the signature of a rubric function, and its arguments and returned value at each call.
 
-    It must be `(solution_str: str, ground_truth: str | None, extra_info: dict | None, …) -> float`, sync or async. The
-    parameters of a function that takes `messages` first are not checked.
+    The function must be `(solution_str: str, ground_truth: str | None, extra_info: dict | None, …) -> float`, sync or
+    async. The parameters of a function that takes `messages` first are not checked.
 
     Raises:
         TypeError: the signature is invalid; at a call, an argument is invalid or the returned value is not a number.
@@ -47,10 +47,6 @@ def osmosis_rubric(func: F) -> F:
         return _wrapped(func, None)
     _check_signature(func, has_default=False, is_truth_optional=True)
     return _wrapped(func, inspect.signature(func))
-
-
-def _is_classic(func: Callable[..., object]) -> bool:
-    return next(iter(inspect.signature(func).parameters), None) == _NAMES[0]
 
 
 def _check_signature(func: Callable[..., object], *, has_default: bool, is_truth_optional: bool) -> None:
@@ -74,15 +70,15 @@ def _check_signature(func: Callable[..., object], *, has_default: bool, is_truth
 
 
 def _annotations(func: Callable[..., object]) -> dict[str, Any]:
-    """The annotations of a function as types, also if `from __future__ import annotations` keeps them as text."""
+    """Return a function's annotations as types; empty if one of them names an undefined type."""
     try:
         return typing.get_type_hints(func)
-    except Exception:  # another annotation names an undefined type
+    except Exception:  # the user's annotations may raise any error
         return {}
 
 
 def _fits(kind: object, wanted: str, *, is_optional: bool) -> bool:
-    """Whether an annotation is `str`, or `dict` with or without type arguments; `| None` only if it is optional."""
+    """Whether an annotation is the type `wanted` (`str` or `dict`); if `is_optional`, `| None` is allowed."""
     if isinstance(kind, str):
         parts = {part.strip().partition("[")[0].rpartition(".")[2].lower() for part in kind.split("|")}
         return wanted in parts and parts <= ({wanted, "none"} if is_optional else {wanted})
@@ -98,7 +94,7 @@ def _wrapped(func: F, checked: inspect.Signature | None) -> F:
 
     Args:
         func: Sync or async.
-        checked: Its signature, if its arguments are to be validated as well.
+        checked: The function's signature, if its arguments must be validated as well; else None.
     """
     takes = inspect.signature(func).parameters.values()
     takes_source = any(p.name == "data_source" or p.kind is p.VAR_KEYWORD for p in takes)
@@ -126,20 +122,17 @@ def _wrapped(func: F, checked: inspect.Signature | None) -> F:
 
 
 def _check_arguments(func: Callable[..., object], bound: inspect.BoundArguments) -> None:
+    annotation = _annotations(func).get(_NAMES[2], inspect.signature(func).parameters[_NAMES[2]].annotation)
+    # None is accepted for `extra_info` unless the annotation excludes it.
+    extra_info = (dict,) if _fits(annotation, "dict", is_optional=False) else (dict, types.NoneType)
     wanted: dict[str, tuple[type, ...]] = {
-        "solution_str": (str,), "ground_truth": (str, types.NoneType), "extra_info": _extra_kinds(func),
+        "solution_str": (str,), "ground_truth": (str, types.NoneType), "extra_info": extra_info,
     }  # fmt: skip
     for name, kinds in wanted.items():
         value = bound.arguments.get(name)
         if not isinstance(value, kinds):
-            said = " or ".join("None" if kind is types.NoneType else kind.__name__ for kind in kinds)
-            raise TypeError(f"Function {_name(func)}: {name!r} must be {said}, got {type(value).__name__}")
-
-
-def _extra_kinds(func: Callable[..., object]) -> tuple[type, ...]:
-    """The allowed types of `extra_info`: dict, and None unless the annotation excludes it."""
-    kind = _annotations(func).get(_NAMES[2], inspect.signature(func).parameters[_NAMES[2]].annotation)
-    return (dict,) if _fits(kind, "dict", is_optional=False) else (dict, types.NoneType)
+            allowed = " or ".join("None" if kind is types.NoneType else kind.__name__ for kind in kinds)
+            raise TypeError(f"Function {_name(func)}: {name!r} must be {allowed}, got {type(value).__name__}")
 
 
 def _number(func: Callable[..., object], value: object) -> float:

@@ -1,4 +1,4 @@
-"""One run of an agent, from the request to its result. `outcome` converts the result, or an exception."""
+"""Execution of one run of an agent. `outcome` converts its result or exception to the outcome of the rollout."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from harness.usercode.separate_task import OwnTask
 
 @dataclass(kw_only=True)
 class TracedContext(RolloutContext):
-    """A context that writes its events to the environment's trace."""
+    """Context of a run that writes its events to the environment's trace."""
 
     trace: Trace | None = None
 
     def log_event(self, event_type: str, **data: Any) -> None:
-        """Append an event to the trace, without secrets; see `RolloutContext`."""
+        """Append an event to the trace, if there is one; secrets are redacted."""
         if self.trace is not None:
             self.trace.write(event_type, data)
 
@@ -35,9 +35,9 @@ class AgentRun:
     """One run of an agent.
 
     Args:
-        agent: The agent; other runs may use it at the same time.
-        state: The rollout.
-        ask: Sends requests to the rollout's model.
+        agent: The agent, which other runs may use at the same time.
+        state: The state of the rollout.
+        ask: Function that sends a request to the rollout's model.
         options: Options of the evaluation.
     """
 
@@ -51,17 +51,20 @@ class AgentRun:
         """The run's model; None before the agent starts."""
 
     async def play(self, request: RolloutRequest) -> None:
-        """Run the agent and store its result in the state.
+        """Run the agent, and store its result in the state.
 
         Raises:
-            BaseException: any exception of the agent; the conversation so far is in the state.
+            BaseException: an exception of the agent. The conversation until then is in the state.
         """
         started = time.monotonic()
-        self._open_trace(request)
+        if self._options.debug_dir is not None:
+            self._trace = Trace(self._options.debug_dir, request.rollout_id)
+            begun = request.model_dump(include={"messages", "completion_params", "max_turns", "metadata"})
+            self._trace.write("rollout_started", {"model": self._state["model"], **begun})
         offered = cast(object, self._agent.get_tools(request))
         tools = cast("Sequence[Any]", [] if offered is None else offered)
         self._state["tools"] = validate_tools(tools)
-        own = OwnTask[object](f"the run() of agent {self._agent.name!r}", on_end=self._no_more)
+        own = OwnTask[object](f"the run() of agent {self._agent.name!r}", on_end=self._mark_ended)
         self.llm = llm = AgentLLM(
             self._ask,
             model=self._state["model"],
@@ -84,16 +87,16 @@ class AgentRun:
             note(self._state, context, llm)
             raise
         finally:
-            self._no_more()
+            self._mark_ended()
         finish(self._state, result, context, llm)
 
-    def _no_more(self) -> None:
+    def _mark_ended(self) -> None:
         """Mark the run as ended, so that later model calls are refused."""
         if self.llm is not None:
             self.llm.is_over = True
 
     async def _result(self, context: RolloutContext) -> object:
-        """The return value of the agent's `run`, which may be sync or async."""
+        """Call the agent's `run`, which may be sync or async, and return its value."""
         returned: object = self._agent.run(context)
         return cast(object, await returned) if inspect.isawaitable(returned) else returned
 
@@ -104,10 +107,3 @@ class AgentRun:
         metrics = {} if self.llm is None else self.llm.get_metrics().model_dump(exclude_defaults=True)
         self._trace.write(event, {**data, "messages": len(self._state.transcript), **metrics})
         self._trace.close()
-
-    def _open_trace(self, request: RolloutRequest) -> None:
-        if self._options.debug_dir is None:
-            return
-        self._trace = Trace(self._options.debug_dir, request.rollout_id)
-        begun = request.model_dump(include={"messages", "completion_params", "max_turns", "metadata"})
-        self._trace.write("rollout_started", {"model": self._state["model"], **begun})

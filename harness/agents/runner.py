@@ -1,5 +1,5 @@
-"""`EvalRunner`: an agent on rows, scored by eval functions, with one model or against a baseline. Validates the
-documented arguments; `engine` runs the evaluation, and `summaries` computes the numbers."""
+"""`EvalRunner`: evaluates an agent on rows with eval functions, with one model or against a baseline. `engine` runs the
+evaluation, and `summaries` computes the statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.agents.clients import ClientFactory, display_name
 from harness.agents.collect import collect, to_run
 from harness.agents.engine import Ended, FinishedRollout, evaluate
 from harness.agents.eval_functions import EvalFnWrapper
-from harness.agents.loading import LoadedAgent
+from harness.agents.loading import LoadedAgent, missing_members
 from harness.agents.loop import LLM, AgentLike
 from harness.agents.options import Mode
 from harness.agents.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelOutcomes
@@ -28,27 +28,27 @@ from harness.store.journal_index import Recorded
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, EvalRunResult], object]
-"""`(current, total, result)`: called after every run, including failed ones, in the order in which they finish."""
+"""Callback with (number of finished runs, number of runs, result), called after every run, including failed ones."""
 
-_NOT_AWAITED = "on_progress must be a plain function: it is called, not awaited"
+_NOT_AWAITED = "on_progress must be a plain function, not an async one: its result is not awaited"
 
 DEBUG_DIR = "./local_debug"
-"""Default folder of traces if `debug` is on."""
+"""Default folder of traces, used with `debug=True`."""
 
 
 class EvalRunner:
-    """Evaluate an agent. A runner holds no connection and no event loop, so it can be used repeatedly and concurrently.
+    """Runner that evaluates an agent. It can be used repeatedly and concurrently.
 
     Args:
         agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.
-        llm_client: The model. Any object with `chat_completions` is accepted; it is used by one run at a time.
-        eval_fns: Score each run.
+        llm_client: The model: any object with `chat_completions`. One run uses it at a time.
+        eval_fns: Eval functions that score each run.
         debug: Write a trace of each run.
-        debug_dir: The folder of the traces, by default `./local_debug`. Giving it turns traces on.
-        llm_client_factory: Makes the clients of concurrent runs, at most one per concurrent run; they are closed at the
-            end. Not needed for an `ExternalLLMClient`, which any number of runs may share.
-        baseline_llm_client: A second model, which makes the same runs.
-        baseline_llm_client_factory: Makes clients for the baseline.
+        debug_dir: Folder of the traces, by default `./local_debug`. Passing it turns traces on.
+        llm_client_factory: Function that makes a client for each concurrent run. These clients are closed at the end.
+            It is not needed for an `ExternalLLMClient`, which any number of runs may share.
+        baseline_llm_client: A second model with which every run is made as well.
+        baseline_llm_client_factory: Function that makes clients for the baseline.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -73,14 +73,14 @@ class EvalRunner:
         self.llm_client = client_of("llm_client", llm_client)
         self.eval_fns = _functions(eval_fns)
         self.debug_dir = folder_of("debug_dir", debug_dir) or (DEBUG_DIR if debug else None)
-        """The folder of the traces; None for no traces."""
+        """Folder of the traces; None for no traces."""
         self.llm_client_factory = llm_client_factory
         self.baseline_llm_client = baseline_llm_client
         self.baseline_llm_client_factory = baseline_llm_client_factory
         if baseline_llm_client is not None:
             client_of("baseline_llm_client", baseline_llm_client)
         elif baseline_llm_client_factory is not None:
-            raise TypeError("baseline_llm_client_factory makes clients like baseline_llm_client: give that, too")
+            raise TypeError("baseline_llm_client_factory requires baseline_llm_client: pass it as well")
         factories = {
             "llm_client_factory": llm_client_factory,
             "baseline_llm_client_factory": baseline_llm_client_factory,
@@ -91,7 +91,7 @@ class EvalRunner:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether a second model makes every run as well."""
+        """Whether the runner compares its model with a baseline."""
         return self.baseline_llm_client is not None
 
     async def run_single(
@@ -104,16 +104,16 @@ class EvalRunner:
         runner: EvalRunner | None = None,
         model_tag: str | None = None,
     ) -> EvalRunResult:
-        """Run the agent once on a row and score it.
+        """Run the agent once on a row, and score the run.
 
         Args:
-            row: With the columns of `DatasetRow`.
-            row_index: Its number in the dataset, for the agent's request and for error messages.
+            row: A row with the columns of `DatasetRow`.
+            row_index: The row's number in the dataset, for the agent's request and for error messages.
             run_index: The run's index within its row, for the agent's request and the result.
-            max_turns: Maximum number of model calls, which the agent sees in its request.
-            completion_params: Default sampling arguments of every call; also in the request.
-            runner: Another runner, whose model is used instead.
-            model_tag: The result's tag; `baseline` selects the baseline's model.
+            max_turns: Maximum number of model calls, which is in the agent's request.
+            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
+            runner: Another runner, whose model is used instead of this one's.
+            model_tag: The tag of the result. `baseline` selects the baseline's model.
 
         Raises:
             SystemicProviderError: the endpoint is unusable.
@@ -157,29 +157,29 @@ class EvalRunner:
         private: bool = False,
         settings: Mapping[str, object] | None = None,
     ) -> EvalResult:
-        """Run the agent on every row and score it.
+        """Run the agent on every row, and score the runs.
 
         Args:
-            rows: Each with the columns of `DatasetRow`.
-            n_runs: Runs of each row, by each model.
-            max_turns: Maximum number of model calls, which the agent sees in its request.
-            completion_params: Default sampling arguments of every call; also in the request.
+            rows: Rows with the columns of `DatasetRow`.
+            n_runs: Number of runs per row and model.
+            max_turns: Maximum number of model calls, which is in the agent's request.
+            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
             pass_threshold: A score of at least this passes.
-            on_progress: Called after every run. An exception from it is only logged.
-            start_index: Number of the first row in the dataset.
-            batch_size: Concurrent runs of both models together; when one ends, the next one starts.
-            output_dir: Folder in which a run folder for each model is kept; by default nothing is kept.
+            on_progress: Function that is called after every run. An exception from it is only logged.
+            start_index: Number of the first row in the dataset, from 0.
+            batch_size: Maximum number of concurrent runs of all models together.
+            output_dir: Folder in which a run folder for each model is stored; by default nothing is stored.
             resume: Resume the newest run folder of the same evaluation in `output_dir`, if there is one.
-            retry_failed: With `resume`, retry failed runs, and score again the runs without a score.
-            private: With `output_dir`: make the run folders readable by their owner only.
+            retry_failed: With `resume`, retry failed runs, and score runs without a score again.
+            private: With `output_dir`, make the run folders readable by their owner only.
             settings: Limits by their TOML names, such as `{"message_limit": 20, "max_cost": 5}`.
 
         Returns:
-            The result. If an endpoint is unusable, the runs made until then, with `stopped_early` set.
+            The result. If an endpoint becomes unusable, it has the runs until then, with `stopped_early` set.
 
         Raises:
-            DatasetValidationError: a row is invalid; no request has been sent.
-            ResumeRefused: the recorded evaluation is a different one.
+            DatasetValidationError: a row is invalid; no request was sent.
+            ResumeRefused: the stored evaluation has other settings, rows or code.
             ConfigError: a setting is unknown or invalid.
             ValueError: a number is out of range.
         """
@@ -192,7 +192,7 @@ class EvalRunner:
         return await self._evaluate(work, on_progress)
 
     async def _evaluate(self, work: Work, on_progress: OnProgress | None) -> EvalResult:
-        sides = self._sides()
+        sides = [self._side(PRIMARY), self._side(BASELINE)] if self.has_baseline else [self._side(None)]
         listener = None
         if on_progress is not None:
             listener = reporter(on_progress, work.rollouts * len(sides), self._run_of)
@@ -210,14 +210,11 @@ class EvalRunner:
             stop_reason=stop_reason(ended),
         )
 
-    def _sides(self) -> list[EvaluatedModel]:
-        return [self._side(PRIMARY), self._side(BASELINE)] if self.has_baseline else [self._side(None)]
-
     def _side(self, tag: str | None) -> EvaluatedModel:
         if tag != BASELINE:
             return EvaluatedModel(self.llm_client, tag, self.llm_client_factory)
         if self.baseline_llm_client is None:
-            raise ValueError("model_tag='baseline': the runner has no baseline_llm_client")
+            raise ValueError("model_tag='baseline' requires a runner with baseline_llm_client")
         return EvaluatedModel(self.baseline_llm_client, tag, self.baseline_llm_client_factory)
 
     def _read(self, side: EvaluatedModel, recorded: Recorded) -> list[tuple[int, EvalRunResult]]:
@@ -246,8 +243,7 @@ def loaded(agent: object) -> LoadedAgent:
         return agent
     if isinstance(agent, type):
         raise TypeError(f"agent_loop must be an agent, not its class: {agent.__name__}()")
-    missing = [name for name in ("get_tools", "run") if not callable(getattr(agent, name, None))]
-    if missing:
+    if missing := missing_members(agent):
         raise TypeError(f"agent_loop must be an agent; {type(agent).__name__} lacks {' and '.join(missing)}")
     known = cast(AgentLike, agent)
     if not isinstance(cast(object, getattr(agent, "name", None)), str):
@@ -260,48 +256,48 @@ def _functions(eval_fns: Sequence[EvalFnWrapper]) -> tuple[EvalFnWrapper, ...]:
         if not isinstance(cast(object, function), EvalFnWrapper):
             kind = type(function).__name__
             raise TypeError(
-                f'eval_fns[{number}] must be an EvalFnWrapper, not {kind}: load_eval_fns(["module:function"]) makes '
-                "them by path, EvalFnWrapper(fn, name) out of a function"
+                f'eval_fns[{number}] must be an EvalFnWrapper, not {kind}: use load_eval_fns(["module:function"]) for a'
+                " path, or EvalFnWrapper(fn, name) for a function"
             )
     twice = [name for name, count in Counter(function.name for function in eval_fns).items() if count > 1]
     if twice:
         raise EvalFnError(
-            f"Duplicate eval function name: {twice[0]!r}; results have one column a function, so rename one"
+            f"Duplicate eval function name: {twice[0]!r}; the names identify scores in results, so rename one"
         )
     return tuple(eval_fns)
 
 
 def client_of(name: str, client: LLM) -> LLM:
-    """A caller's model client, checked to have `chat_completions`.
+    """Return a caller's model client, if it has `chat_completions`.
 
     Raises:
-        TypeError: the value is not a client.
+        TypeError: the value is not a model client.
     """
     if isinstance(client, type) or not callable(getattr(client, "chat_completions", None)):
-        raise TypeError(f"{name} must be an ExternalLLMClient or have its chat_completions, not {client!r}")
+        raise TypeError(f"{name} must be a client with chat_completions, such as ExternalLLMClient, not {client!r}")
     return client
 
 
 def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A caller's rows as a list.
+    """Convert a caller's rows to a list.
 
     Raises:
         TypeError: the value is not an iterable of rows.
     """
     if isinstance(rows, str | bytes | Mapping) or not hasattr(rows, "__iter__"):
         given = cast(object, rows)
-        hint = "; its read() gives them" if hasattr(given, "read") else ""
+        hint = "; pass the result of its read()" if hasattr(given, "read") else ""
         raise TypeError(f"rows must be a list of rows, not {type(given).__name__}{hint}")
     if hasattr(rows, "iterrows"):  # iterating over a table yields column names
-        raise TypeError(f'rows must be a list of rows, not {type(rows).__name__}; its to_dict("records") gives them')
+        raise TypeError(f'rows must be a list of rows, not {type(rows).__name__}; pass its to_dict("records")')
     return list(rows)
 
 
 def folder_of(name: str, given: object) -> str | None:
-    """A caller's folder as text, given as text or as a path.
+    """Convert the path of a caller's folder to a string.
 
     Raises:
-        TypeError: the value is neither.
+        TypeError: the value is neither a string nor a path.
     """
     if given is None:
         return None
@@ -312,10 +308,10 @@ def folder_of(name: str, given: object) -> str | None:
 
 
 def only(ended: Ended[Any]) -> Any:
-    """The only result of an evaluation of one rollout.
+    """Return the result of an evaluation with one rollout.
 
     Raises:
-        SystemicProviderError: there is no result, because the endpoint is unusable.
+        SystemicProviderError: the endpoint is unusable, so that there is no result.
     """
     if not ended.results:
         raise SystemicProviderError(ended.stop_reason or "the run was stopped", ended.wall_ms, ended.tokens)
@@ -324,36 +320,38 @@ def only(ended: Ended[Any]) -> Any:
 
 
 def stop_reason(ended: Sequence[Ended[Any]]) -> str | None:
-    """The reasons why an evaluation stopped before its last rollout; None if it did not stop early."""
+    """Return the reasons why models' runs were stopped early, as one text; None if none was."""
     reasons = [(each.side.tag, each.stop_reason) for each in ended if each.stop_reason is not None]
     if not reasons:
         return None
     return "; ".join(f"{tag}: {reason}" if tag else reason for tag, reason in reasons)
 
 
-def reporter(tell: Callable[[int, int, Any], object], total: int, made: Callable[[FinishedRollout], object]) -> Any:
-    """A listener that notifies a caller's callback of each finished rollout. Exceptions of the callback are logged.
+def reporter(
+    on_progress: Callable[[int, int, Any], object], total: int, convert: Callable[[FinishedRollout], object]
+) -> Any:
+    """Return a listener that calls a caller's callback for each finished rollout. Its exceptions are logged.
 
     Args:
-        tell: The caller's callback.
+        on_progress: The caller's callback.
         total: Number of rollouts.
-        made: Converts a finished rollout to the caller's type of result.
+        convert: Function from a finished rollout to the result that is passed to the callback.
 
     Raises:
         TypeError: the callback is not a function, or is async, so that a call would do nothing.
     """
-    if not callable(cast(object, tell)):
-        raise TypeError(f"on_progress must be a function, not {type(tell).__name__}")
-    if inspect.iscoroutinefunction(tell):
+    if not callable(cast(object, on_progress)):
+        raise TypeError(f"on_progress must be a function, not {type(on_progress).__name__}")
+    if inspect.iscoroutinefunction(on_progress):
         raise TypeError(_NOT_AWAITED)
 
     def listen(outcome: FinishedRollout) -> None:
         try:
-            told = tell(outcome.done, total, made(outcome))
-            if inspect.iscoroutine(told):
-                cast("Coroutine[object, object, object]", told).close()
+            returned = on_progress(outcome.done, total, convert(outcome))
+            if inspect.iscoroutine(returned):
+                cast("Coroutine[object, object, object]", returned).close()
                 raise TypeError(_NOT_AWAITED)
         except (Exception, asyncio.CancelledError):
-            logger.exception("on_progress raised; the evaluation goes on")
+            logger.exception("on_progress raised an exception; the evaluation continues")
 
     return listen

@@ -1,5 +1,5 @@
-"""Schemas of the documented agent contract: the request of a run, its metrics, and tools in the OpenAI shape, with
-field names and limits. `validation` checks tools for what endpoints refuse."""
+"""Types of the documented agent contract: the request of a run, its metrics, and tools in OpenAI's format. `validation`
+checks tools for faults that an endpoint would reject."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from harness.core.types import JsonDict
 
 MAX_METADATA_BYTES = 1024 * 1024
-"""Limit for `metadata`, which is meant for small values beside the conversation; larger data belongs in a file."""
+"""Maximum size of `metadata` as JSON, in bytes."""
 
 MessageDict: TypeAlias = dict[str, Any]
 SamplingParamsDict: TypeAlias = dict[str, Any]
 
 
 class OpenAIFunctionPropertySchema(BaseModel):
-    """One parameter of a tool. Keys without a field here (`items`, `default`, `properties`, …) are sent unchanged."""
+    """Schema of one parameter of a tool. Additional keys (`items`, `default`, `properties`, …) are sent unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -30,7 +30,7 @@ class OpenAIFunctionPropertySchema(BaseModel):
 
 
 class OpenAIFunctionParametersSchema(BaseModel):
-    """The parameters of a tool. Further keys (`$defs`, `additionalProperties`, …) are sent unchanged."""
+    """Schema of a tool's parameters. Additional keys (`$defs`, `additionalProperties`, …) are sent unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -40,7 +40,7 @@ class OpenAIFunctionParametersSchema(BaseModel):
 
 
 class OpenAIFunctionSchema(BaseModel):
-    """A tool's function, as described to the model."""
+    """Description of a tool's function for the model."""
 
     name: str
     description: str
@@ -49,21 +49,21 @@ class OpenAIFunctionSchema(BaseModel):
 
 
 class OpenAIFunctionToolSchema(BaseModel):
-    """A tool that a model may call."""
+    """Definition of a tool that the model may call."""
 
     type: str
     function: OpenAIFunctionSchema
 
 
 class RolloutStatus(StrEnum):
-    """The outcome of a run, as in `RolloutResult.status`."""
+    """Values of `RolloutResult.status`."""
 
     COMPLETED = "COMPLETED"
     ERROR = "ERROR"
 
 
 class RolloutMetrics(BaseModel):
-    """Durations, calls and tokens of one run."""
+    """Metrics of one run: durations in ms, and numbers of calls and tokens."""
 
     total_latency_ms: float = 0.0
     llm_latency_ms: float = 0.0
@@ -73,28 +73,28 @@ class RolloutMetrics(BaseModel):
     prompt_tokens: int = 0
     response_tokens: int = 0
     max_context_tokens: int = 0
-    """Tokens of the largest prompt, if the model client reports them."""
+    """Number of tokens of the largest prompt; 0 if the model client does not report it."""
 
 
 class RolloutRequest(BaseModel):
-    """The request for one run of an agent.
+    """Request for one run of an agent.
 
     Raises:
-        pydantic.ValidationError: a field is missing or breaks its limits.
+        pydantic.ValidationError: a field is missing or invalid.
     """
 
     rollout_id: str = Field(min_length=1, max_length=256)
     server_url: str
-    """Address of a remote trainer; in an evaluation an unused placeholder."""
+    """Address of a training server; in an evaluation, an unused placeholder."""
     messages: list[MessageDict]
     completion_params: SamplingParamsDict
-    """Sampling arguments of the run; `ctx.chat` applies them by default, and an agent may also pass them."""
+    """Sampling arguments of the run. They are the defaults of `ctx.chat`."""
     tool_server_url: str | None = None
     max_turns: int = 10
-    """Maximum number of model calls; it is up to the agent to keep to it."""
+    """Maximum number of model calls. The agent is responsible for observing it."""
     max_tokens_total: int = 8192
     metadata: JsonDict = Field(default_factory=dict[str, Any])
-    """The row's other columns, and the run's row, index and mode."""
+    """The other columns of the row, the ground truth, and the run's row index, run index and mode."""
     api_key: str | None = None
     idempotency_key: str | None = None
 

@@ -1,5 +1,5 @@
-"""Eval functions as the rubric of a run: they get the conversation and the row, and the reward is their mean. A rollout
-with a failed function is unscored, as in every rubric."""
+"""`EvalRubric`: scores an agent's rollouts by eval functions, which get the conversation and the row. The reward is
+their mean. A rollout for which a function fails is unscored."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from harness.agents.eval_functions import EvalFnWrapper
 from harness.core.records import Score
 from harness.core.state import State, own
 from harness.core.types import JsonDict, Messages
-from harness.rubrics.functions import Value
+from harness.rubrics.functions import RewardFunc, Value
 from harness.rubrics.rubric import Rubric
 from harness.usercode.separate_task import OwnTask
 
 AGENT_REWARD = "agent_reward"
-"""State key: the reward that the agent reported, if any."""
+"""State key of the reward that the agent reported. It is missing if there is none."""
 
 WHOLE = "whole_conversation"
-"""State key, true if the completion is the whole conversation, because the agent changed or dropped the prompt."""
+"""State key that is true if the completion is the whole conversation, because the agent changed or dropped the
+prompt."""
 
-UNSCORED = "no eval functions: nothing says what the answer is worth"
+UNSCORED = "there are no eval functions, and the agent reported no reward"
 
 
 class EvalRubric(Rubric):
-    """The unweighted mean of eval functions, each a metric under its own name.
+    """Rubric whose reward is the unweighted mean of eval functions, each of which is a metric under its own name.
 
-    Without any, the reward is the one that the agent reported; a run without that is unscored.
+    Without eval functions, the reward is the one that the agent reported; a rollout without it is unscored.
 
     Args:
-        functions: In the order in which they run.
+        functions: The eval functions, in the order in which they are called.
 
     Raises:
         EnvironmentFault: two functions share a name, or one has the name of a fixed column.
     """
 
     def __init__(self, functions: Sequence[EvalFnWrapper]) -> None:
-        scorers = [_OnLoop(function) if function.is_async else _InThread(function) for function in functions]
+        scorers = [_scorer(function) for function in functions]
         super().__init__(scorers, [1.0 / len(scorers)] * len(scorers) if scorers else None, reward_range=(0.0, 1.0))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts, as in `Rubric`."""
+        """Score rollouts; see `Rubric`."""
         return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
@@ -54,17 +55,17 @@ class EvalRubric(Rubric):
             # Not a sum of weighted parts: ten times 0.1 is less than 1.0, a common threshold.
             return Score(math.fsum(numbers) / len(numbers), metrics)
         except OverflowError:
-            return Score(None, metrics, {"*": "the mean is beyond all numbers"})
+            return Score(None, metrics, {"*": "the mean is too large for a float"})
 
 
 def conversation_of(state: State) -> Messages:
-    """The whole conversation of a finished rollout, as the agent left it."""
-    said: Messages = state["completion"]
-    return said if state.get(WHOLE) else [*state["prompt"], *said]
+    """Return the whole conversation of a finished rollout, including its prompt."""
+    completion: Messages = state["completion"]
+    return completion if state.get(WHOLE) else [*state["prompt"], *completion]
 
 
 def row_of(state: State) -> JsonDict:
-    """All columns of the rollout's row."""
+    """Return all columns of the rollout's row."""
     system, user = state["prompt"]
     return {
         "system_prompt": system["content"],
@@ -74,29 +75,22 @@ def row_of(state: State) -> JsonDict:
     }
 
 
-class _Scorer:
-    """An eval function as a reward function, which is identified by its `__name__`."""
+def _scorer(function: EvalFnWrapper) -> RewardFunc:
+    """Convert an eval function to a reward function, whose `__name__` identifies it."""
 
-    def __init__(self, function: EvalFnWrapper) -> None:
-        self.function = function
-        self.__name__ = function.name
+    def call(state: State) -> object:
+        return function.call(conversation_of(state), state["answer"], row_of(state))
 
-    def _begin(self, state: State) -> object:
-        return self.function.call(conversation_of(state), state["answer"], row_of(state))
-
-
-class _InThread(_Scorer):
-    def __call__(self, state: State) -> object:
-        return self._begin(state)
-
-
-class _OnLoop(_Scorer):
-    async def __call__(self, state: State) -> object:
-        return await OwnTask[object](f"eval function {self.__name__!r}").run(self._value(state))
-
-    async def _value(self, state: State) -> object:
-        value = self._begin(state)
+    async def awaited(state: State) -> object:
+        value = call(state)
         return await value if inspect.isawaitable(value) else value
+
+    async def call_async(state: State) -> object:
+        return await OwnTask[object](f"eval function {function.name!r}").run(awaited(state))
+
+    scorer: RewardFunc = call_async if function.is_async else call
+    scorer.__name__ = function.name
+    return scorer
 
 
 def _own_reward(state: State) -> Score:

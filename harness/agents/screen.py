@@ -1,7 +1,6 @@
-"""The final output of `bench eval`, and its line for each finished run: layout and wording. Computes nothing. The
-report has the documented parts: rows, runs, time and tokens; time and tokens of each model; a table of the eval
-functions. Additional parts follow: failures, missing scores, confidence intervals, and the difference of the models.
-Text from others passes through `report.text`."""
+"""The report of `bench eval`, and its line for each finished run. The documented parts of the report are the totals
+(rows, runs, duration, tokens), duration and tokens of each model, and a table of the eval functions. Confidence
+intervals, the comparison of the models, failures and missing scores are additional."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from harness.agents.results import EvalModelSummary, EvalPaired, EvalResult, EvalRunResult
+from harness.agents.results import EvalPaired, EvalResult, EvalRunResult
 from harness.agents.tables import (
     ScoreTables,
     each_summary,
@@ -29,23 +28,21 @@ from harness.report.text import clean
 ERROR_LENGTH = 50
 """Maximum length of an error in a progress line, including `...`."""
 
-
 _ERRORS = 5
-"""Maximum number of messages shown per kind of failure, the most frequent first."""
+"""Maximum number of error messages shown per reason of failure. The most frequent ones are shown."""
 
 
 def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False) -> list[Text]:
-    """The report as lines; headings are bold if the terminal supports it.
+    """Format the report as lines, with bold headings.
 
     Args:
         result: The evaluation.
-        width: Width of the terminal in cells. Numbers are never cut: below about 70 cells, lines can be longer.
-        ascii_only: Whether the terminal supports only ASCII.
+        width: Width of the terminal in cells. Numbers are never cut, so below about 70 cells lines may be longer.
+        ascii_only: Convert all characters to ASCII.
     """
     tables = score_tables(result, width)
     lines = [*_overview(result, width), *_performance(result, width), *_scores(result, width, tables)]
-    lines += [*_differences(result, width, tables), *_failures(result, width)]
-    lines += _scorer_errors(result, width)
+    lines += [*_differences(result, width, tables), *_failures(result, width), *_scorer_errors(result, width)]
     return [plain(line) for line in lines] if ascii_only else lines
 
 
@@ -54,19 +51,19 @@ def show(result: EvalResult, console: Console) -> None:
 
     Args:
         result: The evaluation.
-        console: From `report.text.make_console`.
+        console: The console, from `report.text.make_console`.
     """
     for line in eval_screen(result, console.width, ascii_only=console.options.ascii_only):
         console.print(line, soft_wrap=True)
 
 
 def run_line(current: int, total: int, run: EvalRunResult) -> str:
-    """`[1/18] [primary] OK (120ms, 30 tokens) [rewards:exact_match=1.000]`, the documented progress line.
+    """Format the documented progress line: `[1/18] [primary] OK (120ms, 30 tokens) [rewards:exact_match=1.000]`.
 
     Args:
-        current: Finished runs, including this one.
-        total: Runs of all models together.
-        run: The run.
+        current: Number of finished runs, including this one.
+        total: Number of runs of all models together.
+        run: The finished run.
     """
     tag = f"[{run.model_tag}] " if run.model_tag else ""
     head = f"[{current}/{total}] {tag}{'OK' if run.success else 'FAILED'}"
@@ -97,9 +94,9 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
     made = sum(model.total_runs for model in result.models)
     each = f" ({' + '.join(str(model.total_runs) for model in result.models)})" if result.model_summaries else ""
     yield Text(f"  Total runs: {made}{each}")
-    new = _number(made - result.resumed_runs, "run")
-    since = f" (of {new}; {result.resumed_runs} were there)" if result.resumed_runs else ""
-    yield Text(f"  Duration: {format_duration(result.total_duration_ms)}{since}")
+    new = _counted(made - result.resumed_runs, "new run")
+    note = f" ({new}, {result.resumed_runs} from earlier)" if result.resumed_runs else ""
+    yield Text(f"  Duration: {format_duration(result.total_duration_ms)}{note}")
     unreported = sum(model.unreported for model in result.models)
     yield Text(f"  Total tokens: {_tokens(result.total_tokens, unreported)}")
     if result.failed_runs:
@@ -109,12 +106,17 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
         yield Text(
             f"  Ended by {' and '.join(f'{name}: {count}' for name, count in ends.items())} of {made} runs", "yellow"
         )
-    for words in _nothing_at_all(result):
-        yield from prose(words, width, "red", indent=2)
+    for model in result.models:
+        of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
+        faults = [f"No run{of} has a score from {clean(name, 80)}" for name in model.without_scores]
+        if model.failed_runs == model.total_runs:
+            faults = [f"No run{of} completed"] if model.total_runs else []
+        for fault in faults:  # these make the exit code a failure
+            yield from prose(fault, width, "red", indent=2)
     if result.stopped_early:
         yield from prose(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow", indent=2)
     if result.interrupted:
-        yield Text("  Interrupted: the numbers are of the runs made so far", "yellow")
+        yield Text("  Interrupted: the numbers include only the runs until then", "yellow")
 
 
 def _performance(result: EvalResult, width: int) -> Iterator[Text]:
@@ -123,27 +125,18 @@ def _performance(result: EvalResult, width: int) -> Iterator[Text]:
     table = [["Model", "Avg Latency", "Avg Tokens"]]
     for model in result.models:
         average = _tokens(round(model.mean_tokens), model.unreported)
-        table.append([_model_name(result, model), format_duration(model.mean_duration_ms), average])
+        name = f"[{model.model_tag}] {clean(model.model, 1000)}" if result.model_summaries else clean(model.model, 1000)
+        table.append([name, format_duration(model.mean_duration_ms), average])
     yield Text()
     yield head("Performance:")
     yield from table_lines(table, width, names=1)
 
 
-def _nothing_at_all(result: EvalResult) -> Iterator[str]:
-    """Warnings for a model without any completed run or score, which make the exit code a failure."""
-    for model in result.models:
-        of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
-        if model.failed_runs == model.total_runs:
-            if model.total_runs:
-                yield f"No run{of} completed"
-            continue
-        for name in model.without_scores:
-            yield f"No run{of} has a score from {clean(name, 80)}"
-
-
 def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
-    """The documented table with an interval for each mean; on narrow terminals the intervals get a second table, and if
-    runs have no score, that table has the means of the scored runs."""
+    """Format the documented table with an interval for each mean.
+
+    On narrow terminals the intervals are in a second table. If runs lack a score, the second table has the means of the
+    scored runs."""
     if tables.is_plain:
         return
     names, whole = len(tables.labels[0]), is_whole(result)
@@ -168,18 +161,18 @@ def _threshold(result: EvalResult) -> Iterator[Text]:
 
 
 def _method(result: EvalResult) -> str:
-    """The note on the methods of the intervals."""
+    """Describe the methods of the intervals."""
     estimates = [one.scored.estimate for _, _, one in each_summary(result)]
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:
-        return f"95 % interval: {numerals.NONE} where there is too little to tell."
+        return f"95 % interval: {numerals.NONE} where there is too little data."
     named = {
         "t": "Student's t over the rows' means",
         "wilson": "Wilson's over the rows",
         "adjusted_t": "Student's t with a row added at 0 and at 1",
     }
     words = ", ".join(word for method, word in named.items() if method in methods)
-    none = f"; {numerals.NONE} where there is too little to tell" if any(each.low is None for each in estimates) else ""
+    none = f"; {numerals.NONE} where there is too little data" if any(each.low is None for each in estimates) else ""
     return f"95 % interval: {words}{none}."
 
 
@@ -189,31 +182,24 @@ def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterato
     yield Text()
     yield head("Primary minus baseline, row by row:")
     yield from table_lines(tables.differences, width, names=1)
-    yield from prose(_methods_of_differences(result), width)
+    if any(each.p_value is not None for pair in result.paired.values() for each in (pair.counted, pair.scored)):
+        yield from prose("Interval and p: Student's t with a row won and a row lost added.", width)
     for name, pair in result.paired.items():
         if words := _left_out(pair):
             yield from prose(f"{clean(name, 80)}: {words}", width, indent=2)
 
 
-def _methods_of_differences(result: EvalResult) -> str:
-    """The note on the methods of the interval and the p-value."""
-    pairs = [each for pair in result.paired.values() for each in (pair.counted, pair.scored)]
-    if all(each.p_value is None for each in pairs):
-        return ""
-    return "Interval and p: Student's t with a row won and a row lost added."
-
-
 def _left_out(pair: EvalPaired) -> str:
     words: list[str] = []
     if pair.zeros:
-        words.append(f"{_number(pair.zeros, 'run')} without a score counted as 0.0")
+        words.append(f"{_counted(pair.zeros, 'run')} without a score counted as 0.0")
     if alone := pair.counted.only_first + pair.counted.only_second:
-        words.append(f"{_number(alone, 'row')} that only one model has run left out")
+        words.append(f"{_counted(alone, 'row')} that only one model has run left out")
     missing = pair.scored.only_first + pair.scored.only_second
     if pair.scored != pair.counted and not pair.scored.pairs:
         words.append("no row has a score of both models")
     elif missing and pair.scored != pair.counted:
-        words.append(f"of scored runs alone, {_number(missing, 'row')} that only one model has a score for left out")
+        words.append(f"of scored runs alone, {_counted(missing, 'row')} that only one model has a score for left out")
     return "; ".join(words)
 
 
@@ -233,16 +219,13 @@ def _failures(result: EvalResult, width: int) -> Iterator[Text]:
         tag = f"{model.model_tag} " if result.model_summaries else ""
         for reason, number in model.failures.items():
             errors = found.get((model.model_tag, reason), {})
-            told = sorted(errors.items(), key=lambda each: -len(each[1]))
-            name = f"{tag}{clean(reason, 60)}"
-            if not told:
-                yield from prose(f"{name}: {number} of {model.total_runs}", width, indent=2)
-            for error, places in told[:_ERRORS]:
-                yield from prose(
-                    f"{name}: {len(places)} of {model.total_runs}; e.g. {places[0]}: {error}", width, indent=2
-                )
-            if rest := sum(len(places) for _, places in told[_ERRORS:]):
-                yield from prose(f"{name}: {rest} of {model.total_runs} with other messages", width, indent=2)
+            frequent = sorted(errors.items(), key=lambda each: -len(each[1]))
+            name, of = f"{tag}{clean(reason, 60)}", f"of {model.total_runs}"
+            lines = [f"{len(runs)} {of}; e.g. {runs[0]}: {error}" for error, runs in frequent[:_ERRORS]]
+            if rest := sum(len(runs) for _, runs in frequent[_ERRORS:]):
+                lines.append(f"{rest} {of} with other messages")
+            for line in lines or [f"{number} {of}"]:
+                yield from prose(f"{name}: {line}", width, indent=2)
 
 
 def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
@@ -262,17 +245,12 @@ def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
         yield from prose(f"{clean(name, 80)}: {number} of {made} completed; {examples.get(name, '')}", width, indent=2)
 
 
-def _model_name(result: EvalResult, model: EvalModelSummary) -> str:
-    name = clean(model.model, 1000)
-    return f"[{model.model_tag}] {name}" if result.model_summaries else name
-
-
 def _tokens(number: int, unreported: int) -> str:
-    """A number of tokens: `unknown` if no reply reported any, `>= n` if some did not."""
+    """Format a number of tokens: `unknown` if no reply reported its tokens, `>= n` if some did not."""
     if not unreported:
         return str(number)
     return f">= {number}" if number else "unknown"
 
 
-def _number(number: int, noun: str) -> str:
+def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,5 +1,5 @@
-"""Settings of a run of the Python API: converts Python objects to an environment, its model endpoint and a
-`ResolvedRun`, as files and flags give one. Also hashes the agent's code, which a resume compares."""
+"""Conversion of the arguments of the Python API to the settings of a run: a `ResolvedRun`, its environment and its
+model endpoint. Also hashes the agent's code, which a resume compares."""
 
 from __future__ import annotations
 
@@ -32,27 +32,32 @@ from harness.settings.values import check
 
 logger = logging.getLogger(__name__)
 
-_BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
-
 _PACKAGE = Path(__file__).resolve().parent.parent
-"""This package: its own agents (MCP) are not hashed, so that a newer version can resume their runs."""
+"""Folder of this package. Its own agents (MCP) are not hashed, so that a newer version can resume their runs."""
 
 
 def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[InstancePool]) -> ResolvedRun:
-    """The settings of one model's run.
+    """Build the settings of one model's run.
 
     Args:
         work: The requested evaluation.
         side: The model.
-        loader: Receives the run's environment.
-        shared: The callers' clients of the other models; receives that of this model.
+        loader: The loader, to which the run's environment is added.
+        shared: The pools of the caller's clients so far, to which that of this model is added.
 
     Raises:
         ConfigError: an argument is invalid, or the model cannot be used.
     """
-    args = _env_args(work, side)
-    called = BUILT_INS[AGENT_EVAL].name_of(args)
-    name = f"{called}[{side.tag}]" if side.is_other else called
+    kind = type(work.agent.agent)
+    args: JsonDict = {  # they define the run's name and identity; a resume requires equal ones
+        "agent": f"{kind.__module__}:{kind.__name__}",
+        "eval_fns": [fn.name for fn in work.eval_fns],
+        "max_turns": work.max_turns,
+        "mode": work.mode,
+        "offset": work.first_row,
+        **({"model_tag": side.tag} if side.is_other else {}),
+    }
+    name = BUILT_INS[AGENT_EVAL].name_of(args) + (f"[{side.tag}]" if side.is_other else "")
     endpoint, bound, agent = _client(work, side, shared)
     environment = _environment(work, side, agent)
     values: dict[tuple[str, str], tuple[object, str]] = {
@@ -69,7 +74,9 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
         ("save", "save_results"): (work.output_dir is not None, "output_dir"),
         ("save", "output_dir"): (work.output_dir or "outputs", "output_dir"),
         **({("save", "private"): (True, "private")} if work.private else {}),
-        **{("model", key): (bound, "batch_size") for key in _BOUNDS},
+        ("model", "max_concurrent"): (bound, "batch_size"),
+        ("model", "max_concurrent_generation"): (bound, "batch_size"),
+        ("model", "max_concurrent_scoring"): (bound, "batch_size"),
     }
     for key, value in work.settings.items():
         if key in BY_FLAT_NAME:  # the others are limits of the budget
@@ -95,7 +102,7 @@ def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:
 
 
 def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tuple[Endpoint, int, AgentLike]:
-    """The model's endpoint, its maximum number of concurrent rollouts, and the agent."""
+    """Return the model's endpoint, its maximum number of concurrent rollouts, and the agent."""
     agent, bound = work.agent.agent, min(work.in_flight, work.rollouts)
     factory = side.factory if work.batch_size > 1 else None
     if factory is None and is_ours(side.client):
@@ -105,7 +112,7 @@ def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tup
     shared.append(pool)
     if factory is None and bound > 1:
         logger.warning(
-            "%s: a client is used by one rollout at a time, so batch_size=%d has no effect; give llm_client_factory",
+            "%s: one rollout at a time uses a client, so batch_size=%d has no effect; pass llm_client_factory",
             type(side.client).__name__, work.batch_size,
         )  # fmt: skip
     endpoint = Endpoint(pool.url, None, display_name(side.client), client=pool)
@@ -114,10 +121,8 @@ def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tup
 
 def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv:
     kind, functions = type(work.agent.agent), {function.name: function.fn for function in work.eval_fns}
-    files = {
-        "agent_source": tuple(dict.fromkeys([*work.agent.files, *_files([kind])])),
-        "eval_fns_source": tuple(dict.fromkeys(_files(functions.values()))),
-    }
+    agent_files = tuple(dict.fromkeys([*work.agent.files, *_files([kind])]))
+    eval_files = tuple(dict.fromkeys(_files(functions.values())))
     typed = {name: _digest(code) for name, code in {"agent": kind, **functions}.items() if _is_main(code)}
     options = AgentOptions(
         first_row=work.first_row,
@@ -126,8 +131,12 @@ def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv
         model_tag=side.tag,
         first_run=work.first_run,
         debug_dir=work.debug_dir,
-        files=tuple(dict.fromkeys(file for found in files.values() for file in found)),
-        fingerprint={**{name: source_hashes(found) for name, found in files.items()}, "code": typed},
+        files=tuple(dict.fromkeys((*agent_files, *eval_files))),
+        fingerprint={
+            "agent_source": source_hashes(agent_files),
+            "eval_fns_source": source_hashes(eval_files),
+            "code": typed,
+        },
     )
     try:
         return AgentEnv(work.rows, agent, work.eval_fns, options=options)
@@ -135,25 +144,12 @@ def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv
         raise EvalFnError(str(error)) from error
 
 
-def _env_args(work: Work, side: EvaluatedModel) -> JsonDict:
-    """Arguments that define the run's name and identity; a resume requires equal ones."""
-    kind = type(work.agent.agent)
-    args: JsonDict = {
-        "agent": f"{kind.__module__}:{kind.__name__}",
-        "eval_fns": [fn.name for fn in work.eval_fns],
-        "max_turns": work.max_turns,
-        "mode": work.mode,
-        "offset": work.first_row,
-    }
-    return {**args, "model_tag": side.tag} if side.is_other else args
-
-
 def _is_main(code: object) -> bool:
     return getattr(inspect.unwrap(cast(Any, code)), "__module__", None) == "__main__"
 
 
 def _digest(code: object) -> str | None:
-    """Hash of a definition in a script or notebook; the rest of the file may change. None if its source is
+    """Hash a class or function of a script or notebook, whose other code may change. Returns None if its source is
     unavailable."""
     try:
         return hashlib.sha256(inspect.getsource(inspect.unwrap(cast(Any, code))).encode()).hexdigest()
@@ -162,7 +158,7 @@ def _digest(code: object) -> str | None:
 
 
 def _files(codes: Iterable[object]) -> list[Path]:
-    """The files of the caller's modules with these definitions, and of modules beside them that they import."""
+    """Return the source files of these definitions, and of modules beside them that they import."""
     files: list[Path] = []
     for code in codes:
         with contextlib.suppress(OSError, TypeError):

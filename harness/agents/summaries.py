@@ -1,7 +1,7 @@
-"""Statistics of an agent evaluation, once as documented and once without zeros for missing scores; the estimators are
-those of `harness.stats`. Documented (`mean`, `std`, `min`, `max`, `pass_at_k`): every run counts; a failed run, and one
-without a score from an eval function, counts 0.0 and does not pass. Additional (`scored`, `scored_pass_at_k`,
-`paired`): scored runs alone, the row as the sampling unit, with intervals."""
+"""Statistics of an agent evaluation, computed with the estimators of `harness.stats`. In the documented statistics
+(`mean`, `std`, `min`, `max`, `pass_at_k`) every run counts: a failed run, and a run without a score, counts 0.0 and
+does not pass. The additional statistics (`scored`, `scored_pass_at_k`, `paired`) use only scored runs, treat the row as
+the sampling unit, and have intervals."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from harness.stats.passk import pass_at_k, pass_rate
 from harness.stats.summary import THRESHOLD_SLACK, spread
 
 PASS_KS = (1, 3, 5, 10)
-"""The documented values of k for pass@k; those above the number of runs per row are left out."""
+"""The documented values of k for pass@k. Values above the number of runs per row are left out."""
 
 MISSING = 0.0
 """The value of a run without a score in the documented statistics."""
 
 SCORE_LIMITS = (0.0, 1.0)
-"""The default limits of an eval function's scores; scores outside widen them."""
+"""Default limits of an eval function's scores. Scores outside extend them."""
 
 
 def summarize_eval(
     runs: Iterable[tuple[int, EvalRunResult]], eval_fns: Sequence[str], n_runs: int, pass_threshold: float
 ) -> dict[str, EvalEvalSummary]:
-    """The statistics of each eval function over the runs of one model.
+    """Compute the statistics of each eval function over the runs of one model.
 
     Args:
         runs: (row index, run), in any order.
         eval_fns: Names of the eval functions, in the order of the result.
-        n_runs: Requested runs per row. pass@k is computed if it is more than 1; runs that were not made, because the
-            evaluation ended early, count as not passed.
+        n_runs: Requested number of runs per row. With more than 1, pass@k is computed; runs that are missing, because
+            the evaluation ended early, count as not passed.
         pass_threshold: A score of at least this passes.
     """
     by_row = group_by_row(runs)
@@ -60,22 +60,22 @@ def build_result(
     stop_reason: str | None = None,
     interrupted: bool = False,
 ) -> EvalResult:
-    """Build the result of an evaluation from the runs of one model, or of primary and baseline.
+    """Build the result of an evaluation from the runs of one model, or of the primary model and the baseline.
 
     Args:
-        models: One, or the primary model and the baseline, in this order.
+        models: One model, or the primary model and the baseline, in this order.
         eval_fns: Names of the eval functions.
-        n_runs: Requested runs per row and model.
+        n_runs: Requested number of runs per row and model.
         pass_threshold: A score of at least this passes.
-        wall_ms: Duration of the whole evaluation.
-        stop_reason: The reason why an unusable endpoint stopped it early; None if it was not stopped.
-        interrupted: Whether the user interrupted it.
+        wall_ms: Duration of the whole evaluation in ms.
+        stop_reason: The reason, if an unusable endpoint stopped the evaluation early; else None.
+        interrupted: Whether the user interrupted the evaluation.
 
     Raises:
-        ValueError: there are not one or two models.
+        ValueError: the number of models is not 1 or 2.
     """
     if len(models) not in (1, 2):
-        raise ValueError(f"build_result: one model, or primary and baseline; not {len(models)}")
+        raise ValueError(f"build_result: pass one model, or primary and baseline, not {len(models)} models")
     summaries = [
         summarize_model(model, model.model_tag or tag, eval_fns, n_runs=n_runs, pass_threshold=pass_threshold)
         for model, tag in zip(models, (PRIMARY, BASELINE), strict=False)
@@ -96,7 +96,9 @@ def build_result(
         interrupted=interrupted,
         models=summaries,
         paired=paired_differences(models[0].runs, models[1].runs, eval_fns) if len(models) == 2 else {},
-        score_errors=_score_errors(summaries, eval_fns),
+        score_errors={
+            name: total for name in eval_fns if (total := sum(model.score_errors.get(name, 0) for model in summaries))
+        },
         failed_runs=sum(summary.failed_runs for summary in summaries),
         resumed_runs=sum(model.resumed for model in models),
     )
@@ -105,13 +107,13 @@ def build_result(
 def summarize_model(
     model: ModelOutcomes, tag: str, eval_fns: Sequence[str], *, n_runs: int, pass_threshold: float
 ) -> EvalModelSummary:
-    """The statistics of one model.
+    """Compute the statistics of one model.
 
     Args:
-        model: Its runs.
+        model: The model's runs.
         tag: `primary` or `baseline`.
         eval_fns: Names of the eval functions.
-        n_runs: Requested runs per row.
+        n_runs: Requested number of runs per row.
         pass_threshold: A score of at least this passes.
     """
     summaries = summarize_eval(model.runs, eval_fns, n_runs, pass_threshold)
@@ -135,7 +137,7 @@ def summarize_model(
 def paired_differences(
     primary: Iterable[tuple[int, EvalRunResult]], baseline: Iterable[tuple[int, EvalRunResult]], eval_fns: Sequence[str]
 ) -> dict[str, EvalPaired]:
-    """Primary minus baseline for each eval function, row by row: the mean of a row's runs is the row's value.
+    """Compare the primary model with the baseline by each eval function. The value of a row is the mean of its runs.
 
     Args:
         primary: (row index, run) of the primary model.
@@ -147,7 +149,7 @@ def paired_differences(
 
 
 def group_by_row(runs: Iterable[tuple[int, EvalRunResult]]) -> dict[int, list[EvalRunResult]]:
-    """Group runs by row: row index → runs, sorted by row."""
+    """Group runs by row. Returns row index → runs, sorted by row index."""
     by_row: defaultdict[int, list[EvalRunResult]] = defaultdict(list)
     for row, run in runs:
         by_row[row].append(run)
@@ -165,11 +167,6 @@ def merge_rows(models: Sequence[Iterable[tuple[int, EvalRunResult]]]) -> list[Ev
     by_row = group_by_row(pair for runs in models for pair in runs)
     # The sort is stable: runs of the same index keep the order of the models.
     return [EvalRowResult(row, sorted(runs, key=lambda run: run.run_index)) for row, runs in by_row.items()]
-
-
-def _score_errors(models: Sequence[EvalModelSummary], eval_fns: Sequence[str]) -> dict[str, int]:
-    totals = {name: sum(model.score_errors.get(name, 0) for model in models) for name in eval_fns}
-    return {name: total for name, total in totals.items() if total}
 
 
 def _summary(
@@ -199,12 +196,13 @@ def _summary(
 
 
 def _scores(runs: Iterable[EvalRunResult], name: str) -> list[float]:
-    """The scores of completed runs by one eval function."""
+    """Return the scores that one eval function gave to completed runs."""
     return [run.scores[name] for run in runs if run.success and name in run.scores]
 
 
 def _population_std(values: Sequence[float], zeros: int, mean: float) -> float:
-    """Population standard deviation of the values and zeros about their mean; exactly 0 if all values are equal."""
+    """Compute the population standard deviation of the values and a number of zeros, given their mean. It is exactly 0
+    if all values are equal."""
     if not values or (not zeros and min(values) == max(values)):
         return 0.0
     squares = math.fsum((value - mean) ** 2 for value in values) + zeros * (MISSING - mean) ** 2

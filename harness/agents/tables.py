@@ -1,5 +1,5 @@
-"""Tables in the report of `bench eval`: cells, the names of eval functions, widths, the format of numbers, and the
-rendering as lines. `screen` arranges the tables."""
+"""Tables in the report of `bench eval`: their cells, the names of eval functions, and widths. `screen` arranges the
+tables."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LEAST_NAME = 16
 """Minimum width in cells of a shortened name."""
 
 MOST_FIXED = 1e6
-"""Scores from here on are written as powers of ten, since full digits would make the columns too wide."""
+"""Scores of at least this size are written as powers of ten, since full digits would make the columns too wide."""
 
 Table: TypeAlias = list[list[str]]
-"""Rows of cells, the headings first."""
+"""Rows of cells. The first row has the headings."""
 
 Names: TypeAlias = Mapping[str, str]
 """Eval function → its name in the tables."""
@@ -32,17 +32,18 @@ Names: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ScoreTables:
-    """Groups of columns for the eval functions, ready to be joined: each has a row of headings, then one row per
-    function and model."""
+    """Groups of columns for the eval functions. Each group has a row of headings, then one row per function and model,
+    so that groups can be joined side by side."""
 
     labels: Table
     statistics: Table
     rates: Table
-    """pass@k."""
+    """The pass@k rates."""
     certainty: Table
-    """Mean, interval and number of the scored runs."""
+    """Mean of the scored runs with its interval, and their number."""
     differences: Table
-    """Primary minus baseline, as a table of its own. Without a baseline, only the headings."""
+    """Score of the primary model minus that of the baseline: a separate table, which has only headings without a
+    baseline."""
 
     @property
     def is_plain(self) -> bool:
@@ -50,32 +51,33 @@ class ScoreTables:
         return len(self.labels) < 2
 
     def documented(self, width: int) -> list[Table]:
-        """Statistics and pass@k, in one table if it fits, else in two."""
+        """Return statistics and pass@k, as one table if it fits into `width` cells, else as two."""
         whole = joined(self.labels, self.statistics, self.rates)
         if not self.rates[0] or natural_width(whole) <= width:
             return [whole]
         return [joined(self.labels, self.statistics), joined(self.labels, self.rates)]
 
     def with_intervals(self) -> Table:
-        """The documented table with the intervals of its means."""
+        """Return one table with the statistics, pass@k and the intervals of the means."""
         return joined(self.labels, self.statistics, self.rates, [row[1:2] for row in self.certainty])
 
     def intervals(self, *, counted: bool) -> Table:
-        """Means with their intervals, with the number of scored runs if `counted`."""
+        """Return a table of the means with their intervals, and with the number of scored runs if `counted`."""
         return joined(self.labels, self.certainty if counted else [row[:2] for row in self.certainty])
 
 
 def each_summary(result: EvalResult) -> Iterator[tuple[str, str, EvalEvalSummary]]:
-    """(function, model tag, statistics), the models of a function together."""
+    """Iterate over (function, model tag, statistics); the models of a function follow each other."""
     for name in result.eval_summaries:
         for model in result.models:
             yield name, model.model_tag, model.eval_summaries[name]
 
 
 def score_tables(result: EvalResult, width: int) -> ScoreTables:
-    """The tables of the eval functions. A function's name is `module:function`, or the short name alone if these are
+    """Build the tables of the eval functions.
 
-    unique and the full names would be cut or split a table.
+    Functions are named `module:function`. The short names without the module are used if they are unique and the full
+    names would have to be cut or would split a table.
 
     Args:
         result: The evaluation.
@@ -98,47 +100,31 @@ def score_tables(result: EvalResult, width: int) -> ScoreTables:
 
 
 def _score_tables(result: EvalResult, names: Names) -> ScoreTables:
-    return ScoreTables(
-        _labels(result, names), _statistics(result), _rates(result), _certainty(result), _differences(result, names)
-    )
-
-
-def _labels(result: EvalResult, names: Names) -> Table:
-    rows = [
-        [names[name], model] if result.model_summaries else [names[name]] for name, model, _ in each_summary(result)
-    ]
-    return [["Eval Function", "Model"] if result.model_summaries else ["Eval Function"], *rows]
-
-
-def _statistics(result: EvalResult) -> Table:
-    rows = [
-        [score_cell(value) for value in (one.mean, one.min, one.max, one.std)] for _, _, one in each_summary(result)
-    ]
-    return [["Mean", "Min", "Max", "Std"], *rows]
-
-
-def _rates(result: EvalResult) -> Table:
-    ks = list(next(iter(result.eval_summaries.values())).pass_at_k)
-    rows = [[_percent(one.pass_at_k[k]) for k in ks] for _, _, one in each_summary(result)]
-    return [[f"pass@{k}" for k in ks], *rows]
-
-
-def _percent(rate: float) -> str:
-    return f"{100 * rate:.1f}%" if math.isfinite(rate) else numerals.NONE
-
-
-def _certainty(result: EvalResult) -> Table:
-    """The mean, interval and number of the scored runs."""
+    each, has_baseline = list(each_summary(result)), result.model_summaries is not None
+    ks = list(each[0][2].pass_at_k)
+    labels = [["Eval Function", "Model"] if has_baseline else ["Eval Function"]]
+    labels += [[names[name], model] if has_baseline else [names[name]] for name, model, _ in each]
+    statistics = [["Mean", "Min", "Max", "Std"]]
+    statistics += [[score_cell(value) for value in (one.mean, one.min, one.max, one.std)] for _, _, one in each]
+    rates = [[f"pass@{k}" for k in ks]]
+    certainty = [["Mean", "95 % interval", "Scored runs"]]
     made = {model.model_tag: model.total_runs for model in result.models}
-    table = [["Mean", "95 % interval", "Scored runs"]]
-    for _, model, one in each_summary(result):
-        estimate = one.scored.estimate
-        table.append([score_cell(estimate.mean), numerals.interval(estimate), f"{one.scored.count} of {made[model]}"])
-    return table
+    for _, model, one in each:
+        percents = [100 * one.pass_at_k[k] for k in ks]
+        rates.append([f"{percent:.1f}%" if math.isfinite(percent) else numerals.NONE for percent in percents])
+        estimate, count = one.scored.estimate, f"{one.scored.count} of {made[model]}"
+        certainty.append([score_cell(estimate.mean), numerals.interval(estimate), count])
+    differences = [["Eval Function", "Diff", "95 % interval", "p", "Win", "Loss", "Tie"]]
+    for name, pair in result.paired.items():
+        differences.append([names[name], *_difference(pair.counted)])
+        if pair.scored != pair.counted and pair.scored.pairs:
+            differences.append(["  scored runs", *_difference(pair.scored)])
+    return ScoreTables(labels, statistics, rates, certainty, differences)
 
 
 def is_whole(result: EvalResult) -> bool:
-    """Whether the intervals also apply to the documented means: all runs are scored, and all rows have as many runs."""
+    """Whether the intervals also apply to the documented means: all runs are scored, and rows have equally many
+    runs."""
     made = {model.model_tag: model.total_runs for model in result.models}
     return all(
         one.scored.count == made[model]
@@ -147,24 +133,14 @@ def is_whole(result: EvalResult) -> bool:
     )
 
 
-def _differences(result: EvalResult, names: Names) -> Table:
-    table = [["Eval Function", "Diff", "95 % interval", "p", "Win", "Loss", "Tie"]]
-    for name, pair in result.paired.items():
-        table.append([names[name], *_difference(pair.counted)])
-        if pair.scored != pair.counted and pair.scored.pairs:
-            table.append(["  scored runs", *_difference(pair.scored)])
-    return table
-
-
 def _difference(pair: Paired) -> list[str]:
-    outcomes = [str(number) for number in (pair.wins, pair.losses, pair.ties)]
     estimate = pair.estimate
-    words = [numerals.signed(estimate.mean), numerals.signed_interval(estimate), numerals.p_value(pair.p_value)]
-    return [*words, *outcomes]
+    interval, p_value = numerals.signed_interval(estimate), numerals.p_value(pair.p_value)
+    return [numerals.signed(estimate.mean), interval, p_value, str(pair.wins), str(pair.losses), str(pair.ties)]
 
 
 def score_cell(value: float | None) -> str:
-    """A score with the documented three decimals, or in powers of ten if it is very large."""
+    """Format a score with the documented three decimals, or as a power of ten if it is very large."""
     if value is None or not math.isfinite(value):
         return numerals.NONE
     if abs(value) >= MOST_FIXED:
@@ -178,15 +154,12 @@ def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:
     Args:
         rows: Its cells.
         width: Available width in cells.
-        names: Number of columns from the left that hold text; the others hold numbers.
+        names: Number of columns from the left that contain text; the others contain numbers.
     """
-    yield from layout.table_lines(_columns(rows, names), width)
-
-
-def _columns(rows: Table, names: int) -> list[Column]:
     first, *others = zip(*rows, strict=True)
-    columns = [Column(head, cells, is_text=number < names) for number, (head, *cells) in enumerate(others, 1)]
-    return [Column(first[0], first[1:], True, "middle", LEAST_NAME), *columns]
+    columns = [Column(first[0], first[1:], True, "middle", LEAST_NAME)]
+    columns += [Column(head, cells, is_text=number < names) for number, (head, *cells) in enumerate(others, 1)]
+    return layout.table_lines(columns, width)
 
 
 def joined(*groups: Table) -> Table:
@@ -195,5 +168,5 @@ def joined(*groups: Table) -> Table:
 
 
 def natural_width(rows: Table) -> int:
-    """Width in cells of a table with nothing cut."""
+    """Return the width in cells of a table in which nothing is cut."""
     return sum(max(map(cell_len, cells)) for cells in zip(*rows, strict=True)) + layout.GAP * (len(rows[0]) - 1)

@@ -1,4 +1,4 @@
-"""Helpers for agents to parse a model's tool calls, run them and answer them with tool messages."""
+"""Functions with which an agent parses a model's tool calls, executes them, and answers them with tool messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from harness.tools.results import to_text
 
 
 class ToolExecutionError(ToolCallError):
-    """A failed tool call.
+    """Error of a tool call.
 
     Args:
-        message: The reason.
+        message: The reason of the failure.
         tool_call_id: The id of the call.
         tool_name: The name of the tool.
     """
@@ -28,22 +28,22 @@ class ToolExecutionError(ToolCallError):
 
 
 class ToolArgumentError(ToolExecutionError, ToolParseError):
-    """Tool call arguments that cannot be parsed."""
+    """Error for tool call arguments that cannot be parsed."""
 
 
 def create_tool_result(tool_call_id: str, content: str) -> dict[str, str]:
-    """The tool message that answers a call."""
+    """Return the tool message that answers a call."""
     return {"role": "tool", "content": content, "tool_call_id": tool_call_id}
 
 
 def create_tool_error_result(tool_call_id: str, error_message: str) -> dict[str, str]:
-    """The tool message that tells the model why its call failed."""
+    """Return the tool message that tells the model why its call failed."""
     return create_tool_result(tool_call_id, f"Error: {error_message}")
 
 
 def serialize_tool_result(result: object) -> str:
-    """A tool's result as text: texts and numbers unchanged, other JSON values as JSON. Values that are not JSON (a
-    date, a dataclass) are rendered as close to JSON as possible."""
+    """Convert a tool's result to text. Strings and numbers are kept, other values are converted to JSON, and values
+    that have no JSON form to their `str`."""
     if isinstance(result, str):
         return result
     if isinstance(result, int | float) and not isinstance(result, bool):
@@ -55,10 +55,10 @@ def serialize_tool_result(result: object) -> str:
 
 
 def parse_tool_arguments(arguments: object) -> JsonDict:
-    """Parse the arguments of a call, given as JSON text or as an object. Blank text means no arguments.
+    """Parse the arguments of a call, given as JSON text or as a dict. Blank text means no arguments.
 
     Raises:
-        ToolArgumentError: the value is neither, or the text is not a JSON object.
+        ToolArgumentError: the value is neither text nor a dict, or the text is not a JSON object.
     """
     if isinstance(arguments, dict):
         return cast(JsonDict, arguments)
@@ -76,10 +76,10 @@ def parse_tool_arguments(arguments: object) -> JsonDict:
 
 
 def get_tool_call_info(tool_call: Mapping[str, Any]) -> tuple[str, str, JsonDict]:
-    """Id, name and arguments of a call; the id of a call without one is `unknown`.
+    """Return id, name and arguments of a tool call. The id is `unknown` if the call has none.
 
     Raises:
-        ToolArgumentError: its arguments cannot be parsed; the error has the call's id and name.
+        ToolArgumentError: the arguments cannot be parsed. The error has the call's id and name.
     """
     call_id = str(tool_call.get("id") or "unknown")
     function = cast(JsonDict, tool_call.get("function") or {})
@@ -94,14 +94,14 @@ def get_tool_call_info(tool_call: Mapping[str, Any]) -> tuple[str, str, JsonDict
 async def execute_tool_calls(
     tool_calls: Sequence[JsonDict], executor: Callable[[JsonDict], Awaitable[Message]]
 ) -> list[Message]:
-    """Execute calls concurrently.
+    """Execute tool calls concurrently.
 
     Args:
-        tool_calls: The model's calls.
-        executor: Answers one call with its tool message.
+        tool_calls: The model's tool calls.
+        executor: Async function from a call to the tool message that answers it.
 
     Returns:
-        The answers, in the order of the calls.
+        The tool messages, in the order of the calls.
 
     Raises:
         Exception: the first exception of an executor; the other calls are cancelled.

@@ -1,4 +1,4 @@
-"""Debug traces: one file per rollout, one JSON object per line, without secrets."""
+"""Debug traces of rollouts: one file per rollout, with one JSON object per line. Secrets are redacted."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from harness.store.atomic import file_mode, is_closed
 logger = logging.getLogger(__name__)
 
 _SECRET_NAMES = frozenset({"authorization", "proxy-authorization", "api_key", "api-key", "apikey", "x-api-key"})
-"""Keys whose values are never written, even if they are not registered as secrets."""
+"""Keys whose values are always redacted."""
 
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]")
 
 
 class Trace:
-    """The trace of one rollout, `{directory}/{rollout_id}.jsonl`. A later attempt or run appends to it.
+    """Trace of one rollout in the file `{directory}/{rollout_id}.jsonl`. A later attempt or run appends to it.
 
-    A file that cannot be written causes one warning in the log; the rollout continues.
+    If the file cannot be written, a warning is logged once, and the rollout continues. In a folder closed to other
+    users, the file is readable by its owner only.
 
     Args:
-        directory: Created if missing.
-        rollout_id: Part of the file name and of every line.
+        directory: The folder, which is created if missing.
+        rollout_id: The rollout's id, which is in the file name and in every line.
     """
 
     def __init__(self, directory: str | Path, rollout_id: str) -> None:
@@ -45,7 +46,7 @@ class Trace:
 
         Args:
             event: The kind of event.
-            data: Any values; those that are not JSON are written as `str` renders them, secrets as `[redacted]`.
+            data: Any values. Values that are not JSON are converted with `str`; secrets become `[redacted]`.
         """
         if self._is_broken:
             return
@@ -58,7 +59,9 @@ class Trace:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 # Line-buffered: a killed run keeps its trace, and the lines of two writers do not mix.
-                self._file = os.fdopen(_opened(self.path), "a", 1, encoding="utf-8", errors="backslashreplace")
+                mode = file_mode(private=is_closed(self.path.parent))
+                fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
+                self._file = os.fdopen(fd, "a", 1, encoding="utf-8", errors="backslashreplace")
             self._file.write(f"{line}\n")
         except OSError as error:
             self._is_broken = True
@@ -71,23 +74,15 @@ class Trace:
             file.close()
 
 
-def _opened(path: Path) -> int:
-    """Open the file for appending; in a folder closed to other users, the file is readable by its owner only."""
-    mode = file_mode(private=is_closed(path.parent))
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, mode)
-
-
 def _safe(value: object) -> object:
-    """A value as JSON, without secrets."""
+    """Convert a value to JSON values without secrets."""
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, Mapping):
         table = cast("Mapping[object, object]", value)
-        return {str(name): REDACTED if _is_secret(name) else _safe(part) for name, part in table.items()}
+        return {
+            str(name): REDACTED if str(name).lower() in _SECRET_NAMES else _safe(part) for name, part in table.items()
+        }
     if isinstance(value, list | tuple):
         return [_safe(part) for part in cast("list[object]", value)]
     return redactor.text(value if isinstance(value, str) else str(value))
-
-
-def _is_secret(name: object) -> bool:
-    return isinstance(name, str) and name.lower() in _SECRET_NAMES

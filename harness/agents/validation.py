@@ -1,4 +1,5 @@
-"""Validation of an agent's tools before a request: finds what endpoints refuse, without changing a tool."""
+"""Validation of an agent's tools before a request: finds faults that an endpoint would reject. Tools are not
+changed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from harness.core.errors import ToolValidationError
 from harness.core.types import JsonDict
 
 MAX_NAME = 64
-"""Maximum length of a tool's name at the strictest of the common endpoints."""
+"""Maximum length of a tool's name in characters, at the strictest of the common endpoints."""
 
 _NAME = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_-]{{0,{MAX_NAME - 1}}}")
 
@@ -23,11 +24,11 @@ def validate_tools(tools: object) -> list[JsonDict]:
 
     Args:
         tools: The return value of an agent's `get_tools`: pydantic schemas (`OpenAIFunctionToolSchema`), or dicts in
-            the OpenAI shape, which are sent unchanged. A dict of a type other than `function` is a tool of the
-            endpoint's own and is not checked.
+            OpenAI's format, which are sent unchanged. A dict of a type other than `function` is a built-in tool of the
+            endpoint and is not checked.
 
     Raises:
-        ToolValidationError: an endpoint would refuse a tool; names the tool and the reason.
+        ToolValidationError: a tool is invalid. The message names the tool and the reason.
     """
     if not isinstance(tools, Sequence) or isinstance(tools, str | bytes):
         raise ToolValidationError(f"get_tools() must return a list of tools, not {type(tools).__name__}")
@@ -40,10 +41,7 @@ def validate_tools(tools: object) -> list[JsonDict]:
 
 
 def _checked(tool: object, number: int) -> JsonDict:
-    if isinstance(tool, BaseModel):
-        wire: object = tool.model_dump(mode="json", exclude_none=True)
-    else:
-        wire = tool
+    wire: object = tool.model_dump(mode="json", exclude_none=True) if isinstance(tool, BaseModel) else tool
     if not isinstance(wire, dict):
         raise ToolValidationError(f"Tool {number}: must be a tool schema or a dict, got {type(tool).__name__}")
     fields = cast(JsonDict, wire)
@@ -61,7 +59,7 @@ def _checked(tool: object, number: int) -> JsonDict:
 
 
 def _check_function(where: str, function: object) -> str:
-    """Check a tool's function; returns the tool's name for messages."""
+    """Validate a tool's function, and return the tool's name for messages."""
     if not isinstance(function, dict):
         raise ToolValidationError(f"{where}: 'function' must be an object, got {type(function).__name__}")
     fields = cast(JsonDict, function)
@@ -77,16 +75,14 @@ def _check_function(where: str, function: object) -> str:
     description: object = fields.get("description")
     if description is not None and not isinstance(description, str):
         raise ToolValidationError(f"{where}: description must be a text, got {type(description).__name__}")
-    if "parameters" in fields:
-        _check_parameters(where, fields["parameters"])
-    return where
-
-
-def _check_parameters(where: str, parameters: object) -> None:
-    if not isinstance(parameters, dict):
-        raise ToolValidationError(f"{where}: parameters must be a JSON schema, got {type(parameters).__name__}")
-    schema = cast(JsonDict, parameters)
+    if "parameters" not in fields:
+        return where
+    if not isinstance(fields["parameters"], dict):
+        kind = type(fields["parameters"]).__name__
+        raise ToolValidationError(f"{where}: parameters must be a JSON schema, got {kind}")
+    schema = cast(JsonDict, fields["parameters"])
     if schema.get("type") != "object":
         raise ToolValidationError(f"{where}: parameters.type must be 'object', got {schema.get('type')!r}")
     if not isinstance(schema.get("properties", {}), dict):
         raise ToolValidationError(f"{where}: parameters.properties must be an object of schemas by name")
+    return where

@@ -160,7 +160,7 @@ def test_what_a_name_or_a_missing_key_leads_to(monkeypatch: pytest.MonkeyPatch) 
     assert str(caught.value) == (
         "Missing API key for provider 'anthropic'. Set ANTHROPIC_API_KEY or LITELLM_API_KEY, or pass api_key."
     )
-    with pytest.raises(ConfigError, match="is played inside a run"):
+    with pytest.raises(ConfigError, match="is a reference model, which answers only inside a run"):
         ask(ExternalLLMClient("reference/oracle"))
 
 

@@ -182,9 +182,9 @@ def test_other_values_that_become_json() -> None:
         "n": 0.5, "m": [[1, 2]], "t": True,
     }  # fmt: skip
     assert json_value(Path("a/b")) == "a/b"
-    with pytest.raises(TypeError, match="object is no JSON value"):
+    with pytest.raises(TypeError, match="object has no JSON form"):
         json_value([object()])
-    with pytest.raises(TypeError, match="ModelMetaclass is no JSON value"):
+    with pytest.raises(TypeError, match="ModelMetaclass has no JSON form"):
         json_value(Model)
 
 
@@ -253,9 +253,9 @@ def test_an_unknown_format(tmp_path: Path) -> None:
          "CSV row 1 has more columns than the header (line 3)"),
         ("a.csv", 'ground_truth,user_prompt,system_prompt\n"g,u,s\n',
          "Invalid CSV file: unexpected end of data (line 2)"),
-        ("a.csv", b"ground_truth,user_prompt,system_prompt\n\xff,u,s\n", "Invalid CSV file: it cannot be read as"),
-        ("a.csv", "user_prompt;system_prompt\nu,v;s\n", "Invalid CSV file: its columns are separated by ';'; separate"),
-        ("a.csv", "user_prompt\tsystem_prompt\nu\ts\n", "Invalid CSV file: its columns are separated by tabs; sep"),
+        ("a.csv", b"ground_truth,user_prompt,system_prompt\n\xff,u,s\n", "Invalid CSV file: it is not UTF-8 text"),
+        ("a.csv", "user_prompt;system_prompt\nu,v;s\n", "Invalid CSV file: its columns are separated by ';'; use"),
+        ("a.csv", "user_prompt\tsystem_prompt\nu\ts\n", "Invalid CSV file: its columns are separated by tabs; use"),
         ("a.csv", "a,b,a\n1,2,3\n", "Invalid CSV file: its header has two columns 'a'; rename one"),
         ("a.parquet", "PAR1", "Error reading Parquet file: "),
     ],
@@ -305,8 +305,8 @@ def test_an_empty_csv_file_has_no_rows(tmp_path: Path) -> None:
         (row_of(ground_truth=4), "Row 7: 'ground_truth' must be a string, got int"),
         (row_of(system_prompt=" \n"), "Row 7: 'system_prompt' cannot be empty"),
         (row_of(GROUND_TRUTH="h"),
-         "Row 7: 'ground_truth' is there twice, as 'ground_truth' and 'GROUND_TRUTH'; rename one of them"),
-        (row_of(image=object()), "Row 7: 'image' holds what JSON cannot: object is no JSON value"),
+         "Row 7: column 'ground_truth' is duplicate, as 'ground_truth' and 'GROUND_TRUTH'; rename one of them"),
+        (row_of(image=object()), "Row 7: 'image' is not JSON: object has no JSON form"),
     ],
 )  # fmt: skip
 def test_a_row_that_is_wrong(raw: object, words: str) -> None:

@@ -64,7 +64,7 @@ def test_a_row_becomes_an_example() -> None:
     assert env.row(0) == Row(7, PROMPT, "4", "", {"topic": "sums"})
     with pytest.raises(IndexError):
         env.row(2)
-    with pytest.raises(DatasetValidationError, match=r"^Row 8: 'ground_truth' is there twice"):
+    with pytest.raises(DatasetValidationError, match=r"^Row 8: column 'ground_truth' is duplicate"):
         env.row(1)
 
 
@@ -86,7 +86,7 @@ def test_what_of_it_can_be_set() -> None:
     env = AgentEnv([ROW], Agent(), options=AgentOptions(max_turns=3))
     env.set_kwargs(max_turns=4)
     assert env.max_turns == 4
-    with pytest.raises(ConfigError, match="max_turns must be an integer, 1 or more, not 0"):
+    with pytest.raises(ConfigError, match="max_turns must be an integer of at least 1, not 0"):
         env.set_kwargs(max_turns=0)
     with pytest.raises(ConfigError, match="system_prompt"):
         env.set_kwargs(system_prompt="s")
@@ -381,7 +381,7 @@ def test_an_agent_ends_its_own_run_at_most(error: BaseException, words: str) -> 
         (RolloutResult("COMPLETED", "done", "stop"), "final_messages must be a list of messages, not str"),  # type: ignore[arg-type]
         (RolloutResult("COMPLETED", ["done"], "stop"), "final_messages: message 0 must be a dict with 'role'"),  # type: ignore[list-item]
         (RolloutResult("COMPLETED", [{"role": "user", "content": object()}], "stop"),
-         "final_messages: message 0: object is no JSON value"),
+         "final_messages: message 0: object has no JSON form"),
         (RolloutResult("ERROR", [], "error"), "the agent ended its run with status 'ERROR'"),
         (RolloutResult("LOST", [], "error"), "the agent ended its run with status 'LOST'"),
     ],

@@ -213,14 +213,14 @@ def _positional(solution_str: str, /, ground_truth: str, extra_info: object) -> 
     ("fn", "words"),
     [
         (lambda messages: 1.0,
-         "Eval function 'm:f' (full mode): it is called with messages, ground_truth, metadata, and does not take "
-         "'ground_truth'; add that parameter, or **kwargs"),
+         "Eval function 'm:f' (full mode): it is called with messages, ground_truth, metadata, but does not accept "
+         "'ground_truth'; add this parameter, or **kwargs"),
         (lambda solution_str, ground_truth: 1.0,
-         "Eval function 'm:f' (simple mode): it is called with solution_str, ground_truth, extra_info, and does not "
-         "take 'extra_info'; add that parameter, or **kwargs"),
+         "Eval function 'm:f' (simple mode): it is called with solution_str, ground_truth, extra_info, but does not "
+         "accept 'extra_info'; add this parameter, or **kwargs"),
         (lambda messages, ground_truth, metadata, judge: 1.0,
-         "Eval function 'm:f' (full mode): it is called with messages, ground_truth, metadata, so nothing fills "
-         "'judge'; give it a default"),
+         "Eval function 'm:f' (full mode): it is called with messages, ground_truth, metadata, so 'judge' "
+         "gets no value; give it a default"),
         (_positional,
          "Eval function 'm:f' (simple mode): it is called with solution_str, ground_truth, extra_info, each by name, "
          "so 'solution_str' must not be positional-only"),

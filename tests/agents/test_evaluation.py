@@ -196,12 +196,12 @@ def test_an_agent_without_eval_functions(files: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [
-        ({"agent": None}, ConfigError, "agent and mcp are both missing; name one of them"),
+        ({"agent": None}, ConfigError, "agent and mcp are both missing; pass one of them"),
         ({"mcp": "."}, ConfigError, "agent and mcp are mutually exclusive"),
         ({"mode": "evil"}, ConfigError, "mode must be one of eval, bench, test, not 'evil'"),
-        ({"offset": -1}, ConfigError, "offset must be an integer, 0 or more, not -1"),
-        ({"max_turns": 0}, ConfigError, "max_turns must be an integer, 1 or more, not 0"),
-        ({"offset": 4}, DatasetValidationError, "No rows to evaluate in rows.jsonl: the first 4 of it are left out"),
+        ({"offset": -1}, ConfigError, "offset must be an integer of at least 0, not -1"),
+        ({"max_turns": 0}, ConfigError, "max_turns must be an integer of at least 1, not 0"),
+        ({"offset": 4}, DatasetValidationError, "No rows to evaluate in rows.jsonl: the first 4 are skipped"),
         ({"dataset": "none.csv"}, DatasetParseError, "Dataset file not found: none.csv"),
         ({"dataset": "looper.py"}, DatasetParseError, "Unsupported file format: .py"),
         ({"agent": "looper:Lop"}, AgentLoadError, "Module 'looper' has no attribute 'Lop'. Did you mean 'Loop'?"),

@@ -102,17 +102,17 @@ def test_another_endpoint_may_not(name: str) -> None:
     chat = ScriptedChat(["4"])
     record = played(use, chat).record
     assert isinstance(record, Failed)
-    assert record.error.startswith(f"TypeError: ctx.chat got {name}, but an agent's calls ")
+    assert record.error.startswith(f"TypeError: ctx.chat: remove {name}; an agent's requests ")
     assert chat.asked == []
 
 
 @for_each_row(
     ("messages", "words"),
     [
-        ("hello", "TypeError: a conversation is a list of messages, not str"),
-        ({"role": "user"}, "TypeError: a conversation is a list of messages, not dict"),
+        ("hello", "TypeError: messages must be a list of messages, not str"),
+        ({"role": "user"}, "TypeError: messages must be a list of messages, not dict"),
         (["hello"], "TypeError: message 0 must be a dict with 'role' and 'content', not str"),
-        ([{"role": "user", "content": "a"}, object()], "TypeError: message 1: object is no JSON value"),
+        ([{"role": "user", "content": "a"}, object()], "TypeError: message 1: object has no JSON form"),
     ],
 )
 def test_a_conversation_that_is_none(messages: Any, words: str) -> None:
@@ -278,7 +278,7 @@ def test_a_chat_outside_a_run_is_refused() -> None:
 
     async def main() -> None:
         await attempt(AgentEnv([ROW], Agent(leaves)), ScriptedChat(["4"]))
-        with pytest.raises(EnvironmentFault, match="the model can only be asked while the rollout runs"):
+        with pytest.raises(EnvironmentFault, match="the model was called after the rollout had ended"):
             await left[0].chat(PROMPT)
 
     asyncio.run(main())

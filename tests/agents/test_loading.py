@@ -113,8 +113,8 @@ def test_a_path_without_both_parts(work: Path, path: str) -> None:
     [
         (
             "Nothing",
-            "'Nothing' is a class but not a RolloutAgentLoop subclass, nor has it what an agent needs: "
-            "it lacks get_tools and run",
+            "'Nothing' is a class but not a RolloutAgentLoop subclass, and lacks "
+            "get_tools and run, which an agent needs",
         ),
         ("Broken", "Cannot instantiate 'Broken': ValueError: no database (my_agent.py, line 13)"),
         (
@@ -125,9 +125,9 @@ def test_a_path_without_both_parts(work: Path, path: str) -> None:
             "number",
             "'number' must be a RolloutAgentLoop instance or subclass, got int (it lacks get_tools and run)",
         ),
-        ("Nameless", "'Nameless' has no name: an agent needs a 'name' attribute that is a text, not ' '"),
-        ("Late", "'Late': get_tools must be a plain def, not async"),
-        ("Yielding", "'Yielding': run must return one result; it yields"),
+        ("Nameless", "'Nameless' has no name: its attribute 'name' must be a non-empty string, not ' '"),
+        ("Late", "'Late': get_tools must be a plain function, not an async one"),
+        ("Yielding", "'Yielding': run must return one result, but it contains a yield"),
     ],
 )
 def test_what_is_no_agent_is_refused(work: Path, attribute: str, words: str) -> None:
@@ -163,9 +163,7 @@ def test_a_module_that_is_not_there(work: Path) -> None:
 )
 def test_a_file_in_place_of_a_module(work: Path, path: str, better: str) -> None:
     module = path.rpartition(":")[0]
-    assert fault(path) == (
-        f"Cannot import module {module!r}: it must be a module's name and not a path; write {better!r}"
-    )
+    assert fault(path) == (f"Cannot import module {module!r}: it is a path, not the name of a module; write {better!r}")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +306,7 @@ def test_a_module_that_changes_the_working_directory(
     assert loaded.files == (tmp_path / "wanderer.py",)
     assert Path.cwd() == tmp_path
     assert [record.getMessage() for record in caplog.records] == [
-        f"the user's code changed the working directory as it was loaded; it is {tmp_path} again"
+        f"loading the user's code changed the working directory; restored {tmp_path}"
     ]
 
 

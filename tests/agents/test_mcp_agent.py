@@ -133,8 +133,8 @@ def test_two_tools_that_would_have_one_name_are_refused() -> None:
     with pytest.raises(MCPLoadError) as caught:
         MCPAgentLoop(server)
     assert str(caught.value) == (
-        "the MCP server's tools 'a.b' and 'a_b' would both be 'a_b' to a model, whose tools have names of letters, "
-        "digits, _ and -, 64 at most; rename one"
+        "the MCP server's tools 'a.b' and 'a_b' would both be named 'a_b' for the model, because names of tools "
+        "have at most 64 letters, digits, _ and -; rename one"
     )
 
 

@@ -127,9 +127,9 @@ def test_the_first_server_by_name_is_taken_and_said_so(tmp_path: Path, caplog: p
     folder_of(tmp_path, main=MAIN.format(where="'mcp'") + "a_server = FastMCP('other')\nb_server = mcp\n")
     with caplog.at_level(logging.WARNING):
         said = fault(tmp_path)
-    assert said == f"The MCP server in {tmp_path / 'main.py'} offers no tool: mark its functions with @mcp.tool()"
+    assert said == f"The MCP server in {tmp_path / 'main.py'} has no tools: decorate its functions with @mcp.tool()"
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'main.py'} makes several FastMCP instances (a_server, b_server, mcp); a_server is used"
+        f"{tmp_path / 'main.py'} creates several FastMCP instances (a_server, b_server, mcp); using a_server"
     ]
 
 
@@ -322,6 +322,6 @@ def test_a_folder_that_changes_the_working_directory(
     load_mcp(folder)
     assert Path.cwd() == tmp_path
     assert [record.getMessage() for record in caplog.records if record.name == "harness.agents.loading"] == [
-        f"the user's code changed the working directory as it was loaded; it is {tmp_path} again"
+        f"loading the user's code changed the working directory; restored {tmp_path}"
     ]
     assert called(folder) == str(tmp_path)

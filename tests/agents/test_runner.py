@@ -175,7 +175,9 @@ def test_a_callback_that_raises_costs_nothing(caplog: pytest.LogCaptureFixture) 
     with SumsModel() as model:
         result = asyncio.run(EvalRunner(Asker(), client_of(model), [EXACT]).run_eval(rows_of(3), on_progress=broken))
     assert scores(result) == [1.0] * 3 and calls == [1, 2, 3]
-    assert [record.message for record in caplog.records] == ["on_progress raised; the evaluation goes on"] * 3
+    assert [record.message for record in caplog.records] == [
+        "on_progress raised an exception; the evaluation continues"
+    ] * 3
 
     async def awaited(current: int, total: int, result: EvalRunResult) -> None: ...
 
@@ -186,7 +188,9 @@ def test_a_callback_that_raises_costs_nothing(caplog: pytest.LogCaptureFixture) 
         caplog.clear()
         result = asyncio.run(EvalRunner(Asker(), OwnClient(), [EXACT]).run_eval(rows_of(2), on_progress=callback))
         assert scores(result) == [1.0] * 2
-        assert [record.message for record in caplog.records] == ["on_progress raised; the evaluation goes on"] * 2
+        assert [record.message for record in caplog.records] == [
+            "on_progress raised an exception; the evaluation continues"
+        ] * 2
 
     with pytest.raises(TypeError, match="plain function"):
         asyncio.run(EvalRunner(Asker(), OwnClient(), [EXACT]).run_eval(rows_of(1), on_progress=awaited))
@@ -216,7 +220,7 @@ def test_one_run() -> None:
     assert (first.metadata["level"], first.metadata["run_index"]) == ("easy", 2)
     assert first.completion_params == {"top_p": 0.5} == {"top_p": model.requests[0]["top_p"]}
     assert [body["model"] for body in model.requests[::2]] == ["adds", "weak", "adds", "third"]
-    with pytest.raises(ValueError, match="has no baseline_llm_client"):
+    with pytest.raises(ValueError, match="requires a runner with baseline_llm_client"):
         asyncio.run(EvalRunner(agent, OwnClient(), [EXACT]).run_single(rows_of(1)[0], 0, 0, model_tag="baseline"))
 
 
@@ -327,12 +331,12 @@ def test_without_rows_there_is_nothing_to_do() -> None:
         ({"batch_size": 0}, "batch_size must be >= 1, not 0"),
         ({"max_turns": 0}, "max_turns must be >= 1, not 0"),
         ({"start_index": -1}, r"row_index \(start_index\) must be >= 0, not -1"),
-        ({"resume": True}, "say with output_dir="),
-        ({"retry_failed": True, "output_dir": "out"}, "give resume=True"),
+        ({"resume": True}, "name their folder with output_dir="),
+        ({"retry_failed": True, "output_dir": "out"}, "pass resume=True"),
         ({"pass_threshold": float("nan")}, "pass_threshold must be a finite number, not nan"),
-        ({"completion_params": {"api_key": "k"}}, "completion_params: 'api_key' does not belong there"),
-        ({"completion_params": {"model": "m"}}, "completion_params: 'model' does not belong there"),
-        ({"completion_params": {"messages": []}}, "completion_params: 'messages' does not belong there"),
+        ({"completion_params": {"api_key": "k"}}, "completion_params: 'api_key' is not allowed"),
+        ({"completion_params": {"model": "m"}}, "completion_params: 'model' is not allowed"),
+        ({"completion_params": {"messages": []}}, "completion_params: 'messages' is not allowed"),
     ],
 )
 def test_numbers_out_of_range(arguments: dict[str, Any], words: str) -> None:
@@ -348,9 +352,9 @@ def test_arguments_of_the_wrong_kind() -> None:
 
     fails("not its class: Asker\\(\\)", Asker, OwnClient(), [EXACT])
     fails("dict lacks get_tools and run", {}, OwnClient(), [EXACT])
-    fails("llm_client must be an ExternalLLMClient", Asker(), "my-model", [EXACT])
+    fails("llm_client must be a client with chat_completions", Asker(), "my-model", [EXACT])
     fails("eval_fns\\[1\\] must be an EvalFnWrapper, not function", Asker(), OwnClient(), [EXACT, lambda m: 1.0])
-    fails("give that, too", Asker(), OwnClient(), [EXACT], baseline_llm_client_factory=OwnClient)
+    fails("pass it as well", Asker(), OwnClient(), [EXACT], baseline_llm_client_factory=OwnClient)
     runner = EvalRunner(Asker(), OwnClient(), [EXACT])
     for rows in ("rows.jsonl", {"user_prompt": "1"}):
         with pytest.raises(TypeError, match="rows must be a list of rows"):
@@ -373,7 +377,7 @@ def test_arguments_of_the_wrong_kind() -> None:
         asyncio.run(taken.run_eval(rows_of(1)))
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("completion_params must be a dict, not str", {"completion_params": "hot"}),
-        ("completion_params: 1 must be a string", {"completion_params": {1: 2}}),
+        ("completion_params: 1 is not a string", {"completion_params": {1: 2}}),
         ("pass_threshold must be a number, not str", {"pass_threshold": "high"}),
         ("on_progress must be a function, not str", {"on_progress": "x"}),
         ("output_dir must be a path, not bytes", {"output_dir": b"out"}),
@@ -392,7 +396,7 @@ def test_a_table_of_pandas_is_told_how_it_gives_rows() -> None:
 
     table = pd.DataFrame(rows_of(2))
     runner = EvalRunner(Asker(), OwnClient(), [EXACT])
-    with pytest.raises(TypeError, match='not DataFrame; its to_dict\\("records"\\) gives them'):
+    with pytest.raises(TypeError, match='not DataFrame; pass its to_dict\\("records"\\)'):
         asyncio.run(runner.run_eval(table))  # type: ignore[arg-type]
     assert scores(asyncio.run(runner.run_eval(table.to_dict("records")))) == [1.0, 1.0]
 
@@ -678,7 +682,7 @@ def test_a_client_of_ones_own_is_used_by_one_run_at_a_time(caplog: pytest.LogCap
     assert not caplog.records
     asyncio.run(runner.run_eval(rows_of(4), batch_size=3))
     assert [record.message for record in caplog.records] == [
-        "OwnClient: a client is used by one rollout at a time, so batch_size=3 has no effect; give llm_client_factory"
+        "OwnClient: one rollout at a time uses a client, so batch_size=3 has no effect; pass llm_client_factory"
     ]
 
 
@@ -881,7 +885,7 @@ def test_a_call_from_elsewhere_is_never_given_to_the_wrong_client() -> None:
     both = EvalRunner(FromThread(2), OwnClient(), [EXACT], llm_client_factory=OwnClient)
     result = asyncio.run(both.run_eval(rows_of(2), batch_size=2))
     errors = [str(run.error) for row in result.rows for run in row.runs]
-    assert len(errors) == 2 and all("nothing says which client it belongs to" in error for error in errors)
+    assert len(errors) == 2 and all("its client is unknown" in error for error in errors)
 
 
 def test_one_client_may_be_both_models() -> None:

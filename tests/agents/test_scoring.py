@@ -157,7 +157,7 @@ def test_scores_whose_mean_is_no_number() -> None:
 
     result = score(environment(huge, huge))
     assert (result.reward, result.metrics) == (None, {"f:0": 1.7e308, "f:1": 1.7e308})
-    assert result.reasons == {"*": "the mean is beyond all numbers"}
+    assert result.reasons == {"*": "the mean is too large for a float"}
 
 
 def test_without_functions_the_agents_own_word_counts_or_nothing() -> None:
@@ -168,7 +168,7 @@ def test_without_functions_the_agents_own_word_counts_or_nothing() -> None:
         return ctx.complete([], reward=float("nan"))
 
     assert score(environment(play=sure)) == Score(0.25, {}, {})
-    unscored = Score(None, {}, {"*": "no eval functions: nothing says what the answer is worth"})
+    unscored = Score(None, {}, {"*": "there are no eval functions, and the agent reported no reward"})
     assert score(environment()) == unscored
     assert score(environment(play=odd)) == unscored
     assert asyncio.run(EvalRubric([]).score([])) == []

@@ -82,8 +82,8 @@ def test_intervals_that_do_not_fit_beside_their_means_stand_below() -> None:
         ([[0.3], [0.7], [0.4], [0.6]] * 8, 1, "Student's t over the rows' means."),
         ([[0.0], [1.0]], 1, "Wilson's over the rows."),
         ([[1.0, 1.0], [1.0, 1.0]], 2, "Wilson's over the rows."),
-        ([[0.5]], 1, "– where there is too little to tell."),
-        ([["failed"]], 1, "– where there is too little to tell."),
+        ([[0.5]], 1, "– where there is too little data."),
+        ([["failed"]], 1, "– where there is too little data."),
     ],
 )
 def test_the_method_of_an_interval_is_named(scores: Any, n_runs: int, words: str) -> None:
@@ -105,7 +105,7 @@ def test_two_methods_in_one_table_are_told_apart(n_runs: int, words: str) -> Non
     assert " ".join(lines_of(made)[-2:]).endswith(f"95 % interval: {words}")
     same = replace(made.eval_summaries[PARTIAL].scored, estimate=Estimate(0.5, examples=2))
     made.eval_summaries[PARTIAL].scored = same
-    assert lines_of(made)[-1] == "95 % interval: Wilson's over the rows; – where there is too little to tell."
+    assert lines_of(made)[-1] == "95 % interval: Wilson's over the rows; – where there is too little data."
 
 
 def test_what_left_nothing_is_said() -> None:
@@ -119,7 +119,7 @@ def test_what_left_nothing_is_said() -> None:
 def test_runs_that_were_there_are_not_in_the_duration() -> None:
     model = ModelOutcomes("m", None, rows([1.0], [1.0], [1.0]), 16.0, resumed=2)
     made = build_result([model], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=16.0)
-    assert "  Duration: 16ms (of 1 run; 2 were there)" in lines_of(made)
+    assert "  Duration: 16ms (1 new run, 2 from earlier)" in lines_of(made)
 
 
 def test_a_huge_score_pushes_no_other_off_the_screen() -> None:
@@ -269,7 +269,7 @@ def test_wide_characters_keep_the_columns_aligned() -> None:
 
 def test_an_early_end_is_said() -> None:
     assert "  Stopped early. Reason: no such model" in lines_of(one([1.0], stop_reason="no such\x1b[2J model"))
-    assert "  Interrupted: the numbers are of the runs made so far" in lines_of(one([1.0], interrupted=True))
+    assert "  Interrupted: the numbers include only the runs until then" in lines_of(one([1.0], interrupted=True))
 
 
 def test_without_runs_there_is_no_table() -> None:

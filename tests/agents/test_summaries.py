@@ -192,7 +192,7 @@ def test_how_it_ended_is_kept() -> None:
 
 @for_each_row("number", [0, 3])
 def test_only_one_or_two_models_make_a_result(number: int) -> None:
-    with pytest.raises(ValueError, match="one model, or primary and baseline"):
+    with pytest.raises(ValueError, match="pass one model, or primary and baseline"):
         result_of(*[rows([1.0])] * number)
 
 

@@ -360,7 +360,7 @@ def test_resuming_goes_on_where_the_disk_says(evals: Evals) -> None:
     summary: dict[str, Any] = evals.results()["summary"]
     assert (summary["total_rows"], summary["total_runs"], summary["stopped_early"]) == (4, 8, False)
     assert summary["resumed_runs"] == 6
-    assert re.search(r"^  Duration: \S+ \(of 2 runs; 6 were there\)$", done.out, re.MULTILINE)
+    assert re.search(r"^  Duration: \S+ \(2 new runs, 6 from earlier\)$", done.out, re.MULTILINE)
     assert summary["failures"] == {"auth": 2}, "what has failed stays so"
     lines = [line.split("]")[0] for line in done.lines if line.startswith("[")]
     assert lines == ["[7/8", "[8/8"], "six runs were there already"

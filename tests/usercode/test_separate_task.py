@@ -218,8 +218,8 @@ def test_a_run_that_was_completed_after_a_failed_call_is_no_silent_zero(caplog: 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "WARNING",
-            "eval-0-run-0: its newest model call failed, and the agent completed the run all the same, so its score "
-            "may be the endpoint's doing: 400: no such parameter",
+            "eval-0-run-0: the agent completed the run although its latest model call failed; this may affect the "
+            "score: 400: no such parameter",
         )
     ]
     caplog.clear()
