@@ -34,7 +34,7 @@ class CompletionsResult:
 
     @property
     def tool_calls(self) -> list[JsonDict]:
-        """The tool calls of the reply; empty if there are none."""
+        """The tool calls of the reply; empty if it has none."""
         return self.message.get("tool_calls") or []
 
     @property
