@@ -109,7 +109,7 @@ def _run_disabled(fastmcp: type) -> Generator[None]:
     stdin or serve a port endlessly."""
 
     def run(server: object, *_arguments: object, **_settings: object) -> None:
-        logger.info("ignoring the call of run() in main.py: bench runs the server itself")
+        logger.info("ignoring the call of run() in main.py: the server is started without it")
 
     async def run_async(server: object, *arguments: object, **settings: object) -> None:
         run(server, *arguments, **settings)
