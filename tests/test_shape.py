@@ -48,7 +48,7 @@ LINES = {
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    "models": (3545, 2274),  # errors with setting and remedy as fields, an argument a line
+    "models": (3468, 2175),  # errors with setting and remedy as fields, an argument a line
     "multi": (4460, 2885),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6855, 4521),

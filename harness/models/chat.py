@@ -1,5 +1,5 @@
-"""Client of one endpoint, which runs a request from queueing to reply. Order of steps: check health, wait for a slot,
-send, evaluate the reply, back off. A slot of the limiter is held from send to reply and never during back-off."""
+"""Client of one endpoint. It runs a request from queueing to reply, in these steps: check health, wait for a slot,
+send, evaluate the reply, back off. It holds a slot of the limiter from send to reply, but not during back-off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.core.errors import BudgetSpent, ConfigError, ModelError, SystemicEr
 from harness.core.messages import Message, Name
 from harness.core.redact import redactor
 from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse, Usage
-from harness.models.clock import Clock, LoopClock, within
+from harness.models.clock import Clock, within
 from harness.models.failures import AttemptFailed, Failure, clean, timed_out
 from harness.models.health import Health
 from harness.models.limits import Limiter
@@ -28,18 +28,19 @@ from harness.usercode.deadline import waiting
 logger = logging.getLogger(__name__)
 
 MAX_OUTAGES = 8
-"""Maximum number of outages of the endpoint that one call survives, so that a flapping host cannot hold it for ever.
+"""Number of outages of the endpoint after which a call fails, so that it ends even if the host fails again and again.
 Attempts that were never sent do not count as retries."""
 
-_MOST_HEARD = 100
-"""Maximum number of (asked, answered) model names stored: some servers return a new name each time."""
+_MAX_MODEL_PAIRS = 100
+"""Maximum number of stored pairs of a requested model name and the name in the reply, since some servers return another
+name each time."""
 
-_OURS = 0.25
-"""Maximum share of a connection attempt's time that this process may have been blocked itself. Above it, a failed
-connection is no evidence about the endpoint."""
+_MAX_BLOCKED_SHARE = 0.25
+"""Share of a connection attempt's time in which this process was blocked itself, from which on a failed connection is
+no evidence about the endpoint."""
 
 _SURELY_DEAD = 3
-"""Attempts of a call without any HTTP reply after which an endpoint that never answered is considered no API."""
+"""Number of attempts of a call without any HTTP reply, after which an endpoint that never answered is given up."""
 
 
 class ChatClient:
@@ -52,8 +53,8 @@ class ChatClient:
         request_retries: Number of retries after the first attempt.
         health: State of the endpoint; shared like the limiter.
         policy: Back-off; its `retries` are replaced by `request_retries`.
-        clock: Time of back-off and probes; for tests. The request timeout always uses the event loop's time, minus the
-            time in which this process was blocked.
+        clock: Clock for back-off and probes; for tests. The request timeout always uses the event loop's time, without
+            the time in which this process was blocked.
     """
 
     def __init__(
@@ -69,24 +70,25 @@ class ChatClient:
     ) -> None:
         self.target = target
         self.limiter = limiter
-        self._clock: Clock = clock or LoopClock()
+        self._clock = clock or Clock()
         self.health = health or Health(target.label, clock=self._clock)
         self._timeout = request_timeout
         self._policy = replace(policy or RetryPolicy(), retries=request_retries)
         self._strips_rollout = not target.is_loopback
         self._provider: Provider | None = None
         self._closed = False
-        self._heard: set[tuple[str, str]] = set()
+        self._model_pairs: set[tuple[str, str]] = set()
+        """Pairs of a requested model name and another name in the reply."""
         self.tokens = 0
         """Tokens of all replies so far."""
 
     @property
     def load(self) -> float:
-        """Requests in flight and queued, as a share of the bound. Used to choose the least busy replica."""
+        """Requests in flight and queued, as a share of the bound; used to choose the least busy replica."""
         return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
 
     def waiting_note(self) -> str:
-        """Reasons why requests wait longer than the requested concurrency explains; "" without any."""
+        """Return the reasons why requests wait although fewer are in flight than requested; "" without reason."""
         return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
 
     async def request(self, call: ModelCall) -> ModelResponse:
@@ -127,7 +129,7 @@ class ChatClient:
             finally:
                 limiter.release()
             if failure.resend:
-                health.spoke()
+                health.got_answer()
                 continue
             if failure.kind == "timeout" and await self._is_gone(call, failure.detail, sent_at, progress):
                 continue
@@ -148,7 +150,7 @@ class ChatClient:
         return call
 
     async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
-        """Wait for a slot; return False if the endpoint became unusable, with the slot given back.
+        """Wait for a slot. If the endpoint becomes unusable in the meantime, return the slot and return False.
 
         Raises:
             BudgetSpent: the budget does not allow the call.
@@ -172,16 +174,20 @@ class ChatClient:
         return True
 
     async def close(self) -> None:
-        """Close connections; idempotent."""
+        """Close all connections; idempotent."""
         self._closed = True
         provider, self._provider = self._provider, None
         if provider is not None:
             await provider.close()
 
     def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
-        """Report a reply to limiter and health."""
+        """Report a reply to limiter and health. Warn once if it comes from a model other than the requested one."""
         if reply.model and reply.model != call.model:
-            self._hear(call.model, reply.model)
+            pair = (call.model, reply.model)
+            if pair not in self._model_pairs and len(self._model_pairs) < _MAX_MODEL_PAIRS:
+                self._model_pairs.add(pair)
+                if is_another_model(*pair):
+                    logger.warning("%s: %s was requested, but %s answers", self.target.label, pair[0], clean(pair[1]))
         self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         self.health.answered(call.model)
         self.limiter.succeeded()
@@ -196,7 +202,8 @@ class ChatClient:
             return False
 
     async def _is_gone(self, call: ModelCall, why: str, sent_at: float, progress: _Progress) -> bool:
-        """Whether a request timed out because the host is gone. It then counts as an outage, not as an attempt."""
+        """Whether a request timed out because the host is gone. If so, it is counted as an outage, not as an
+        attempt."""
         if call.quick or self.target.provider:  # a provider's address is known only to litellm
             return False
         with waiting():
@@ -214,9 +221,9 @@ class ChatClient:
             return self._settle_unreachable(call.model, failure, progress, sent_at)
         progress.count(failure, sent_at)
         if failure.status is not None:
-            self.health.spoke()
+            self.health.got_answer()
         if failure.status == 429:
-            self.limiter.refused(sent_at, self._policy.believed(failure.retry_after), tokens)
+            self.limiter.refused(sent_at, self._policy.capped(failure.retry_after), tokens)
         if failure.denied:
             self.health.denied(call.model, self._denial(call, failure), failure.status, failure.reason)
         if call.quick and failure.kind in ("unsent", "page"):
@@ -224,29 +231,28 @@ class ChatClient:
             raise SystemicError(words, status=failure.status, reason=failure.reason)
         if call.quick and failure.kind != "broken":
             raise failure.error(self.target.label, progress.attempts, progress.wasted)
-        settled = call.quick and progress.attempts >= _SURELY_DEAD
-        if self._may_retry(failure, progress) and not settled:
+        too_many_bad = progress.bad_replies > BAD_REPLY_RETRIES
+        retries = min(self._policy.retries, _SURELY_DEAD - 1) if call.quick else self._policy.retries
+        if failure.retry and progress.attempts <= retries and not too_many_bad:
             return self._policy.delay(progress.attempts, failure.retry_after)
-        if failure.kind == "page" and progress.bad_replies > BAD_REPLY_RETRIES:
+        if failure.kind == "page" and too_many_bad:
             message = str(failure.error(self.target.label, progress.attempts))
-            self.health.never_spoke(call.model, message, progress.earlier)
+            self.health.got_only_pages(call.model, message, progress.earlier)
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
             self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
             return 0.0
         raise failure.error(self.target.label, progress.attempts, progress.wasted)
 
     def _settle_unreachable(self, model: str, failure: Failure, progress: _Progress, sent_at: float) -> float:
-        """Handle a connection failure. Nothing was sent, so it is no attempt; `admit` decides whether to wait."""
+        """Report a failed connection, and return the seconds to wait before the next attempt. Since nothing was sent,
+        the failure is not counted as an attempt."""
         progress.outages += 1
         lost = self._clock.lost() - progress.lost
-        if not failure.slow or lost < _OURS * (self._clock.now() - sent_at):
+        if not failure.slow or lost < _MAX_BLOCKED_SHARE * (self._clock.now() - sent_at):
             self.health.unreachable(failure.detail)
         if progress.outages > MAX_OUTAGES:
             raise failure.error(self.target.label, progress.outages)
         return self._policy.delay(progress.outages) if self.health.admits(model) else 0.0
-
-    def _may_retry(self, failure: Failure, progress: _Progress) -> bool:
-        return failure.retry and progress.attempts <= self._policy.retries and progress.bad_replies <= BAD_REPLY_RETRIES
 
     def _denial(self, call: ModelCall, failure: Failure) -> Message:
         """Error message with advice for a rejected key or an unknown model."""
@@ -268,17 +274,8 @@ class ChatClient:
             url=redactor.text(target.url.partition("?")[0]),
         )
 
-    def _hear(self, asked: str, answered: str) -> None:
-        """Warn once if replies come from a model other than the requested one."""
-        pair = (asked, answered)
-        if pair in self._heard or len(self._heard) >= _MOST_HEARD:
-            return
-        self._heard.add(pair)
-        if is_another_model(asked, answered):
-            logger.warning("%s: %s was asked for, and %s answers", self.target.label, asked, clean(answered))
-
     def open(self) -> Provider:
-        """Create the provider, if needed. Nothing is sent. Late, because importing aiohttp is slow.
+        """Return the provider; create it on the first call, because importing aiohttp is slow. Nothing is sent.
 
         Raises:
             ConfigError: the endpoint's provider is not installed, or litellm does not know it.
@@ -300,14 +297,17 @@ class _Progress:
     lost: float = 0.0
     """Value of `Clock.lost` when the last attempt began."""
     attempts: int = 0
-    """Failed requests that were sent."""
+    """Number of failed requests that were sent."""
     bad_replies: int = 0
+    """Number of replies with status 200 that could not be parsed."""
     wasted: Usage | None = None
     """Usage reported by failed replies."""
     outages: int = 0
+    """Number of failed connections, and of timeouts because the host was gone."""
     earlier: float = 0.0
     """Time at which the attempt before the last was sent."""
     last: float = 0.0
+    """Time at which the last attempt was sent."""
 
     def count(self, failure: Failure, sent_at: float) -> None:
         """Record the failure of a request that was sent."""

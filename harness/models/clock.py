@@ -1,5 +1,5 @@
-"""Time for clients: now, sleep and timers behind one protocol, with a manual clock for tests. Clocks also measure the
-time in which this process was blocked. `within` is a timeout that does not count it."""
+"""Clocks for clients: the current time, sleep and timers, with a manual clock for tests. Clocks also measure the time
+in which this process was blocked. `within` is a timeout that does not count that time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
@@ -17,7 +18,8 @@ HICCUP = 0.05
 """Lag in seconds that is ignored: a busy event loop is always a little late."""
 
 MOST_EXTENDED = 3.0
-"""Maximum duration of `within`, as a multiple of its timeout: a blocked machine must not wait for ever."""
+"""Maximum duration of a `within` block, as a multiple of its timeout, so that a blocked machine does not wait for
+ever."""
 
 
 class Timer(Protocol):
@@ -28,37 +30,8 @@ class Timer(Protocol):
         ...
 
 
-class Clock(Protocol):
-    """A monotonic clock with sleep and timers."""
-
-    def now(self) -> float:
-        """Current time, in monotonic seconds."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds`."""
-        ...
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Call `call` after `seconds`."""
-        ...
-
-    def lost(self) -> float:
-        """Total seconds in which this process could not read from the network: its event loop was blocked, or no CPU.
-        Measured only between `watch` and `unwatch`; use differences, not absolute values."""
-        ...
-
-    def watch(self) -> None:
-        """Start measuring `lost`; calls may nest."""
-        ...
-
-    def unwatch(self) -> None:
-        """Stop measuring, unless other callers still watch."""
-        ...
-
-
-class LoopClock:
-    """Clock of the running event loop. For one event loop at a time."""
+class Clock:
+    """Monotonic clock of the running event loop. For one event loop at a time."""
 
     def __init__(self) -> None:
         self._lost = 0.0
@@ -69,32 +42,33 @@ class LoopClock:
         self._due = 0.0
 
     def now(self) -> float:
-        """Current time, in monotonic seconds."""
+        """Return the current time, in monotonic seconds."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep on the event loop."""
+        """Sleep for `seconds`."""
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """A timer of the running loop."""
+        """Call `call` after `seconds`, on the running event loop."""
         return asyncio.get_running_loop().call_later(seconds, call)
 
     def lost(self) -> float:
-        """Total seconds in which the event loop was late."""
+        """Return the total seconds in which this process could not read from the network, because its event loop was
+        blocked or it got no CPU. Measured only between `watch` and `unwatch`; use differences, not absolute values."""
         if self._look_at is None:
             return self._lost
         late = time.monotonic() - self._due
         return self._lost + (late if late > HICCUP else 0.0)
 
     def watch(self) -> None:
-        """Start measuring the event loop's lag."""
+        """Start measuring `lost`; calls may nest."""
         self._waiting += 1
         if self._waiting == 1:
             self._look_later()
 
     def unwatch(self) -> None:
-        """Stop measuring, if this was the last caller."""
+        """Stop measuring `lost`, unless another caller of `watch` has not called `unwatch` yet."""
         self._waiting -= 1
         if not self._waiting and self._look_at is not None:
             self._lost = self.lost()
@@ -113,8 +87,8 @@ class LoopClock:
 class within:
     """A timeout that does not count time in which this process could not read from the network.
 
-    While an environment's code blocks the event loop, replies that arrived stay unread. They must not count as late,
-    nor a healthy endpoint as dead.
+    While an environment's code blocks the event loop, replies that have arrived are not read. Such replies must not
+    count as late, and their endpoint must not be taken for dead.
 
     Args:
         clock: Clock whose `lost` time is not counted.
@@ -155,21 +129,22 @@ class within:
             self._bound.reschedule(loop.time())
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock for tests, which moves only when `advance` is called."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seconds_lost = 0.0
         self._now = 0.0
-        self._due: list[tuple[float, int, _Timer]] = []
+        self._timers: list[tuple[float, int, _ManualTimer]] = []
         self._count = 0
 
     def now(self) -> float:
-        """Seconds by which the clock was advanced so far."""
+        """Return the seconds by which the clock was advanced so far."""
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Return when the clock has advanced by `seconds`."""
+        """Wait until the clock has advanced by `seconds`."""
         woken = asyncio.get_running_loop().create_future()
         timer = self.call_later(seconds, lambda: None if woken.done() else woken.set_result(None))
         try:
@@ -179,28 +154,29 @@ class ManualClock:
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
         """Call `call` when the clock has advanced by `seconds`."""
-        timer = _Timer(call)
+        timer = _ManualTimer(call)
         self._count += 1
-        heapq.heappush(self._due, (self._now + seconds, self._count, timer))
+        heapq.heappush(self._timers, (self._now + seconds, self._count, timer))
         return timer
 
     def lost(self) -> float:
-        """Seconds in which the process counts as blocked: `seconds_lost`, which a test sets."""
+        """Return `seconds_lost`, which a test sets."""
         return self.seconds_lost
 
     def watch(self) -> None:
         """Do nothing: a test sets `seconds_lost`."""
 
     def unwatch(self) -> None:
-        """Do nothing, as `watch`."""
+        """Do nothing: a test sets `seconds_lost`."""
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock: run due timers in order, and after each the tasks that it wakes."""
         end = self._now + seconds
         await self._let_run()
-        while self._due and self._due[0][0] <= end:
-            self._now, _, timer = heapq.heappop(self._due)
-            timer.fire()
+        while self._timers and self._timers[0][0] <= end:
+            self._now, _, timer = heapq.heappop(self._timers)
+            if timer.call is not None:
+                timer.call()
             await self._let_run()
         self._now = end
 
@@ -210,16 +186,13 @@ class ManualClock:
             await asyncio.sleep(0)
 
 
-class _Timer:
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
+@dataclass(slots=True)
+class _ManualTimer:
+    """A scheduled call of `ManualClock`."""
+
+    call: Callable[[], None] | None
+    """None after `cancel`."""
 
     def cancel(self) -> None:
         """Cancel the scheduled call."""
-        self._call = None
-
-    def fire(self) -> None:
-        """Make the scheduled call, unless it was cancelled."""
-        call, self._call = self._call, None
-        if call is not None:
-            call()
+        self.call = None

@@ -1,6 +1,6 @@
 """Description of a failed attempt at a request: kind, reason and message. Interprets HTTP statuses and error bodies.
-Retries are decided in `retry`, the state of the endpoint in `health`. Messages never hold a key or a request header;
-provider text is redacted and cut."""
+The module `retry` decides about retries, the module `health` about the state of the endpoint. Messages never contain a
+key or a request header; text from the provider is redacted and cut."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import orjson
 
 from harness.core.errors import ContextLengthError, ModelError, ResponseError
 from harness.core.redact import redactor
-from harness.core.types import Usage
+from harness.core.types import JsonDict, Usage
 from harness.models.retry import read_retry_after, retryable_status
 
 DETAIL_LENGTH = 300
 """Maximum characters of provider text in a message: enough for a sentence, not for an HTML page."""
 
 Kind: TypeAlias = Literal["status", "reply", "page", "timeout", "unreachable", "broken", "unsent"]
-"""Kind of a failure. `status` an HTTP error; `reply` a 2xx reply that cannot be used; `page` a 2xx reply that no such
-API would send; `timeout` no reply within `request_timeout`; `unreachable` no connection (nothing was sent); `broken` a
-connection that broke, or a reply that is not HTTP; `unsent` a request that cannot be sent."""
+"""Kind of a failure. `status`: an HTTP error. `reply`: a 2xx reply that cannot be used. `page`: a 2xx reply that does
+not come from an OpenAI-compatible API, such as a web page. `timeout`: no reply within `request_timeout`. `unreachable`:
+no connection, so nothing was sent. `broken`: the connection broke, or the reply is not HTTP. `unsent`: a request that
+cannot be sent."""
 
 _REASONS = {
     401: "auth", 402: "auth", 403: "auth", 404: "not_found", 405: "not_found", 408: "timeout",
@@ -52,11 +53,9 @@ _CONTEXT_WORDS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""Error messages for a prompt that exceeds the context window. From OpenAI, Azure, vLLM, SGLang, TGI, llama.cpp,
-Anthropic, Google, Bedrock, Mistral, Cohere, xAI, GLM and routers. Used for 400, 413 and 422 only, so that a rate limit
-("too many tokens, please wait") does not match."""
-
-_CONTEXT_STATUS = frozenset({400, 413, 422})
+"""Error messages for a prompt that exceeds the context window, as sent by OpenAI, Azure, vLLM, SGLang, TGI, llama.cpp,
+Anthropic, Google, Bedrock, Mistral, Cohere, xAI, GLM and routers. Searched only for the statuses 400, 413 and 422, so
+that a rate limit ("too many tokens, please wait") does not match."""
 
 _UNKNOWN_MODEL_CODES = frozenset({"model_not_found", "invalid_model", "unknown_model"})
 _UNKNOWN_MODEL_WORDS = re.compile(
@@ -64,7 +63,7 @@ _UNKNOWN_MODEL_WORDS = re.compile(
 )
 
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
-"""Error codes of a 429 that retries cannot help."""
+"""Error codes that mark a 429 as permanent, so that it is not retried."""
 
 _STATUS_OF_CODE = {
     "invalid_request_error": 400, "bad_request": 400, "badrequesterror": 400, "bad_request_error": 400,
@@ -84,23 +83,22 @@ _STATUS_OF_CODE = {
     "unavailable": 503, "unavailable_error": 503, "service_unavailable": 503, "overloaded": 503,
     "overloaded_error": 503, "engine_overloaded": 503,
 }  # fmt: skip
-"""HTTP status for an error's `code`, `type` or (Google) `status`, in lower case, as sent by providers. Needed for an
-error inside a 200, which has no error status of its own."""
+"""HTTP status for the `code`, `type` or (Google) `status` of an error, in lower case, as sent by providers. Needed for
+an error in the body of a 200 reply."""
 
 _ERROR_FINISHES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 """Finish reasons documented as server failures: OpenRouter and vLLM, vLLM and SGLang, Zhipu, DeepSeek."""
 
-_UNSUPPORTED_CODES = frozenset({"unsupported_parameter", "unsupported_value"})
 _DROP_IT = "remove it from the sampling arguments"
 
 _COMPLETION_TOKENS = re.compile(
     r"\bmax_tokens\b.{0,160}?\b(?:use|try|with)\b\W{0,3}(?:the\W+)?(?:parameter\W+)?max_completion_tokens",
     re.DOTALL | re.IGNORECASE,
 )
-"""Error message of OpenAI's reasoning models that reject `max_tokens`, also inside a proxy's message."""
+"""Error message of OpenAI's reasoning models, which reject `max_tokens`. It may be part of a proxy's message."""
 
 _MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
-"""Words that mark a 403 as moderation of this prompt, not a rejected key (OpenRouter)."""
+"""Words of OpenRouter's 403 for a prompt that its moderation rejected. A 403 without them means a rejected key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +116,11 @@ class Failure:
     retry_after: float | None = None
     """Seconds to wait, as requested by the endpoint."""
     denied: bool = False
-    """Bad key, no quota or unknown model: probably every request will fail."""
+    """Whether the endpoint rejected the key, quota or model, so that probably every request will fail."""
     too_long: bool = False
+    """Whether the prompt exceeds the context window."""
     slow: bool = False
-    """Whether our own connect timeout expired."""
+    """Whether no connection was made within the connect timeout of this program."""
     usage: Usage | None = None
     """Usage reported by a reply that cannot be used."""
     advice: str = ""
@@ -129,7 +128,8 @@ class Failure:
     wants_completion_tokens: bool = False
     """Whether the model requires `max_completion_tokens` instead of `max_tokens`."""
     resend: bool = False
-    """Whether the provider has adapted its request, which is then sent again at once and counts as no attempt."""
+    """Whether the provider has adapted its request. It is then sent again at once, and the failure is not counted as an
+    attempt."""
 
     def error(self, label: str, attempts: int, wasted: Usage | None = None) -> ModelError:
         """Create the exception for a call that ends with this failure.
@@ -139,29 +139,29 @@ class Failure:
             attempts: Requests made for the call.
             wasted: Usage of failed replies of the call.
         """
-        error = self._error(label, attempts)
-        error.wasted = wasted
-        return error
-
-    def _error(self, label: str, attempts: int) -> ModelError:
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
         advice = _ADVICE.get(self.reason) or self.advice
         message = f"{label}: {self.detail}{tries}" + (f"; {advice}" if advice else "")
         if self.too_long:
-            return ContextLengthError(message, status=self.status, reason="context_length")
-        if self.kind in ("reply", "page"):
-            return ResponseError(message, status=self.status, retryable=self.retry, reason=self.reason)
-        return ModelError(message, status=self.status, retryable=self.retry, reason=self.reason)
+            error: ModelError = ContextLengthError(message, status=self.status, reason="context_length")
+        else:
+            kind = ResponseError if self.kind in ("reply", "page") else ModelError
+            error = kind(message, status=self.status, retryable=self.retry, reason=self.reason)
+        error.wasted = wasted
+        return error
 
 
 def without_advice(error: ModelError) -> str:
-    """The message of `Failure.error` without its advice, for callers with advice of their own."""
-    advice = _ADVICE.get(error.reason, _DROP_IT)
-    return str(error).removesuffix(f"; {advice}")
+    """Return the message of an error made by `Failure.error` without its advice, for callers that give other advice."""
+    return str(error).removesuffix(f"; {_ADVICE.get(error.reason, _DROP_IT)}")
 
 
 class AttemptFailed(Exception):
-    """An attempt failed below HTTP, or its body cannot be decoded."""
+    """Raised by a provider when an attempt at a request failed.
+
+    Args:
+        failure: Description of the failure; tells the caller whether to retry.
+    """
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -174,14 +174,14 @@ def from_status(status: int, body: bytes, headers: Mapping[str, str] | None = No
     Args:
         status: 300 to 599.
         body: Body of the reply, whole or only the beginning.
-        headers: Headers of the reply: when to retry, or where a redirect leads.
+        headers: Headers of the reply, with the time of a retry or the target of a redirect.
     """
     headers = headers or {}
     if status < 400:
         detail = f"HTTP {status} redirects to {clean(headers.get('Location', ''))}, which is not followed"
         return Failure("status", "not_found", detail, False, status, denied=True)
     code, words = read_error(body)
-    too_long = status in _CONTEXT_STATUS and (code in _CONTEXT_CODES or bool(_CONTEXT_WORDS.search(words)))
+    too_long = status in (400, 413, 422) and (code in _CONTEXT_CODES or bool(_CONTEXT_WORDS.search(words)))
     unknown_model = status in (400, 404) and (code in _UNKNOWN_MODEL_CODES or bool(_UNKNOWN_MODEL_WORDS.search(words)))
     out_of_quota = status == 429 and code in _QUOTA_CODES
     moderated = status == 403 and bool(_MODERATION_WORDS.search(words))
@@ -202,7 +202,7 @@ def from_status(status: int, body: bytes, headers: Mapping[str, str] | None = No
         read_retry_after(headers, status),
         denied=reason in ("auth", "not_found") and not too_long,
         too_long=too_long,
-        advice=_DROP_IT if reason == "bad_request" and code in _UNSUPPORTED_CODES else "",
+        advice=_DROP_IT if reason == "bad_request" and code in ("unsupported_parameter", "unsupported_value") else "",
         # Searched in the whole body, since routers include the provider's message beside their own.
         wants_completion_tokens=status in (400, 422)
         and b"max_completion_tokens" in body
@@ -237,16 +237,16 @@ def _named_error(fields: Mapping[str, object]) -> Failure | None:
     error = fields.get("error")
     if _is_empty(error):
         return None
-    said = dict(cast("Mapping[str, object]", error)) if isinstance(error, dict) else {"message": error}
-    if isinstance(error, int) and not isinstance(error, bool):
-        said = {"code": error}
+    named = "code" if isinstance(error, int) and not isinstance(error, bool) else "message"
+    own = cast("Mapping[str, object]", error) if isinstance(error, dict) else {named: error}
     # FastAPI and others send the status beside an error that is only text.
     beside = {name: fields[name] for name in ("code", "status", "status_code") if name in fields}
-    return _from_fields({**beside, **said})
+    return _from_fields({**beside, **own})
 
 
 def _minimax_error(base: object) -> Failure | None:
-    fields = cast("dict[str, object]", base) if isinstance(base, dict) else {}
+    """Parse the field `base_resp`, in which MiniMax sends errors; None if it reports success."""
+    fields = json_object(base)
     if _is_empty(fields.get("status_code")):
         return None
     code = str(fields["status_code"])
@@ -266,6 +266,7 @@ def _bare_error(reply: Mapping[str, object]) -> Failure | None:
 
 
 def _from_fields(error: Mapping[str, object]) -> Failure:
+    """Create the failure for a decoded error object of a provider."""
     status = next(
         (found for name in ("code", "status", "status_code", "type") if (found := _status_in(error, name))), 0
     )
@@ -296,30 +297,28 @@ def _is_empty(value: object) -> bool:
 
 
 BROKE_OFF = Failure("broken", "connection", "the reply broke off in the middle", True)
+"""A reply of which only the beginning was received."""
 
 
 def bad_reply(detail: str, status: int = 200, *, kind: Kind = "reply") -> Failure:
-    """Failure for a 2xx reply that is no model reply."""
+    """Create the failure for a 2xx reply that is not a model reply."""
     return Failure(kind, "bad_response", f"HTTP {status}, but {detail}", True, status)
 
 
 def timed_out(seconds: float) -> Failure:
-    """Failure for a request without a complete reply within `request_timeout`."""
+    """Create the failure for a request without a complete reply within `request_timeout`."""
     return Failure("timeout", "timeout", f"no reply within {seconds:g} s (request_timeout)", True)
 
 
 def read_error(body: bytes) -> tuple[str, str]:
     """Parse code and message of an error body in any known format; for an unknown format, the body is the message."""
     try:
-        value: object = orjson.loads(body)
+        error = unlisted(orjson.loads(body))
     except orjson.JSONDecodeError:
-        return "", body[: DETAIL_LENGTH * 4].decode("utf-8", "replace")
-    error = value = unlisted(value)
-    if isinstance(value, dict):
-        fields = cast("dict[str, object]", value)
+        error = None
+    if fields := json_object(error):
         error = fields.get("error") or fields.get("detail") or fields
-    if isinstance(error, dict):
-        fields = cast("dict[str, object]", error)
+    if fields := json_object(error):
         code = fields.get("code") or fields.get("type") or ""
         message = fields.get("message") or fields.get("msg")
         return str(code), message if isinstance(message, str) else orjson.dumps(fields).decode()
@@ -327,9 +326,14 @@ def read_error(body: bytes) -> tuple[str, str]:
 
 
 def unlisted(value: object) -> object:
-    """The only entry of a list, otherwise `value` itself. Google sends errors as lists with one entry."""
+    """Return the only entry of a list; any other value unchanged. Google sends errors as lists with one entry."""
     entries = cast("list[object]", value) if isinstance(value, list) else ()
     return entries[0] if len(entries) == 1 else cast("object", value)
+
+
+def json_object(value: object) -> JsonDict:
+    """Return a JSON object unchanged, and an empty one for any other value."""
+    return cast("JsonDict", value) if isinstance(value, dict) else {}
 
 
 def clean(text: str) -> str:

@@ -1,6 +1,6 @@
 """Health of an endpoint: rejected keys, unknown models, dead hosts, and a circuit breaker for hosts that go away.
 
-Nothing is sent from here (the probe is passed in), and nothing is retried.
+This module sends nothing (callers pass it a probe) and retries nothing.
 
     never answered   3 refused connections, or 10 s without a connection           → SystemicError for all requests
                      accepts connections, but a request times out and a probe too  → the same
@@ -21,14 +21,14 @@ from typing import TypeAlias
 
 from harness.core.errors import SystemicError
 from harness.core.messages import Message
-from harness.models.clock import Clock, LoopClock
+from harness.models.clock import Clock
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
-"""Function that requests any HTTP answer from the host, with a timeout in seconds; True if one came."""
+"""Function that sends a request to the host, with a timeout in seconds, and returns whether any HTTP answer came."""
 
 
 SILENCE = 20.0
-"""Seconds without any answer after which the status display says so: the model may be slow, or the port dead."""
+"""Seconds without any answer after which the status display reports it: the model may be slow, or the host dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +36,29 @@ class HealthPolicy:
     """Thresholds and timeouts for endpoints that fail."""
 
     refusals: int = 3
-    """Refused connections before an endpoint that never answered is given up."""
+    """Number of refused connections after which an endpoint that never answered is given up."""
     connect_deadline: float = 10.0
     """Seconds after the first request in which an endpoint that never answered must accept a connection. Also the
     timeout of each connection attempt and of each probe."""
     grace: float = 60.0
-    """Seconds that an endpoint which has answered before may be away."""
+    """Seconds after which an endpoint is given up that has answered before and can no longer be reached."""
     probe_gap: float = 0.1
     """Seconds before the first probe; doubled after each probe, up to `probe_gap_cap`."""
     probe_gap_cap: float = 5.0
+    """Maximum seconds between two probes."""
     strikes: int = 3
     """Consecutive rejections of a key or model that has worked before, after which it is given up."""
 
 
 @dataclass(slots=True)
 class _ModelHealth:
+    """State of one model at an endpoint."""
+
     answered: bool = False
     strikes: int = 0
+    """Consecutive rejections."""
     verdict: tuple[Message | str, int | None, str] | None = None
+    """Message, HTTP status and reason of the error, once the model is given up."""
 
 
 @dataclass(slots=True)
@@ -63,9 +68,9 @@ class Health:
     label: str
     """Name of the endpoint for messages."""
     policy: HealthPolicy = field(default_factory=HealthPolicy)
-    clock: Clock = field(default_factory=LoopClock)
+    clock: Clock = field(default_factory=Clock)
     blocked: bool = False
-    """Whether anything is wrong; if False, `admit` need not be called."""
+    """Whether a request may have to wait or fail; if false, `admit` need not be called."""
     reachable: bool = False
     """Whether any HTTP reply was ever received, with any status."""
     _out: dict[object, tuple[str, float]] = field(default_factory=dict[object, tuple[str, float]])
@@ -75,24 +80,24 @@ class Health:
     _first_try: float | None = None
     _refusals: int = 0
     _away_since: float | None = None
-    """Start of the present outage, on the scale of `_awake`; None if there is no outage."""
+    """Start of the present outage, as returned by `_awake_time`; None if there is no outage."""
     _away_why: str = ""
     _probing: bool = False
-    _heard: float = -math.inf
-    """Time of the last HTTP reply."""
-    _gone: float = -math.inf
-    """Time at which the endpoint was last found to be away."""
+    _last_answer: float = -math.inf
+    """Time of the last HTTP answer."""
+    _last_away: float = -math.inf
+    """Time at which the last outage was found."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self) -> None:
         """Start the connect deadline, at the first request."""
         if self._first_try is None:
-            self._first_try = self._awake()
+            self._first_try = self._awake_time()
 
     async def admit(self, model: str, probe: Probe) -> None:
-        """Return when a request may be sent; while the endpoint is away, wait without a slot.
+        """Wait until a request may be sent, that is, until the endpoint is no longer away. The caller holds no slot.
 
-        One of the waiting calls probes for all; if it is cancelled, another takes over.
+        One of the waiting calls probes for all; if it is cancelled, another continues.
 
         Raises:
             SystemicError: the endpoint is given up.
@@ -112,14 +117,14 @@ class Health:
                 self._wake()
 
     def admits(self, model: str) -> bool:
-        """Whether `admit` would return at once for this model. `blocked` may concern another model."""
+        """Whether `admit` would return at once for this model; `blocked` may be due to another model."""
         state = self._models.get(model)
         is_open = self._dead is None and self._away_since is None and not self._probing
         return is_open and (state is None or state.verdict is None)
 
     def answered(self, model: str) -> None:
-        """Record a reply of a model."""
-        self.spoke()
+        """Record a valid reply of a model."""
+        self.got_answer()
         state = self._models.get(model)
         if state is None:
             self._models[model] = _ModelHealth(answered=True)
@@ -127,16 +132,16 @@ class Health:
             state.answered = True
             state.strikes = 0
 
-    def spoke(self) -> None:
+    def got_answer(self) -> None:
         """Record an HTTP answer of any status."""
         self.reachable = True
-        self._heard = self.clock.now()
+        self._last_answer = self.clock.now()
 
     def denied(self, model: str, message: Message, status: int | None, reason: str) -> None:
         """Record that the key or the model was rejected.
 
         Raises:
-            SystemicError: it never worked before, or was rejected too often in a row.
+            SystemicError: no reply of this model came before, or it was rejected too often in a row.
         """
         state = self._models.setdefault(model, _ModelHealth())
         if state.answered:
@@ -158,11 +163,16 @@ class Health:
         finally:
             del self._out[request]
 
-    def never_spoke(self, model: str, message: str, since: float) -> None:
-        """Record a call that received only invalid replies (a web page, an empty body), at every attempt.
+    def got_only_pages(self, model: str, message: str, since: float) -> None:
+        """Record a call that got a page that is no reply of an API (a web page, an empty body) at every attempt.
 
-        The model is not given up while a request that was sent before `since` is in flight: a web page comes at once,
-        so that request has reached a working host. One broken host of several must not stop a run.
+        The model is not given up while a request that was sent before `since` is in flight: a web page is returned at
+        once, so that request has reached a working host. One broken host of several must not stop a run.
+
+        Args:
+            model: Model name in the request.
+            message: Message of the error.
+            since: Send time, on `clock`, of the call's attempt before the last.
 
         Raises:
             SystemicError: this model never answered and has no such request, so the address is wrong.
@@ -175,25 +185,25 @@ class Health:
         self._raise_verdict(model)
 
     def unreachable(self, why: str) -> None:
-        """Record a failed connection. Afterwards `admit` waits or raises, if this decides the endpoint's state."""
+        """Record a failed connection. If it shows that the endpoint is away or dead, `admit` then waits or raises."""
         if self.reachable:
             if self._away_since is None:
-                self._away_since, self._gone = self._awake(), self.clock.now()
+                self._away_since, self._last_away = self._awake_time(), self.clock.now()
                 self.blocked = True
             self._away_why = why
             return
         self._refusals += 1
         self.begin()
-        waited = self._awake() - (self._first_try or 0.0)
+        waited = self._awake_time() - (self._first_try or 0.0)
         if self._refusals >= self.policy.refusals or waited >= self.policy.connect_deadline:
             self.give_up(f"{why}, and it has never answered; is the server running, and is the base URL right?")
 
     async def is_gone(self, why: str, since: float, probe: Probe) -> bool:
         """Whether the host was gone when a request, sent at `since`, timed out.
 
-        A slow model may also time out, but then the host answers other requests. If nothing was received since `since`,
-        one probe is sent for all waiting calls, and requests wait for its result. `admit` then waits for the endpoint,
-        or raises.
+        A slow model may also time out, but then the host answers other requests. If nothing was received after `since`,
+        one probe is sent for all waiting calls, and requests wait for its result. If the host is gone, `admit` then
+        waits for it, or raises.
 
         Args:
             why: Description of the request's failure.
@@ -202,9 +212,9 @@ class Health:
         """
         while self._probing and self._away_since is None:
             await self._changed.wait()
-        if self._dead is not None or self._gone >= since:
+        if self._dead is not None or self._last_away >= since:
             return True
-        if self._heard >= since:
+        if self._last_answer >= since:
             return False
         self._probing = self.blocked = True
         try:
@@ -214,8 +224,8 @@ class Health:
             self._settle()
             self._wake()
         if is_there:
-            self.spoke()
-        if self._heard >= since:
+            self.got_answer()
+        if self._last_answer >= since:
             return False
         if self.reachable:
             self.unreachable(why)
@@ -224,34 +234,30 @@ class Health:
         return True
 
     def give_up(self, why: str) -> None:
-        """Give the endpoint up: every request fails from now on, with this reason."""
+        """Make every further request to this endpoint fail, with the reason `why`."""
         if self._dead is None:
             self._dead = f"{self.label}: {why}"
             self.blocked = True
             self._wake()
 
     def note(self) -> str:
-        """Why the endpoint's state makes requests wait; "" without a reason."""
+        """Return why the endpoint's state makes requests wait; "" if it does not."""
         if self._dead is not None:
             return "endpoint given up"
         if self._away_since is None:
-            silent = self._silent()
+            now = self.clock.now()
+            _, oldest = next(iter(self._out.values()), ("", now))
+            silent = now - max(oldest, self._last_answer)
             return f"endpoint silent for {silent:.0f} s" if silent >= SILENCE else ""
-        left = max(0.0, self._away_since + self.policy.grace - self._awake())
+        left = max(0.0, self._away_since + self.policy.grace - self._awake_time())
         return f"endpoint away, probing for {left:.0f} s more"
 
-    def _awake(self) -> float:
-        """Monotonic seconds, without the time in which this process was blocked."""
+    def _awake_time(self) -> float:
+        """Return the monotonic time in seconds, without the time in which this process was blocked."""
         return self.clock.now() - self.clock.lost()
 
-    def _silent(self) -> float:
-        """Seconds in which requests were in flight and no answer was received."""
-        if not self._out:
-            return 0.0
-        _, oldest = next(iter(self._out.values()))
-        return self.clock.now() - max(oldest, self._heard)
-
     def _raise_verdict(self, model: str) -> None:
+        """Raise `SystemicError` if the endpoint or the model was given up."""
         if self._dead is not None:
             raise SystemicError(self._dead, retryable=True, reason="connection")
         state = self._models.get(model)
@@ -260,14 +266,15 @@ class Health:
             raise SystemicError(message, status=status, reason=reason)
 
     async def _probe_until_settled(self, probe: Probe) -> None:
+        """Probe an endpoint that is away until it answers or is given up."""
         gap = self.policy.probe_gap
         while self._dead is None and self._away_since is not None:
-            left = self._away_since + self.policy.grace - self._awake()
+            left = self._away_since + self.policy.grace - self._awake_time()
             if left <= 0.0:
                 self.give_up(f"{self._away_why}; it had answered before, but not for {self.policy.grace:g} s now")
                 return
             await self.clock.sleep(min(gap, left))
-            left = self._away_since + self.policy.grace - self._awake()
+            left = self._away_since + self.policy.grace - self._awake_time()
             if await probe(min(max(left, 0.05), self.policy.connect_deadline)):
                 self._away_since = None
                 self._settle()
@@ -275,6 +282,7 @@ class Health:
             gap = min(gap * 2.0, self.policy.probe_gap_cap)
 
     def _settle(self) -> None:
+        """Recompute `blocked`."""
         self.blocked = (
             self._dead is not None
             or self._away_since is not None
@@ -282,5 +290,6 @@ class Health:
         )
 
     def _wake(self) -> None:
+        """Wake the calls that wait for the result of a probe."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

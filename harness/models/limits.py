@@ -1,5 +1,6 @@
-"""Limits of one (url, key): slots in flight, requests and tokens per minute, adaptive concurrency. Decides which
-request is next. Nothing is sent or retried here. The caller holds a slot from send to reply."""
+"""Limits of one endpoint, identified by URL and key: slots for requests in flight, requests and tokens per minute, and
+adaptive concurrency. Decides which request is next. Nothing is sent or retried here. The caller holds a slot from send
+to reply."""
 
 from __future__ import annotations
 
@@ -8,28 +9,30 @@ import math
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from harness.models.clock import Clock, LoopClock, Timer
+from harness.models.clock import Clock, Timer
 
 CUT = 0.5
 """Factor by which a 429 reduces the window of requests in flight. Half, as in TCP: two cuts leave a quarter."""
 
 GROWTH = 0.05
-"""Share of the bound by which one window of successes grows the window, at least one slot. From half to full takes ten
-rounds of replies; +1 per round would take hundreds of requests."""
+"""Share of the bound by which the window grows, per as many successful requests as it has slots; at least one slot.
+From half to full takes ten rounds of replies; +1 per round would take hundreds of requests."""
 
 COOLDOWN = 1.0
 """Minimum seconds between two cuts of the window; a longer `Retry-After` extends it."""
 
 BURST_SECONDS = 1.0
-"""Unused allowance that may be spent at once, in seconds of the rate: a minute has at most 61 seconds' worth."""
+"""Unused part of a rate that may be spent at once, in seconds. With 1, a minute has at most 61 seconds' worth."""
 
 TYPICAL_OUTPUT = 256
 """Estimated output tokens of a request without `max_tokens`, until the first reply has reported usage."""
 
 
 class Bucket:
-    """Token bucket for a rate per minute. It may go negative, so that a large request is delayed but never blocked."""
+    """Token bucket for a rate per minute. Its level may become negative, so that a large request is delayed but not
+    blocked for ever."""
 
     __slots__ = ("_burst", "_level", "_stamp", "per_minute")
 
@@ -40,7 +43,7 @@ class Bucket:
         self._stamp = now
 
     def wait(self, cost: float, now: float) -> float:
-        """Seconds until a request of `cost` may be sent; 0 if it may be sent now."""
+        """Return the seconds until a request of `cost` may be sent; 0 if it may be sent now."""
         rate = self.per_minute / 60.0
         self._level = min(self._burst, self._level + (now - self._stamp) * rate)
         self._stamp = now
@@ -52,19 +55,20 @@ class Bucket:
         self._level -= cost
 
 
+@dataclass(eq=False, slots=True)
 class Waiter:
-    """A queued request: its lane, its estimated tokens and the future that grants its slot."""
+    """A queued request."""
 
-    __slots__ = ("future", "lane", "tokens")
-
-    def __init__(self, lane: str, tokens: int, future: asyncio.Future[None]) -> None:
-        self.lane = lane
-        self.tokens = tokens
-        self.future = future
+    lane: str
+    tokens: int
+    """Estimated tokens of the request."""
+    future: asyncio.Future[None]
+    """Set when the request gets its slot."""
 
 
 class LaneQueue:
-    """Queue of requests: first in, first out within a lane, round robin between lanes."""
+    """Queue of requests: first in, first out within a lane, round robin between lanes. A lane contains the requests of
+    one run."""
 
     __slots__ = ("_lanes", "_turns")
 
@@ -81,8 +85,8 @@ class LaneQueue:
         lane.append(waiter)
 
     def head(self) -> Waiter | None:
-        """The next waiter; None if the queue is empty. Cancelled waiters are dropped here: removing each at once would
-        need a scan."""
+        """Return the next waiter; None if the queue is empty. Cancelled waiters are removed here, since removing each
+        one at once would need a scan of its lane."""
         while self._turns:
             lane = self._lanes[self._turns[0]]
             while lane:
@@ -109,10 +113,11 @@ class LaneQueue:
 
 
 class Limiter:
-    """Limiter of one (url, key). For one event loop only.
+    """Limiter of one endpoint, identified by URL and key. For one event loop only.
 
-    The window starts at the bound. A 429 halves it, at most once per back-off window and only if the request was sent
-    after the last cut; every success widens it again, up to the bound. It is never smaller than one slot.
+    The window, the current maximum of requests in flight, starts at the bound. A 429 halves it, at most once per
+    back-off and only if the request was sent after the last cut; every success widens it again, up to the bound. It is
+    never smaller than one slot.
 
     Args:
         bound: Maximum number of requests in flight; `math.inf` for no bound.
@@ -127,14 +132,16 @@ class Limiter:
     ) -> None:
         if bound < 1:
             raise ValueError(f"a limiter needs at least one slot, not {bound}")
-        self._clock: Clock = clock or LoopClock()
+        self._clock = clock or Clock()
         self.bound = bound
         self.cap = math.inf
         self.window: float = bound
         self.in_flight = 0
         self.peak = 0
+        """Highest number of requests in flight so far."""
+        self.queued = 0
+        """Number of requests waiting for a slot."""
         self._slots = bound
-        self._queued = 0
         self._urgent = LaneQueue()
         self._normal = LaneQueue()
         self._rpm: Bucket | None = None
@@ -166,7 +173,7 @@ class Limiter:
             self._resize(min(self.window, self.cap))
 
     def slow_down(self, rpm: float | None, tpm: float | None) -> None:
-        """Lower the rates to these, if they are lower: a provider's limit applies to all runs together."""
+        """Lower the rates to `rpm` and `tpm` where these are lower: a provider's limit applies to all runs together."""
         now = self._clock.now()
         if rpm is not None and (self._rpm is None or rpm < self._rpm.per_minute):
             self._rpm = Bucket(rpm, now)
@@ -175,57 +182,56 @@ class Limiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether a token rate is set, so that token estimates are needed."""
+        """Whether a limit of tokens per minute is set, so that token estimates are needed."""
         return self._tpm is not None
 
-    @property
-    def queued(self) -> int:
-        """Number of requests waiting for a slot."""
-        return self._queued
-
     def estimate(self, prompt_tokens: int, max_tokens: int | None) -> int:
-        """Tokens to charge for a request before its reply is received."""
+        """Estimate the tokens of a request, to charge before its reply is received."""
         return prompt_tokens + int(self._typical_output if max_tokens is None else max_tokens)
 
     # --- slots ---
 
     async def acquire(self, lane: str = "", urgent: bool = False, tokens: int = 0) -> None:
-        """Wait for a slot, and hold it until `release`.
+        """Wait for a slot and take it; the caller returns it with `release`.
 
         Args:
             lane: Name of the requesting run; lanes take turns.
-            urgent: Serve before all requests that are not urgent.
+            urgent: Whether to serve the request before all requests that are not urgent.
             tokens: Estimated tokens of the request.
         """
-        if not self._queued and self.in_flight < self._slots and not self._pace(tokens):
+        if not self.queued and self.in_flight < self._slots and not self._pace(tokens):
             self._grant(tokens)
             return
         waiter = Waiter(lane, tokens, asyncio.get_running_loop().create_future())
         (self._urgent if urgent else self._normal).put(waiter)
-        self._queued += 1
+        self.queued += 1
         # Starts the timer for a request that waits for a rate; other waiters are woken by `release`.
         self._pump()
         try:
             await waiter.future
         except asyncio.CancelledError:
-            if waiter.future.cancelled():
-                self._queued -= 1
-                self._forget_if_empty()
-            else:
-                # Granted and cancelled in the same iteration of the event loop: otherwise slot and charge would leak.
-                self._refund(tokens)
-                self.release()
+            if not waiter.future.cancelled():
+                # Granted and cancelled in the same iteration of the event loop: the slot and the charge must not leak.
+                self.withdraw(tokens)
+                raise
+            self.queued -= 1
+            if not self.queued:
+                self._urgent.clear()
+                self._normal.clear()
             raise
 
     def release(self) -> None:
         """Return a slot to the limiter."""
         self.in_flight -= 1
-        if self._queued:
+        if self.queued:
             self._pump()
 
     def withdraw(self, tokens: int) -> None:
-        """Return a slot and refund the charge of a request that was not sent."""
-        self._refund(tokens)
+        """Return the slot of a request that was not sent, and refund its charge."""
+        if self._rpm is not None:
+            self._rpm.take(-1.0)
+        if self._tpm is not None:
+            self._tpm.take(-tokens)
         self.release()
 
     def _grant(self, tokens: int) -> None:
@@ -237,12 +243,6 @@ class Limiter:
         if self._tpm is not None:
             self._tpm.take(tokens)
 
-    def _refund(self, tokens: int) -> None:
-        if self._rpm is not None:
-            self._rpm.take(-1.0)
-        if self._tpm is not None:
-            self._tpm.take(-tokens)
-
     def _pace(self, tokens: int) -> float:
         """Seconds that a request of `tokens` has to wait for the rate limits."""
         if self._rpm is None and self._tpm is None:
@@ -253,30 +253,25 @@ class Limiter:
 
     def _pump(self) -> None:
         """Grant slots to waiting requests, as far as slots and rate limits allow."""
-        while self._queued and self.in_flight < self._slots:
-            queue = self._urgent
-            waiter = queue.head()
+        while self.queued and self.in_flight < self._slots:
+            queue, waiter = self._urgent, self._urgent.head()
             if waiter is None:
-                queue = self._normal
-                waiter = queue.head()
+                queue, waiter = self._normal, self._normal.head()
             if waiter is None:
                 return
             wait = self._pace(waiter.tokens)
             if wait > 0.0:
-                self._arm(wait)
+                due = self._clock.now() + wait
+                if due < self._due:  # a small urgent request may be due earlier
+                    if self._timer is not None:
+                        self._timer.cancel()
+                    self._due = due
+                    self._timer = self._clock.call_later(wait, self._on_timer)
                 return
             queue.pop()
-            self._queued -= 1
+            self.queued -= 1
             self._grant(waiter.tokens)
             waiter.future.set_result(None)
-
-    def _arm(self, wait: float) -> None:
-        due = self._clock.now() + wait
-        if due < self._due:  # a small urgent request may be due earlier
-            if self._timer is not None:
-                self._timer.cancel()
-            self._due = due
-            self._timer = self._clock.call_later(wait, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer, self._due = None, math.inf
@@ -286,11 +281,6 @@ class Limiter:
         self.window = window
         self._slots = float(int(window)) if math.isfinite(window) else window
         self._pump()
-
-    def _forget_if_empty(self) -> None:
-        if not self._queued:
-            self._urgent.clear()
-            self._normal.clear()
 
     # --- adaptation to replies ---
 
@@ -313,8 +303,8 @@ class Limiter:
         """Record a 429: halve the window, at most once per back-off window.
 
         Args:
-            sent_at: Send time of the request, on the limiter's clock. A request sent before the last cut does not
-                count.
+            sent_at: Send time of the request, on the limiter's clock. If it was sent before the last cut, the window
+                is not cut again.
             retry_after: Seconds to wait, as requested by the endpoint; None if it sent no value.
             estimated: Tokens charged for the request; refunded.
         """
@@ -332,7 +322,7 @@ class Limiter:
 
     @contextmanager
     def sleeping(self, why: str, seconds: float) -> Generator[None]:
-        """Count a request as backing off for `seconds` while the block runs; it holds no slot."""
+        """Count a request as backing off for `seconds` while the block runs, for `waiting_note`."""
         until = self._clock.now() + seconds
         ends = self._sleeping.setdefault(why, [])
         ends.append(until)
@@ -342,7 +332,8 @@ class Limiter:
             ends.remove(until)
 
     def waiting_note(self) -> str:
-        """Why requests wait longer than the requested concurrency explains, and for how long; "" without a reason."""
+        """Return the reasons why requests wait although fewer are in flight than requested, and how long they wait; ""
+        without reason."""
         now = self._clock.now()
         parts = [
             f"{len(ends)} backing off ({why}), the next for {max(0.0, min(ends) - now):.0f} s more"
@@ -352,9 +343,9 @@ class Limiter:
         if self.window < self.bound:
             bound = f"{self.bound:.0f}" if math.isfinite(self.bound) else "unlimited"
             parts.append(f"{int(self._slots)} of {bound} slots after 429")
-        if self._timer is not None and self._queued:
+        if self._timer is not None and self.queued:
             names = " and ".join(
                 f"{bucket.per_minute:g} {name}" for bucket, name in ((self._rpm, "rpm"), (self._tpm, "tpm")) if bucket
             )
-            parts.append(f"{self._queued} waiting for {names}")
+            parts.append(f"{self.queued} waiting for {names}")
         return ", ".join(parts)

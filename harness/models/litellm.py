@@ -1,5 +1,5 @@
-"""Provider that sends requests through litellm, for APIs whose wire format is not OpenAI's. Imports litellm and
-converts its replies and errors."""
+"""Provider that sends requests through the package litellm, for APIs whose wire format is not OpenAI's. Imports litellm
+and converts its replies and errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Set
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import aiohttp
 from multidict import CIMultiDict
@@ -23,7 +23,7 @@ from harness.core.errors import ConfigError
 from harness.core.messages import Message
 from harness.core.redact import redactor
 from harness.core.types import JsonDict, ModelCall, ModelResponse
-from harness.models.failures import AttemptFailed, Failure, clean, from_status, timed_out
+from harness.models.failures import AttemptFailed, Failure, clean, from_status, json_object, timed_out
 from harness.models.litellm_connections import PASSAGE, Passage, guard, spare_loopback
 from harness.models.target import RequestTarget
 from harness.models.transport import connect_words
@@ -35,14 +35,12 @@ _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # otherwise its import loads the working directory's .env
 }
 
-_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
-
 _SECRET_NAME = re.compile(r"(?:^|_)(?:\w*APIKEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?|PAT|JWT)(?:_|$)")
-"""Names of environment variables that may hold a credential for litellm."""
+"""Pattern of the names of environment variables that may contain a credential for litellm."""
 
 _SHORTEST_SECRET = 12
 """Minimum length of a credential, in characters. Shorter values (`MAX_TOKEN=100000`, `X_API_KEY=ollama`) are not
-redacted: they would also be removed from replies."""
+redacted, since they would also be removed from replies."""
 
 _OWN_OPTIONS = frozenset({
     "api_base", "api_key", "base_url", "cache", "caching", "client", "context_window_fallback_dict",
@@ -50,35 +48,36 @@ _OWN_OPTIONS = frozenset({
     "mock_delay", "mock_response", "mock_timeout", "mock_tool_calls", "model_list", "num_retries", "request_timeout",
     "retry_policy", "retry_strategy", "shared_session", "timeout", "use_litellm_proxy",
 })  # fmt: skip
-"""Arguments of litellm that are not part of a request, and are rejected as sampling arguments. They change the
-provider, the key or the number of retries, or return a mock reply."""
+"""Arguments of litellm that are not part of a request and are rejected as sampling arguments. They change the provider,
+the key or the number of retries, or make litellm return a mock reply."""
 
 _TAKE_NO_RETRIES = frozenset({"gradient_ai", "oci"})
-"""Providers whose code rejects `max_retries`, and does not retry."""
+"""Providers whose code in litellm rejects `max_retries` and does not retry."""
 
 _NOISE = re.compile(
     r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout):?[\s-]+)+|\s*Traceback \(most recent.*|\s*Handle with `.*",
     re.DOTALL,
 )
-"""Exception names before litellm's error text, and the stack trace or advice after it; removed from messages."""
+"""Exception names before the text of litellm's errors, and the stack trace or advice after it; removed from
+messages."""
 
 _NO_CONNECTION = frozenset({"ConnectError", "ConnectTimeout", "ClientConnectorError", "ConnectionRefusedError"})
-"""Names of exceptions, below litellm's, that mean nothing was sent. By name, since the HTTP library depends on the
-provider and on litellm's version."""
+"""Names of exceptions of HTTP libraries that mean that nothing was sent. Names and not classes, since the library
+depends on the provider and on litellm's version."""
 
 _BROKEN = frozenset(
     {"NetworkError", "RemoteProtocolError", "ClientOSError", "ServerDisconnectedError", "ClientPayloadError"}
 )
-"""Names of exceptions that mean the connection broke."""
+"""Names of exceptions that mean that the connection broke."""
 
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"})
-"""Names of exceptions that mean missing cloud credentials."""
+"""Names of exceptions that mean that cloud credentials are missing."""
 
 _SETUP_WORDS = re.compile(
     r"api[ _]?key|credential|api[ _]base|base_url|account_id|tenant|pip install|must be installed|access token",
     re.IGNORECASE,
 )
-"""Words of litellm errors that mean a missing setting of the provider, so that every request would fail."""
+"""Words in litellm's errors that mean that a setting of the provider is missing, so that every request would fail."""
 
 _NETWORK_PACKAGES = frozenset({"httpx", "httpcore", "aiohttp", "requests", "urllib3", "botocore", "google", "grpc"})
 """Top-level packages whose exceptions may have a network cause: HTTP libraries used by provider code."""
@@ -86,31 +85,15 @@ _NETWORK_PACKAGES = frozenset({"httpx", "httpcore", "aiohttp", "requests", "urll
 _CHAIN = 12
 """Maximum depth of the exception chain that is searched."""
 
-_CHAT_ONLY = "a text prompt cannot be asked through litellm; give the address of a completions endpoint as base URL"
-
 _CLOSING = 2.0
 """Timeout in seconds of litellm's background work after the last reply."""
-
-
-class LiteLLM(Protocol):
-    """The parts of the package litellm that are used."""
-
-    provider_list: list[object]
-
-    async def acompletion(self, **arguments: object) -> object:
-        """Request one chat completion."""
-        ...
-
-    async def close_litellm_async_clients(self) -> None:
-        """Close all connections of the process."""
-        ...
 
 
 class LiteLLMProvider:
     """Connections to one of litellm's providers.
 
     Args:
-        target: The endpoint. Without a key, litellm searches its own variables and files for credentials.
+        target: The endpoint. Without a key, litellm searches its own environment variables and files for credentials.
         timeout: Timeout of one request in seconds.
         connect_timeout: Timeout of the connection in seconds, if the provider's code supports one.
 
@@ -137,26 +120,34 @@ class LiteLLMProvider:
         self._timeouts = (float(timeout), float(connect_timeout))  # most providers reject integers
         if target.key is not None:
             self._options["api_key"] = target.key
-        _hide_credentials()
+        # litellm finds credentials in these variables by itself, and a provider's error message may repeat one.
+        for name, value in os.environ.items():
+            if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name.upper()) and not os.path.exists(value):
+                redactor.add(value)
         self._completion_tokens: set[str] = set()
         """Models that rejected `max_tokens` and need `max_completion_tokens`."""
         self._is_open = True
         LiteLLMProvider._open += 1
 
     async def complete(self, call: ModelCall) -> ModelResponse:
-        """Send `call` and read the reply.
+        """Send `call` and parse the reply.
 
         Raises:
             AttemptFailed: no usable reply was received.
         """
         if isinstance(call.prompt, str):
-            raise AttemptFailed(Failure("unsent", "bad_request", _CHAT_ONLY, False))
+            words = (
+                "a text prompt cannot be sent through litellm; give the address of a completions endpoint as base URL"
+            )
+            raise AttemptFailed(Failure("unsent", "bad_request", words, False))
         # A copy, since the code of some of litellm's providers changes the messages.
         asked = deepcopy(request_fields(call, completion_tokens=call.model in self._completion_tokens))
         if own := sorted(_OWN_OPTIONS.intersection(asked)):
-            words = f"{', '.join(own)}: an option of litellm's, not a field of a request; remove it"
+            words = f"{', '.join(own)}: an option of litellm and not a field of a request; remove it"
             raise AttemptFailed(Failure("unsent", "bad_request", words, False))
-        arguments: JsonDict = {**asked, **self._options, "timeout": self._timeout()}
+        total, connect = self._timeouts
+        arguments: JsonDict = {**asked, **self._options}
+        arguments["timeout"] = import_module("httpx").Timeout(total, connect=connect)
         arguments["model"] = f"{self._provider}/{call.model}"
         if extra := {**self._headers, **call.headers}:
             arguments["extra_headers"] = extra
@@ -167,7 +158,7 @@ class LiteLLMProvider:
             outcome = passage.failure or read_fields(reply, 200, is_chat=True)
         except Exception as error:
             # A provider's code may raise any exception; `_translate` converts it.
-            failure = passage.failure or _translate(error, self._timeouts[0], passage)
+            failure = passage.failure or _translate(error, total, passage.sent)
             if failure.wants_completion_tokens and "max_tokens" in asked:
                 self._completion_tokens.add(call.model)
                 failure = replace(failure, resend=True)
@@ -179,7 +170,8 @@ class LiteLLMProvider:
         return outcome
 
     async def probe(self) -> bool:
-        """Return True: the next request tests the connection, since only litellm knows the provider's address."""
+        """Return True without a request, since only litellm knows the provider's address. The next request then tests
+        the connection."""
         return True
 
     async def close(self) -> None:
@@ -194,7 +186,7 @@ class LiteLLMProvider:
         # Closed explicitly: litellm's cache could reuse a client on a later event loop with the same id, and its own
         # close function skips clients of the OpenAI SDK.
         cache: Any = getattr(self._litellm, "in_memory_llm_clients_cache", None)
-        cached = list(cast("dict[str, object]", getattr(cache, "cache_dict", {})).values())
+        cached: list[Any] = list(getattr(cache, "cache_dict", {}).values())
         await self._litellm.close_litellm_async_clients()
         for client in cached:
             if (close := getattr(client, "close", None)) is not None and inspect.iscoroutinefunction(close):
@@ -203,16 +195,15 @@ class LiteLLMProvider:
         if cache is not None:
             cache.flush_cache()
 
-    def _timeout(self) -> object:
-        total, connect = self._timeouts
-        return import_module("httpx").Timeout(total, connect=connect)
 
-
-def load(provider: str) -> LiteLLM:
+def load(provider: str) -> Any:
     """Import litellm without network access, without the working directory's .env and without output on stdout.
 
     Args:
-        provider: Provider to name in the error message.
+        provider: Name of the provider, for the error message.
+
+    Returns:
+        The module litellm.
 
     Raises:
         ConfigError: litellm is not installed.
@@ -228,23 +219,20 @@ def load(provider: str) -> LiteLLM:
     package.telemetry = False
     guard(package)
     spare_loopback()
-    for name in _LOGGERS:  # its own handlers would bypass live display and redactor
+    for name in (
+        "LiteLLM",
+        "LiteLLM Router",
+        "LiteLLM Proxy",
+    ):  # its own handlers would bypass live display and redactor
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.WARNING)  # at INFO it logs every request
-    return cast("LiteLLM", package)
-
-
-def _hide_credentials() -> None:
-    """Register credentials of litellm with the redactor: a provider's error message may repeat a key."""
-    for name, value in os.environ.items():
-        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name.upper()) and not os.path.exists(value):
-            redactor.add(value)
+    return package
 
 
 async def _end_callbacks() -> None:
-    """Wait for litellm's background work, which would otherwise be dropped with a warning."""
+    """Wait for litellm's background work, which Python would otherwise cancel with a warning."""
     try:
         worker: Any = import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
     except (ImportError, AttributeError):
@@ -261,64 +249,74 @@ async def _end_callbacks() -> None:
     await worker.stop()
 
 
-def _fields_of(response: object, position: int) -> JsonDict:
+def _fields_of(response: Any, position: int) -> JsonDict:
     """Convert a litellm reply to the fields of an OpenAI reply, with only the choice at `position`."""
-    dumped: object = cast("Any", response).model_dump(exclude_none=True, warnings=False)
-    fields = cast("JsonDict", plain_json(dumped))
+    fields = cast("JsonDict", plain_json(response.model_dump(exclude_none=True, warnings=False)))
     if 0 < position < len(choices := cast("list[JsonDict]", fields.get("choices") or [])):
         fields["choices"] = [{**choices[position], "index": 0}]
     for choice in cast("list[JsonDict]", fields.get("choices") or []):
-        message = cast("JsonDict", choice.get("message") or {})
-        own: object = message.get("provider_specific_fields")
-        if isinstance(own, dict):
-            kept = {name: value for name, value in cast("JsonDict", own).items() if value is not None}
+        message: JsonDict = choice.get("message") or {}
+        if own := json_object(message.get("provider_specific_fields")):
+            kept = {name: value for name, value in own.items() if value is not None}
             message["provider_specific_fields"] = kept or None
-    usage: object = fields.get("usage")
-    if isinstance(usage, dict) and not cast("JsonDict", usage).get("prompt_tokens"):
-        # litellm reports 0 for a provider that sends no usage; no prompt has 0 tokens.
+    if "usage" in fields and not json_object(fields["usage"]).get("prompt_tokens"):
+        # litellm reports 0 prompt tokens if the provider sends no usage.
         del fields["usage"]
     return fields
 
 
-def _translate(error: Exception, timeout: float, passage: Passage) -> Failure:
-    """Convert an exception of litellm to a failure. An HTTP error in the exception chain has priority: it has the
-    provider's status and message. litellm changes some statuses, and reports any unexpected error as a connection
-    error."""
-    causes = list(_causes(error))
+def _translate(error: Exception, timeout: float, sent: bool) -> Failure:
+    """Convert an exception of litellm to a failure.
+
+    An HTTP error in the exception chain has priority, because it has the provider's status and message. litellm changes
+    some statuses, and reports any unexpected error as a connection error.
+
+    Args:
+        error: The exception.
+        timeout: Timeout of the request in seconds.
+        sent: Whether the request was passed to a connection.
+    """
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < _CHAIN:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     kinds = {kind.__name__ for kind in type(error).__mro__}
     words = clean(_NOISE.sub("", str(getattr(error, "message", "") or error)))
     if names & _NO_CONNECTION:
-        return Failure("unreachable", "connection", _why_no_connection(causes, words), True)
-    answered = next((cause for cause in causes if type(cause).__name__ == "HTTPStatusError"), None)
-    if answered is not None:
-        failure = _from_http(answered, words)
-        if failure is not None:
-            return replace(failure, too_long=failure.too_long or "ContextWindowExceededError" in kinds)
+        known = next((each for each in causes if isinstance(each, aiohttp.ClientConnectorError)), None)
+        detail = f"cannot connect ({words})" if known is None else connect_words(known)
+        return Failure("unreachable", "connection", detail, True)
+    answered = next((each for each in causes if type(each).__name__ == "HTTPStatusError"), None)
+    if answered is not None and (failure := _from_http(answered, words)) is not None:
+        return replace(failure, too_long=failure.too_long or "ContextWindowExceededError" in kinds)
     if kinds & {"Timeout", "TimeoutError"}:
         return timed_out(timeout)
     if names & _BROKEN:
         return Failure("broken", "connection", f"the connection broke ({words})", True)
-    return _unanswered(error, causes, words, passage)
+    has_reached_network = sent or any(type(each).__module__.partition(".")[0] in _NETWORK_PACKAGES for each in causes)
+    is_auth = not _NO_CREDENTIALS.isdisjoint(type(each).__name__ for each in causes)
+    kinds = {*kinds, "AuthenticationError"} if is_auth else kinds
+    return _from_kinds(kinds, getattr(error, "status_code", None), words, has_reached_network)
 
 
-def _unanswered(error: Exception, causes: Sequence[BaseException], words: str, passage: Passage) -> Failure:
-    """Convert an exception of litellm without an HTTP or connection error in its chain."""
-    if passage.stray:
-        words = f"litellm has no address for this provider, and was about to ask {passage.stray}"
-        return Failure("unsent", "not_found", words, False, denied=True)
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    status = getattr(error, "status_code", None)
-    if _NO_CREDENTIALS.intersection(type(cause).__name__ for cause in causes) or kinds & {
-        "AuthenticationError",
-        "BudgetExceededError",
-    }:
+def _from_kinds(kinds: Set[str], status: int | None, words: str, has_reached_network: bool) -> Failure:
+    """Create the failure for an exception of litellm without an HTTP or connection error in its chain.
+
+    Args:
+        kinds: Names of the exception's class and its base classes.
+        status: HTTP status according to litellm.
+        words: The cleaned message.
+        has_reached_network: Whether the request was sent, or may have failed in an HTTP library.
+    """
+    if kinds & {"AuthenticationError", "BudgetExceededError"}:
         return Failure("status", "auth", words, False, status, denied=True)
     if kinds & {"NotFoundError", "LiteLLMUnknownProvider"} or "LLM Provider NOT provided" in words:
         return Failure("status", "not_found", words, False, status, denied=True)
     if "UnsupportedParamsError" in kinds:
         return Failure("status", "bad_request", words, False, status)
-    if not passage.sent and not any(type(cause).__module__.partition(".")[0] in _NETWORK_PACKAGES for cause in causes):
+    if not has_reached_network:
         return Failure("unsent", "bad_request", words, False, denied=bool(_SETUP_WORDS.search(words)))
     if kinds & {"BadRequestError", "UnprocessableEntityError"}:  # litellm rejects an argument for this provider
         too_long = "ContextWindowExceededError" in kinds
@@ -326,13 +324,8 @@ def _unanswered(error: Exception, causes: Sequence[BaseException], words: str, p
     return Failure("reply", "bad_response", f"litellm cannot read the reply: {words}", True)
 
 
-def _why_no_connection(causes: Sequence[BaseException], words: str) -> str:
-    found = next((cause for cause in causes if isinstance(cause, aiohttp.ClientConnectorError)), None)
-    return f"cannot connect ({words})" if found is None else connect_words(found)
-
-
 def _from_http(error: BaseException, words: str) -> Failure | None:
-    """Parse the provider's reply in an `httpx.HTTPStatusError`; None without one."""
+    """Parse the provider's reply in an `httpx.HTTPStatusError`; None if it has no reply."""
     response: Any = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     if not isinstance(status, int) or not 300 <= status <= 599:
@@ -343,12 +336,3 @@ def _from_http(error: BaseException, words: str) -> Failure | None:
     except RuntimeError:  # httpx: a streamed body that was not read
         body = words.encode()
     return from_status(status, body, headers)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    current: BaseException | None = error
-    for _ in range(_CHAIN):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or current.__context__

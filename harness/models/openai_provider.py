@@ -1,5 +1,6 @@
-"""Provider for APIs with OpenAI's wire format: `/chat/completions` and `/completions`. `wire` builds bodies and reads
-replies, `transport` has the connections. Imported at the first request, as `transport`."""
+"""Provider for APIs with OpenAI's wire format: `/chat/completions` and `/completions`. The module `wire` builds bodies
+and parses replies, and `transport` has the connections. Imported at the first request, because importing aiohttp is
+slow."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class OpenAIProvider(Transport):
         """Models that rejected `max_tokens` and need `max_completion_tokens`."""
 
     async def complete(self, call: ModelCall) -> ModelResponse:
-        """Send `call` and read the reply.
+        """Send `call` and parse the reply.
 
         Raises:
             AttemptFailed: the request failed.
@@ -61,12 +62,12 @@ class OpenAIProvider(Transport):
 
 @lru_cache(maxsize=1024)
 def takes_completion_tokens(url: str, model: str) -> bool:
-    """Whether the address or the model's name shows that `max_completion_tokens` is needed. OpenAI accepts it for every
-    model; Azure's older models do not. For all other endpoints, their first rejection shows it."""
+    """Whether requests must use `max_completion_tokens` instead of `max_tokens`, according to the address and the
+    model's name. OpenAI accepts it for every model; Azure's older models do not. For all other endpoints the result is
+    false, and the first rejection of `max_tokens` shows that it is needed."""
     host = (urlsplit(url).hostname or "").lower()
-    return host.endswith(_OPENAI_HOSTS) or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
+    return host.endswith("api.openai.com") or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
 
 
-_OPENAI_HOSTS = ("api.openai.com",)
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com", ".azure-api.net")
 _REASONING = re.compile(r"(?:[\w.-]+/)*(?:o[1-9]|gpt-?[5-9])(?![a-z\d])")

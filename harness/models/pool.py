@@ -1,5 +1,5 @@
-"""Clients of a process: one limiter and one health state per (url, key), shared by all runs; replicas of a model.
-`BoundChat` is one model as an environment calls it. The steps of a request are in `chat`."""
+"""All clients of a process, with one limiter and one health state for each URL and key, shared by all runs; replicas of
+a model; and `BoundChat`, one model as an environment calls it. The module `chat` runs the requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from harness.core.errors import ConfigError, SystemicError
 from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt
 from harness.models.chat import ChatClient
-from harness.models.clock import Clock, LoopClock
+from harness.models.clock import Clock
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.retry import RetryPolicy
@@ -26,7 +26,7 @@ from harness.settings.providers import require_provider
 logger = logging.getLogger(__name__)
 
 FILES_BESIDE = 128
-"""Open files reserved for other uses than connections: journals, datasets, libraries, environments."""
+"""Number of open files reserved for other uses than connections: journals, datasets, libraries, environments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,9 @@ class CallSettings:
     tpm: float | None = None
     """Tokens per minute; None for the endpoint's own limit."""
     request_timeout: float = 600.0
+    """Timeout of one attempt in seconds."""
     request_retries: int = 6
+    """Number of retries after the first attempt."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers that override the endpoint's; names are case-insensitive."""
 
@@ -49,20 +51,20 @@ class PooledClient(Client, Protocol):
     """A client that can report why requests wait."""
 
     def waiting_note(self) -> str:
-        """Reasons why requests wait longer than the requested concurrency explains; "" without any."""
+        """Return the reasons why requests wait although fewer are in flight than requested; "" without reason."""
         ...
 
 
 class CallerClient(PooledClient, Protocol):
-    """A client that a program passed; see `Endpoint.client`."""
+    """A client object passed by the program that uses the Python API; see `Endpoint.client`."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of the replies that it gave itself."""
+        """Tokens of the replies that this client received itself, without those of the pool's clients."""
         ...
 
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
-        """Use `pool` and `settings` for requests that other clients send for it."""
+        """Use `pool` and `settings` for the requests that this client passes on to other clients."""
         ...
 
 
@@ -74,8 +76,8 @@ class ClientPool:
         policy: Back-off of all clients.
         health: Health thresholds of all endpoints.
         clock: Clock of limits, back-off and probes; for tests.
-        sharing: Maximum number of runs at once. With several, the limit of an endpoint has room for that many runs;
-            otherwise the largest limit of a run applies to all of them.
+        sharing: Maximum number of concurrent runs. The largest limit of requests in flight that a run sets for an
+            endpoint is multiplied by it.
     """
 
     def __init__(
@@ -90,52 +92,54 @@ class ClientPool:
         self._environ = os.environ if environ is None else environ
         self._policy = policy or RetryPolicy()
         self._health_policy = health or HealthPolicy()
-        self._clock: Clock = clock or LoopClock()
+        self._clock = clock or Clock()
         self._limiters: dict[tuple[str, str | None], Limiter] = {}
         self._healths: dict[tuple[str, str | None], Health] = {}
         self._clients: dict[tuple[object, ...], ChatClient] = {}
         self._sharing = sharing
-        self._brought: list[CallerClient] = []
+        self._caller_clients: list[CallerClient] = []
         self._tokens = 0
         """Tokens of clients that are closed."""
-        self._has_said_files = False
+        self._has_warned = False
+        """Whether the warning about the limit of open files was logged."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of all replies to all clients so far, including those of rollouts that left no record."""
-        return self._tokens + sum(client.tokens for client in (*self._clients.values(), *self._brought))
+        """Tokens of all replies to all clients so far, including those of rollouts that were not recorded."""
+        return self._tokens + sum(client.tokens for client in (*self._clients.values(), *self._caller_clients))
 
     def get(self, endpoints: Sequence[Endpoint], settings: CallSettings | None = None) -> PooledClient:
-        """A client for `endpoints`; with several, each request goes to the least busy one.
+        """Return a client for `endpoints`; with several, each request goes to the least busy one.
 
-        The limiter of a (url, key) is shared: its bound is the largest requested (within the endpoint's own
-        `max_concurrent`), its rates are the lowest.
+        All clients with the same URL and key share a limiter. Its bound is the largest requested one (but at most the
+        endpoint's own `max_concurrent`), its rates are the lowest requested ones.
 
         Raises:
-            ConfigError: a URL is malformed, a key's variable is not set (loopback needs none), or litellm is needed and
-                not installed.
+            ConfigError: a URL is malformed, the variable of a key is not set (loopback needs no key), or litellm is
+                needed and not installed.
         """
         settings = settings or CallSettings()
-        if endpoints and (brought := cast("CallerClient | None", endpoints[0].client)) is not None:
-            brought.connect(self, settings)
-            if brought not in self._brought:
-                self._brought.append(brought)
-            return brought
+        if endpoints and (own := cast("CallerClient | None", endpoints[0].client)) is not None:
+            own.connect(self, settings)
+            if own not in self._caller_clients:
+                self._caller_clients.append(own)
+            return own
         members = [(self._client(endpoint, settings), endpoint.model) for endpoint in endpoints]
         if not members:
             raise ConfigError("a model needs at least one endpoint")
         return members[0][0] if len(members) == 1 else Replicas(members)
 
     def open(self) -> None:
-        """Create the transport of every client before the first rollout: importing aiohttp is slow. Nothing is sent."""
+        """Create the provider of every client before the first rollout, because importing aiohttp is slow. Nothing is
+        sent."""
         for client in self._clients.values():
             client.open()
 
     async def close(self) -> None:
         """Close every client; idempotent."""
         try:
-            for brought in self._brought:
-                await brought.close()
+            for own in self._caller_clients:
+                await own.close()
         finally:
             while self._clients:
                 _, client = self._clients.popitem()
@@ -175,37 +179,38 @@ class ClientPool:
         return client
 
     def _fit_open_files(self, asked: float, target: RequestTarget) -> None:
-        """Limit requests in flight to the open files that this process may use: it also has to write its journal. At
-        most half goes to one endpoint, since judges or an embedded server may need the other half."""
+        """Limit the requests in flight by the number of files that this process may open, since it also has to write
+        its journal. One endpoint gets at most half of them, since judges or an embedded server may need the other
+        half."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if files == resource.RLIM_INFINITY:
             return
         share = max(1, (files - FILES_BESIDE) // max(2, len(self._limiters)))
         for limiter in self._limiters.values():
             limiter.fit(share)
-        if asked > share and not self._has_said_files and files < _MANY_FILES:
-            self._has_said_files = True
+        if asked > share and not self._has_warned and files < _MANY_FILES:
+            self._has_warned = True
             wanted = "any number" if math.isinf(asked) else f"{asked:.0f}"
             logger.warning(
-                "%s: at most %d requests are in flight instead of %s, since this process may open only %d files; "
-                "raise the limit (ulimit -Hn) for more",
+                "%s: at most %d requests are in flight instead of %s, because this process may open only %d files; "
+                "raise that limit (ulimit -Hn) for more",
                 target.label, share, wanted, files,
             )  # fmt: skip
 
 
 _MANY_FILES = 65_536
-"""Open-file limit from which on a bound reduced by it is not worth a warning."""
+"""Limit of open files from which on no warning is logged if it reduces the requests in flight."""
 
 
 def target_of(
     endpoint: Endpoint, environ: Mapping[str, str], headers: Mapping[str, str] | None = None
 ) -> RequestTarget:
-    """Address, key and headers of `endpoint`, validated.
+    """Return the validated address, key and headers of `endpoint`.
 
     Args:
         endpoint: The endpoint.
         environ: Environment variables with its key.
-        headers: Override the endpoint's headers; names are case-insensitive.
+        headers: Headers that override the endpoint's; names are case-insensitive.
 
     Raises:
         ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key has invalid
@@ -220,7 +225,9 @@ def target_of(
     key = (endpoint.key or (environ.get(key_name, "") if key_name else "")).strip()
     target = RequestTarget(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
     if key_name and not key and not target.is_loopback:
-        raise ConfigError(f"{target.label}: the environment variable {key_name} that should hold its key is not set")
+        raise ConfigError(
+            f"{target.label}: the environment variable {key_name}, which must contain its key, is not set"
+        )
     return target
 
 
@@ -238,15 +245,17 @@ class Replicas:
         self._turn = 0
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Send `call` to one of the replicas. A replica with a `SystemicError` is not used again.
+        """Send `call` to one of the replicas. A replica that raises `SystemicError` is not used again.
 
         Raises:
             SystemicError: the last usable replica failed.
             ModelError: the call failed, and retries did not help.
         """
         while True:
-            member = self._pick()
-            client, model = member
+            # The start is rotated, so that idle replicas share the work.
+            self._turn = (self._turn + 1) % len(self._alive)
+            candidates = self._alive[self._turn :] + self._alive[: self._turn]
+            client, model = member = min(candidates, key=lambda each: each[0].load)
             own = replace(call, model=model) if call.model == self._primary and model != call.model else call
             try:
                 return await client.request(own)
@@ -255,7 +264,7 @@ class Replicas:
                     if len(self._alive) == 1:
                         raise
                     self._alive.remove(member)
-                    logger.warning("leaving out a replica of %s: %s", self._primary, error)
+                    logger.warning("a replica of %s is no longer used: %s", self._primary, error)
 
     async def close(self) -> None:
         """Close every replica's client; idempotent."""
@@ -263,16 +272,12 @@ class Replicas:
             await client.close()
 
     def waiting_note(self) -> str:
-        """Reasons why requests of the replicas wait, and the number of replicas left; "" without any."""
+        """Return the reasons why requests of the replicas wait, and the number of replicas left if some failed; ""
+        without either."""
         notes = [note for client, _ in self._alive if (note := client.waiting_note())]
         if len(self._alive) < len(self._members):
             notes.insert(0, f"{len(self._alive)} of {len(self._members)} replicas left")
         return ", ".join(notes)
-
-    def _pick(self) -> tuple[ChatClient, str]:
-        # Choose the least busy replica; the start is rotated, so that idle replicas share the work.
-        self._turn = (self._turn + 1) % len(self._alive)
-        return min(self._alive[self._turn :] + self._alive[: self._turn], key=lambda member: member[0].load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +295,7 @@ class BoundChat:
     lane: str = ""
     """Name of the run in the limiter's queue: runs take turns at a shared limiter."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of each request; for loopback they include the rollout header."""
+    """Headers of each request; for an endpoint on this machine they include the rollout header."""
     urgent: bool = False
     """Whether requests are served before all others, as for judges."""
     tools: Sequence[JsonDict] | None = None
@@ -318,7 +323,7 @@ class BoundChat:
     def call(
         self, prompt: Prompt, tools: Sequence[JsonDict] | None, sampling_args: Mapping[str, Any] | None
     ) -> ModelCall:
-        """Return the call for a prompt."""
+        """Return the model call for a prompt, without sending it."""
         merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
         offered = self.tools if tools is None else tools
         return ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent, self.check)

@@ -1,5 +1,5 @@
-"""Test request before a run: does the endpoint answer for this model and key? The request is sent by the endpoint's
-client. This module decides which results count as working, and gives advice."""
+"""Test request before a run, which checks that the endpoint answers for this model and key. The endpoint's client sends
+the request; this module decides from the result whether the endpoint works, and adds advice to the error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from harness.settings.endpoint_selection import is_reference
 logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
-"""Timeout in seconds. A reachable endpoint that is silent for longer may be loading its model: the run starts. If no
-connection is possible, the client gives up earlier."""
-
-_MESSAGES = [{"role": "user", "content": "hi"}]
+"""Timeout of the test request in seconds. If a reachable endpoint sends nothing for longer, it may be loading its
+model, so the run starts. If no connection is possible, the client gives up earlier."""
 
 _ADVICE = {
     "auth": "Authentication failed. Check your API key is valid ({api_key}). Details: {details}",
@@ -39,18 +37,18 @@ async def preflight(
 ) -> None:
     """Request one token from `model`, and raise if the endpoint cannot work.
 
-    A rate limit, a server error or a rejection of this very request (many models reject `max_tokens`) shows that the
-    endpoint works. A rejected key, an unknown model or path, or a reply that is no API's does not. Reference models are
-    not tested: they answer only for known examples.
+    An endpoint that answers with a rate limit, a server error or a rejection of this request (many models reject
+    `max_tokens`) works. It does not work if it rejects the key, does not know the model or path, or does not reply as
+    an API. Reference models are not tested, since they answer only for known examples.
 
     Args:
         client: Client of the endpoint, or of the model's replicas.
         model: Model name in the request.
-        headers: Sent with the request.
+        headers: Headers of the request.
         patience: Timeout in seconds.
 
     Raises:
-        SystemicError: no request can succeed; the message has advice.
+        SystemicError: no request can succeed; the message contains advice.
     """
     if is_reference(model):
         return
@@ -60,28 +58,29 @@ async def preflight(
         text = Message(_ADVICE.get(error.reason, _ELSE), details=error)
         raise SystemicError(text, status=error.status, retryable=error.retryable, reason=error.reason) from error
     except TimeoutError:
-        logger.warning("%s has not answered one short request within %g s; waiting as long as runs do", model, patience)
+        logger.warning("%s has not answered a short request within %g s; the run starts nevertheless", model, patience)
 
 
 async def ask_once(
     client: Client, model: str, headers: Mapping[str, str] | None = None, *, patience: float = PATIENCE
 ) -> ModelError | None:
-    """Send one short message, and ask for one token.
+    """Send one short message, and request one token.
 
     Args:
         client: Client of the endpoint, or of the model's replicas.
         model: Model name in the request.
-        headers: Sent with the request.
+        headers: Headers of the request.
         patience: Timeout in seconds.
 
     Returns:
-        None if the model replied; otherwise the error that the endpoint answered with.
+        None if the model replied; otherwise the error with which the endpoint answered.
 
     Raises:
         SystemicError: no request can succeed.
         TimeoutError: no answer came; the endpoint may still be reachable.
     """
-    call = ModelCall(model, _MESSAGES, None, {"max_tokens": 1}, headers or {}, "preflight", urgent=True, quick=True)
+    prompt = [{"role": "user", "content": "hi"}]
+    call = ModelCall(model, prompt, None, {"max_tokens": 1}, headers or {}, "preflight", urgent=True, quick=True)
     try:
         async with asyncio.timeout(patience):
             await client.request(call)

@@ -1,6 +1,6 @@
-"""Providers: how a request reaches an API and how its reply is read. `chat` adds limits, retries, budgets and health to
-every provider. The OpenAI wire format is one provider (`openai_provider`), litellm another (`litellm`); packages add
-others under the entry-point group `bench.providers` (docs/concepts/plugins.md)."""
+"""The interface of providers, which send a request to an API and parse its reply. The module `chat` adds limits,
+retries, budgets and health to every provider. `openai_provider` is the provider for the OpenAI wire format, `litellm`
+that for litellm; packages add others under the entry-point group `bench.providers` (docs/concepts/plugins.md)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Provider(Protocol):
         """Send `call` once and return the reply; limits, retries and timeouts are applied by the caller.
 
         Raises:
-            AttemptFailed: the request failed; its `failure` says whether a retry may help.
-            ModelError: the call cannot be sent in this wire format, and no retry helps.
+            AttemptFailed: the request failed; its `failure` contains whether a retry may help.
+            ModelError: the call cannot be sent in this wire format, so it is not retried.
         """
         ...
 
     async def probe(self) -> bool:
-        """Whether the host answers a request at all, with any status."""
+        """Return whether the host answers a request, with any HTTP status."""
         ...
 
     async def close(self) -> None:

@@ -10,9 +10,6 @@ from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback_url, litellm_provider, plugin_provider
 from harness.core.redact import redactor
 
-DEFAULT_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "User-Agent": "bench-harness"}
-"""Headers of every request."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
@@ -21,24 +18,24 @@ class RequestTarget:
     url: str
     """Base URL, such as `http://localhost:8000/v1`; `litellm://<provider>` for a provider reached through litellm."""
     key: str | None = field(default=None, repr=False)
-    """Bearer token; None sends no Authorization header."""
+    """Bearer token; None for requests without an Authorization header."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Headers sent with every request; they override the default ones."""
+    """Headers of every request; they override the default headers."""
     label: str = ""
     """Name of the endpoint in messages; default: its host."""
     key_name: str = ""
-    """Environment variable of the key, for messages."""
+    """Name of the environment variable that contains the key, for messages."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.address)
         if self.provider:
             object.__setattr__(self, "label", self.label or f"{self.provider} (litellm)")
         elif parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{redactor.text(self.url)!r} is no http(s) URL; an endpoint's looks like http://host/v1")
+            raise ConfigError(f"{redactor.text(self.url)!r} is not an http(s) URL such as http://host/v1")
         if parts.username is not None or parts.password is not None:
             raise ConfigError(
-                f"the URL of {parts.hostname} holds a user or password: put the key into an environment variable "
-                "and name that (api_key_var), or pass a header"
+                f"the URL of {parts.hostname} contains a user or password: put the key into an environment variable "
+                "and name that variable (api_key_var), or pass a header"
             )
         if not self.label:
             object.__setattr__(self, "label", parts.netloc)
@@ -47,12 +44,12 @@ class RequestTarget:
         if self.key and not self.key.isascii():
             stray = next(c for c in self.key if not c.isascii())
             raise ConfigError(
-                f"{self.label}: the key holds {stray!r}, which no key does: was it copied together with quotes, or "
-                "from a place that shortens it?"
+                f"{self.label}: the key contains {stray!r}, which is not valid in a key: was it copied together with "
+                "quotes, or from a place that shortens it?"
             )
         for name, value in {"the key": self.key or "", **self.headers}.items():
             if not value.isprintable():
-                raise ConfigError(f"{self.label}: {name} holds a line break or another control character")
+                raise ConfigError(f"{self.label}: {name} contains a line break or another control character")
         redactor.add_headers(self.headers)
 
     @property
@@ -62,21 +59,23 @@ class RequestTarget:
 
     @property
     def plugin(self) -> str:
-        """Name of the provider of a URL such as `acme+https://host`; empty for the OpenAI wire format and litellm."""
+        """Name of the provider plugin in a URL such as `acme+https://host`; "" for the OpenAI wire format and
+        litellm."""
         return plugin_provider(self.url)
 
     @property
     def address(self) -> str:
-        """The URL without the provider's name."""
+        """The URL without the name of a provider plugin."""
         return self.url.removeprefix(f"{self.plugin}+")
 
     def over(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return a provider's default headers, overridden by the endpoint's own; names are case-insensitive."""
+        """Merge the default headers and a provider's `headers`; the endpoint's own headers override both. Names are
+        case-insensitive."""
         own = {name.lower() for name in self.headers}
-        kept = {name: value for name, value in {**DEFAULT_HEADERS, **headers}.items() if name.lower() not in own}
-        return {**kept, **self.headers}
+        default = {"Content-Type": "application/json", "User-Agent": "bench-harness", **headers}
+        return {**{name: value for name, value in default.items() if name.lower() not in own}, **self.headers}
 
     @property
     def provider(self) -> str:
-        """Name of the litellm provider; empty for an endpoint that is called directly."""
+        """Name of the litellm provider; "" for an endpoint that is called directly."""
         return litellm_provider(self.url) or ""

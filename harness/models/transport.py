@@ -1,5 +1,5 @@
-"""HTTP transport: one aiohttp session for one endpoint, with connections, proxies and size limits. Converts every
-aiohttp error to a `Failure`. Imported at the first request, because importing aiohttp takes about 0.3 s."""
+"""HTTP transport of one endpoint: an aiohttp session with its connections, proxy and size limits. Every aiohttp error
+is converted to a `Failure`. Imported at the first request, because importing aiohttp takes about 0.3 s."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import socket
 import urllib.request
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -22,46 +23,44 @@ from harness.core.loopback import is_loopback
 from harness.models.failures import BROKE_OFF, AttemptFailed, Failure, bad_reply, clean
 
 BODY_CAP = 64 * 1024 * 1024
-"""Maximum bytes of a reply after decompression. The longest replies with log-probabilities have a few MB."""
+"""Maximum bytes of a reply after decompression. The longest replies, with log-probabilities, have a few MB."""
 
 LARGE_REPLY = 4 * 1024 * 1024
-"""Size in bytes above which a reply waits for its turn to be read; a text of a million tokens is smaller."""
+"""Size in bytes above which a reply waits until fewer than `LARGE_AT_ONCE` others are being read; a text of a million
+tokens is smaller."""
 
 LARGE_AT_ONCE = 4
-"""Large replies of one endpoint read at the same time; this limits their memory to 256 MB."""
+"""Maximum number of large replies of one endpoint that are read at the same time, which limits their memory to 256
+MB."""
 
 ERROR_CAP = 64 * 1024
-"""Maximum bytes read from an error's body; a message holds only 300 characters of it."""
+"""Maximum bytes read of the body of an error; a message contains only 300 characters of it."""
 
 ERROR_PATIENCE = 5.0
-"""Timeout in seconds for reading an error's body. Its status is known by then, and a broken proxy may never finish."""
+"""Timeout in seconds for reading the body of an error. Its status is known by then, and a broken proxy may never
+finish."""
 
 LARGE_BODY = 2**20
 """Size in bytes above which a request body is passed to aiohttp as a file, which it sends in chunks."""
 
 KEEPALIVE = 4.0
-"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close theirs after 5 s. A request on a
-closing connection costs a retry; a new connection costs only a handshake."""
+"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close idle connections after 5 s. A request
+on a connection that is being closed needs a retry; a new connection needs only a handshake."""
 
 DNS_TTL = 300
-"""Seconds that a DNS lookup is cached: a lookup per connection, with 256 in flight, overloads small resolvers."""
+"""Seconds that a DNS lookup is cached. One lookup for each of 256 connections would overload small resolvers."""
 
 PIECE = 1024 * 1024
 """Maximum bytes decompressed at a time, since a compressed megabyte may expand a thousandfold."""
 
 
-_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})
-
-
+@dataclass(eq=False, slots=True)
 class Reply:
     """Status, headers and body of an HTTP reply."""
 
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Transport:
@@ -69,7 +68,7 @@ class Transport:
 
     Args:
         url: Base URL.
-        headers: Sent with every request.
+        headers: Headers of every request.
         connect_timeout: Timeout in seconds for name lookup, connection and TLS.
         body_cap: Maximum bytes of a reply.
 
@@ -90,8 +89,7 @@ class Transport:
             connector=aiohttp.TCPConnector(
                 limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
             ),
-            # `connect` includes name lookup and TLS, unlike `sock_connect`. The caller sets the timeout of the whole
-            # request.
+            # `connect` includes name lookup and TLS, unlike `sock_connect`. The caller limits the whole request.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
             headers=CIMultiDict({"Accept-Encoding": "gzip, deflate", **headers}),
             auto_decompress=False,  # aiohttp accepts truncated compressed bodies
@@ -126,7 +124,7 @@ class Transport:
             raise AttemptFailed(_translate(error)) from error
 
     async def probe(self) -> bool:
-        """Whether the host returns any HTTP answer to `GET /models`."""
+        """Send `GET /models` and return whether any HTTP answer came."""
         try:
             async with self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False):
                 return True
@@ -141,7 +139,7 @@ class Transport:
         return URL(self._base.rstrip("/") + path + self._query)
 
     async def _read_capped(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read and decompress a body. A large one waits until fewer than `LARGE_AT_ONCE` are being read."""
+        """Read and decompress a body. A large one waits until fewer than `LARGE_AT_ONCE` others are being read."""
         if (response.content_length or 0) > self._body_cap:
             raise self._too_large(response)
         body, unpacker = bytearray(), Unpacker(response.headers.get("Content-Encoding", ""))
@@ -162,7 +160,10 @@ class Transport:
 
 
 class Unpacker:
-    """Decompress a body in chunks, by its Content-Encoding.
+    """Decompresses a body in chunks.
+
+    Args:
+        encoding: The Content-Encoding of the reply; "" for none.
 
     Raises:
         AttemptFailed: the encoding is not gzip, deflate or identity.
@@ -171,27 +172,27 @@ class Unpacker:
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
         if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise AttemptFailed(bad_reply(f"its body is packed as {clean(name)}, which was not asked for"))
-        self._packed = name not in ("", "identity")
+            raise AttemptFailed(bad_reply(f"its body is compressed as {clean(name)}, which was not requested"))
+        self._is_compressed = name not in ("", "identity")
         self._stream: Any = None
-        self._begun = False
+        self._has_begun = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Decompress `data`, at most `PIECE` bytes at a time.
 
         Raises:
-            AttemptFailed: the data is not compressed, or is damaged.
+            AttemptFailed: the data is not compressed as announced, or is damaged.
         """
-        if not self._packed:
+        if not self._is_compressed:
             yield data
             return
         while data:
             if self._stream is None:
-                if self._begun and not data.strip(b"\0"):  # padding after the end
+                if self._has_begun and not data.strip(b"\0"):  # padding after the end
                     return
                 # 47: gzip or zlib, detected by the header; −15: raw deflate, which some servers send.
-                bare = data[0] & 0xF != 8 and data[0] != 0x1F
-                self._stream, self._begun = zlib.decompressobj(-15 if bare else 47), True
+                is_raw = data[0] & 0xF != 8 and data[0] != 0x1F
+                self._stream, self._has_begun = zlib.decompressobj(-15 if is_raw else 47), True
             try:
                 piece = self._stream.decompress(data, PIECE)
             except zlib.error as error:
@@ -207,34 +208,30 @@ class Unpacker:
         Raises:
             AttemptFailed: the compressed body is truncated.
         """
-        if self._stream is None:
-            return
-        raise AttemptFailed(BROKE_OFF)
+        if self._stream is not None:
+            raise AttemptFailed(BROKE_OFF)
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> bytes:
     """Read the beginning of an error's body, with a timeout and a size limit."""
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     try:
         async with asyncio.timeout(ERROR_PATIENCE):
             unpacker = Unpacker(response.headers.get("Content-Encoding", ""))
             async for part in response.content.iter_any():
                 for piece in unpacker.feed(part):
-                    parts.append(piece)
-                    size += len(piece)
-                    if size >= ERROR_CAP:
+                    body += piece
+                    if len(body) >= ERROR_CAP:
                         response.close()
-                        return b"".join(parts)[:ERROR_CAP]
+                        return bytes(body[:ERROR_CAP])
     except (aiohttp.ClientError, OSError, AttemptFailed):  # a TimeoutError is an OSError
         response.close()
-    return b"".join(parts)[:ERROR_CAP]
+    return bytes(body[:ERROR_CAP])
 
 
 def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
     """Create a socket with TCP keepalive, to detect a lost connection while a model reasons without sending data."""
-    family, kind, protocol, _, _ = address
-    sock = socket.socket(family, kind, protocol)
+    sock = socket.socket(*address[:3])
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)  # Linux, macOS
     for option, value in ((idle, 60), (getattr(socket, "TCP_KEEPINTVL", None), 15)):
@@ -244,12 +241,13 @@ def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> sock
 
 
 def find_proxy(url: URL) -> URL | None:
-    """The proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY set for `url`; None for loopback.
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY set for `url`; None if there is none, and
+    for loopback.
 
-    Determined once per endpoint: aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
+    Called once per endpoint, since aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
 
     Raises:
-        ConfigError: the proxy is not an HTTP proxy, or is not a URL.
+        ConfigError: the proxy is not an HTTP proxy, or its address is not a URL.
     """
     host = url.host or ""
     proxies = urllib.request.getproxies()
@@ -258,9 +256,9 @@ def find_proxy(url: URL) -> URL | None:
         return None
     try:
         proxy = URL(found if "://" in found else f"http://{found}")
-    except ValueError as error:  # not shown: may contain a password
+    except ValueError as error:  # the message omits the URL, which may contain a password
         raise ConfigError(
-            f"the environment sets a proxy for {url.scheme}://{host} that is no URL ({error}): "
+            f"the proxy that the environment sets for {url.scheme}://{host} is not a URL ({error}): "
             f"correct {url.scheme.upper()}_PROXY, or add {host} to NO_PROXY"
         ) from None
     if proxy.scheme not in ("http", "https"):
@@ -272,11 +270,12 @@ def find_proxy(url: URL) -> URL | None:
 
 
 def _translate(error: Exception) -> Failure:
+    """Convert an exception of aiohttp to a failure."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return Failure("unreachable", "connection", "no connection in time", True, slow=True)
     if isinstance(error, aiohttp.ClientConnectorError):
-        if error.os_error.errno in _NO_DESCRIPTORS:
-            detail = f"this process is out of sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
+        if error.os_error.errno in (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL):
+            detail = f"this process has no sockets left ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
             return Failure("broken", "connection", detail, True)
         return Failure("unreachable", "connection", connect_words(error), True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -292,8 +291,7 @@ def _translate(error: Exception) -> Failure:
 
 
 def connect_words(error: aiohttp.ClientConnectorError) -> str:
-    """Describe why no connection was made."""
-    # Messages begin with the endpoint's address; only other addresses are named here.
+    """Describe why no connection was made. The message names only addresses other than the endpoint's."""
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"cannot reach the proxy at {error.host}:{error.port}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -1,5 +1,5 @@
-"""OpenAI wire format: build request bodies, parse replies. An empty or null answer, a truncated one and a refusal are
-valid replies."""
+"""OpenAI wire format: build request bodies, parse replies. A reply is valid even if its answer is empty, null or
+truncated, or if the model refused."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import orjson
 
 from harness.core.errors import ConfigError, ModelError
 from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Prompt, Usage
-from harness.models.failures import Failure, bad_reply, clean, error_inside, unlisted
+from harness.models.failures import Failure, bad_reply, clean, error_inside, json_object, unlisted
 
 CHAT_PATH = "/chat/completions"
 COMPLETIONS_PATH = "/completions"
 
 CHARS_PER_TOKEN = 4
-"""Estimate for rate limits only; close enough for English, and corrected by the reply's usage."""
+"""Estimated characters per token, for rate limits only. Close enough for English; corrected by the reply's usage."""
 
 _MOST_DOLLARS = 1e9
-"""Cost of one reply, in dollars, from which on a provider's figure is ignored as invalid."""
+"""Cost of one reply, in dollars, above which a provider's figure is ignored as invalid."""
 
 MOST_TOKENS = 10**9
 """Tokens of one reply above which a provider's count is ignored as invalid."""
@@ -33,7 +33,7 @@ IMAGE_TOKENS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, ready to send."""
+    """Path and body of an HTTP request to an OpenAI-compatible endpoint."""
 
     path: str
     body: bytes
@@ -43,47 +43,52 @@ class Request:
 
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
-    """Validate sampling arguments: no streaming, no second answer that would be paid for and dropped, no recorded key.
+    """Validate sampling arguments: no streaming, no further answers (which would be paid for and discarded), no API
+    key.
 
     Raises:
-        ConfigError: `stream` is on, `n` is more than 1, or a key is among them.
+        ConfigError: `stream` is on, `n` is more than 1, or there is an `api_key`.
     """
     for source in _bodies(args):
         if source.get("stream"):
-            raise ConfigError("sampling_args.stream: streamed replies are not read; remove it")
+            raise ConfigError("sampling_args.stream: streamed replies are not supported; remove it")
         n = source.get("n")
         if isinstance(n, int) and n > 1:
             raise ConfigError(
-                f"sampling_args.n = {n}: only one answer a request is used",
+                f"sampling_args.n = {n}: only one answer per request is used",
                 remedy="for more rollouts, raise {rollouts_per_example}",
             )
         if "api_key" in source:
-            raise ConfigError("sampling_args hold an api_key, and runs record them: name the key's variable instead")
+            raise ConfigError(
+                "sampling_args must not contain an api_key, because runs record them; name the key's environment "
+                "variable instead"
+            )
 
 
 def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
     """Validate sampling arguments given as settings, which must not change model or prompt.
 
-    The code of an agent may set these in its calls.
+    The code of an agent may set model and prompt in its calls.
 
     Raises:
-        ConfigError: as in `check_sampling_args`, or a model or a prompt is among them.
+        ConfigError: as in `check_sampling_args`, or one of them is `model`, `messages` or `prompt`.
     """
     check_sampling_args(args)
     for source in _bodies(args):
         other = next((name for name in ("model", "messages", "prompt") if name in source), None)
         if other is not None:
-            raise ConfigError(f"sampling_args.{other}: would ask for another {other} than the run records; remove it")
+            raise ConfigError(f"sampling_args.{other}: this would replace the {other} that the run records; remove it")
 
 
 def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tables that supply the keys of a request's body."""
+    """The sampling arguments themselves, and their `extra_body` if there is one."""
     extra = args.get("extra_body")
     return [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
 
 
 def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Merge `over` into `base`; `extra_body` key by key. A None is kept: it removes the key when the body is built."""
+    """Merge the sampling arguments `over` into `base`, and `extra_body` key by key. A value None is kept; it removes
+    the key when the request body is built."""
     merged = {**base, **(over or {})}
     below, above = base.get("extra_body"), (over or {}).get("extra_body")
     if isinstance(below, Mapping) and isinstance(above, Mapping):
@@ -120,24 +125,20 @@ def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Reques
         ModelError: the call has a value that JSON cannot represent.
     """
     is_chat = not isinstance(call.prompt, str)
-    body = request_fields(call, completion_tokens=completion_tokens)
-    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, _dump(body), is_chat, is_chat and "max_tokens" in body)
-
-
-def _dump(body: JsonDict) -> bytes:
+    fields = request_fields(call, completion_tokens=completion_tokens)
     try:
-        return orjson.dumps(body)
+        body = orjson.dumps(fields)
     except TypeError:
-        pass
-    try:
-        # JSON allows more than orjson: integers beyond 64 bits, lone surrogates, keys that are not strings.
-        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
+        try:
+            # JSON allows more than orjson: integers beyond 64 bits, lone surrogates, keys that are not strings.
+            body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
+    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, body, is_chat, is_chat and "max_tokens" in fields)
 
 
 def estimate_prompt_tokens(prompt: Prompt) -> int:
-    """Rough estimate of the prompt's tokens, for the `tpm` limit."""
+    """Estimate the number of tokens of a prompt, for the `tpm` limit."""
     if isinstance(prompt, str):
         return len(prompt) // CHARS_PER_TOKEN + 1
     total = 0
@@ -153,7 +154,7 @@ def estimate_prompt_tokens(prompt: Prompt) -> int:
 
 
 def asked_output_tokens(call: ModelCall) -> int | None:
-    """`max_completion_tokens` or `max_tokens` of the call, if it sets one."""
+    """Return the call's sampling argument `max_completion_tokens` or `max_tokens`; None if neither is an integer."""
     for name in ("max_completion_tokens", "max_tokens"):
         value = call.sampling_args.get(name)
         if isinstance(value, int):
@@ -165,30 +166,40 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
     """Parse a 2xx reply. Only the choice of index 0 is used.
 
     Returns:
-        The reply, or a failure: no JSON, no choices, fields of the wrong type, or an error inside the 200 (as routers
-        send), even beside a choice; it counts as the status that it names.
+        The reply. A failure if the body is not JSON, has no choices or has fields of the wrong type, or if it contains
+        an error (routers send errors with status 200, even beside a choice). Such an error is treated like the HTTP
+        status that it names.
     """
     if status == 206:
         return bad_reply("it is only a part of a reply (partial content)", status)
     try:
         value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
-        value = _load_leniently(body)
+        try:
+            value = plain_json(json.loads(body))  # accepts more than orjson: NaN, infinities, lone surrogates
+        except (ValueError, RecursionError):
+            value = None
     value = unlisted(value)
     if not isinstance(value, dict):
-        # A truncated object comes from an API in trouble; anything else does not come from such an API.
-        return bad_reply(_what_instead(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
+        # A truncated JSON object comes from an API that fails; any other text comes from another kind of server.
+        return bad_reply(_describe_body(body), status, kind="reply" if body.lstrip()[:1] == b"{" else "page")
     return read_fields(cast("JsonDict", value), status, is_chat=is_chat)
 
 
 def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelResponse | Failure:
     """Parse the decoded body of a 2xx reply; see `read_reply`."""
     usage = read_usage(fields.get("usage"))
-    picked = _picked(fields, status, is_chat=is_chat)
-    if isinstance(picked, Failure):
-        return picked if usage.unreported and usage.cost is None else replace(picked, usage=usage)
-    message, finish = picked
-    model, reply_id = fields.get("model"), fields.get("id")
+    choice = first_choice(fields.get("choices"))
+    outcome = error_inside(fields, choice) or _read_message(choice, is_chat)
+    if isinstance(outcome, str):
+        outcome = bad_reply(outcome, status)
+    if isinstance(outcome, Failure):
+        return outcome if usage.unreported and usage.cost is None else replace(outcome, usage=usage)
+    message = outcome
+    finish, model, reply_id = (choice or {}).get("finish_reason"), fields.get("model"), fields.get("id")
+    if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
+        # The transcript has no finish reason: the provider's refusal would look like an empty answer.
+        message["refusal"] = "content_filter"
     return ModelResponse(
         message,
         finish if isinstance(finish, str) else None,
@@ -198,51 +209,33 @@ def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelRespons
     )
 
 
-def _picked(fields: dict[str, Any], status: int, *, is_chat: bool) -> tuple[Message, object] | Failure:
-    """Message and finish reason of the used choice, or a failure."""
-    choice = first_choice(fields.get("choices"))
-    if (failure := error_inside(fields, choice)) is not None:
-        return failure
-    if choice is None:
-        return bad_reply("its choices are empty", status)
-    message = _chat_message(choice) if is_chat else _completion_message(choice)
-    if isinstance(message, str):
-        return bad_reply(message, status)
-    finish = choice.get("finish_reason")
-    if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
-        # The transcript has no finish reason: the provider's refusal would look like an empty answer.
-        message["refusal"] = "content_filter"
-    return message, finish
-
-
 def first_choice(choices: object) -> dict[str, Any] | None:
-    """The choice whose index is 0, at any position; otherwise the first one."""
+    """Return the choice of a reply whose index is 0, at any position, or else the first choice; None if there is
+    none."""
     if not isinstance(choices, list) or not choices:
         return None
     found = cast("list[object]", choices)
     first = found[0]
     if len(found) > 1:
-        tables = [cast("dict[str, object]", each) for each in found if isinstance(each, dict)]
-        first = next((each for each in tables if each.get("index") == 0), first)
+        first = next((each for each in found if json_object(each).get("index") == 0), first)
     return cast("dict[str, Any]", first) if isinstance(first, dict) else None
 
 
 def is_another_model(asked: str, answered: str) -> bool:
-    """Whether a reply names a model other than the requested one. Providers add dates and variants to a name, and
-    routers add prefixes; these do not count. A smaller variant (`mini`) does."""
+    """Whether a reply names a model other than the requested one. Dates and variants that providers add to a name do
+    not count, nor do prefixes that routers add. A smaller variant (`mini`) does count."""
     theirs, ours = _words(answered), _words(asked)
-    return not (theirs <= ours or ours <= theirs) or bool((theirs ^ ours) & _SISTERS)
-
-
-_SISTERS = frozenset({"mini", "nano", "lite"})
+    return not (theirs <= ours or ours <= theirs) or bool((theirs ^ ours) & {"mini", "nano", "lite"})
 
 
 def _words(model: str) -> set[str]:
+    """The words and numbers of a model's name, without its prefix."""
     return set(re.findall(r"[a-z]+|\d+", model.lower().rstrip("/").rpartition("/")[2])) - {"latest", "preview"}
 
 
 def read_usage(usage: object) -> Usage:
-    """Tokens and cost of one reply; without both token counts the reply is `unreported`."""
+    """Parse the `usage` field of a reply: tokens and cost. Unless both token counts are valid, the reply is counted as
+    `unreported`."""
     if not isinstance(usage, dict):
         return Usage(requests=1, unreported=1)
     fields = cast("dict[str, Any]", usage)
@@ -255,8 +248,9 @@ def read_usage(usage: object) -> Usage:
     return Usage(
         tokens_in,
         tokens_out,
-        _detail(fields, "completion_tokens_details", "reasoning_tokens"),
-        _detail(fields, "prompt_tokens_details", "cached_tokens") or _count(fields.get("prompt_cache_hit_tokens")),
+        _count(json_object(fields.get("completion_tokens_details")).get("reasoning_tokens")),
+        _count(json_object(fields.get("prompt_tokens_details")).get("cached_tokens"))
+        or _count(fields.get("prompt_cache_hit_tokens")),
         requests=1,
         cost=_cost(fields),
     )
@@ -267,9 +261,7 @@ def _cost(usage: dict[str, Any]) -> float | None:
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
-    details: object = usage.get("cost_details")
-    charged = cast("dict[str, object]", details).get("upstream_inference_cost") if isinstance(details, dict) else None
-    upstream = _dollars(charged)
+    upstream = _dollars(json_object(usage.get("cost_details")).get("upstream_inference_cost"))
     return None if upstream is None else cost + upstream
 
 
@@ -279,32 +271,35 @@ def _dollars(value: object) -> float | None:
     return float(value)
 
 
-def _detail(usage: dict[str, Any], table: str, name: str) -> int:
-    details: object = usage.get(table)
-    return _count(cast("dict[str, object]", details).get(name)) if isinstance(details, dict) else 0
-
-
 def _count(value: object) -> int:
     return value if _is_count(value) else 0
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Whether a value is a plausible token count. Some providers send -1 for "unknown"; huge ones would overflow."""
+    """Whether a value is a plausible token count. Some providers send -1 for "unknown"; a huge count would overflow."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
 
 
-def _chat_message(choice: dict[str, Any]) -> Message | str:
-    """The assistant message for the transcript, or an error message. The provider's own fields are kept (signatures
-    that it needs back among them); nulls and empty lists are removed, `reasoning` becomes `reasoning_content`, and
-    arguments of tool calls stay text as the model wrote it."""
-    raw: object = choice.get("message")
+def _read_message(choice: dict[str, Any] | None, is_chat: bool) -> Message | str:
+    """Return the assistant message of a choice for the transcript, or a description of the fault in the reply. The
+    provider's own fields are kept, because it may need them in the next request (signatures). Nulls and empty lists are
+    removed, `reasoning` becomes `reasoning_content`, and the arguments of tool calls stay text as the model wrote
+    it."""
+    if choice is None:
+        return "its choices are empty"
+    if not is_chat:
+        text = choice.get("text")
+        if text is not None and not isinstance(text, str):
+            return f"the text of its choice is of type {type(text).__name__}"
+        return {"role": "assistant", "content": text} if "text" in choice else "its choice has no text"
+    raw = choice.get("message")
     if not isinstance(raw, dict):
         return "its choice has no message"
     fields = cast("dict[str, Any]", raw)
     content: object = fields.get("content")
     if not (content is None or isinstance(content, str | list)):
         return f"the content of its message is of type {type(content).__name__}"
-    # The role is always assistant: some servers return another name, which would be read as another speaker.
+    # Some servers return another role, which would be taken for another speaker.
     message: Message = {"role": "assistant", "content": content}
     for name, value in fields.items():
         if value is not None and value != [] and name not in message:
@@ -326,10 +321,8 @@ def _tool_calls(raw: object) -> list[JsonDict] | None:
     calls: list[JsonDict] = []
     for index, entry in enumerate(cast("list[object]", raw)):
         call = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-        function: object = call.get("function")
-        if not isinstance(function, dict):
-            return None
-        named = cast("dict[str, Any]", function)
+        function = call.get("function")
+        named = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
         if not isinstance(named.get("name"), str):
             return None
         arguments: object = named.get("arguments")
@@ -352,25 +345,8 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
-def _completion_message(choice: dict[str, Any]) -> Message | str:
-    text: object = choice.get("text")
-    if text is not None and not isinstance(text, str):
-        return f"the text of its choice is of type {type(text).__name__}"
-    if "text" not in choice:
-        return "its choice has no text"
-    return {"role": "assistant", "content": text}
-
-
-def _load_leniently(body: bytes) -> object:
-    """Parse with Python's `json`, which accepts more than orjson: NaN, infinities, lone surrogates."""
-    try:
-        return plain_json(json.loads(body))
-    except (ValueError, RecursionError):
-        return None
-
-
 def plain_json(value: object) -> object:
-    """Convert to values that JSON files can hold: lone surrogates become U+FFFD, objects become text."""
+    """Convert a value to one that JSON can represent: lone surrogates become U+FFFD, other objects become text."""
     if isinstance(value, dict):
         return {str(key): plain_json(entry) for key, entry in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple):
@@ -380,12 +356,13 @@ def plain_json(value: object) -> object:
     return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _what_instead(body: bytes) -> str:
+def _describe_body(body: bytes) -> str:
+    """Describe a reply body that is not a JSON object."""
     text = body[:2000].decode("utf-8", "replace").strip()
     if not text:
         return "its body is empty"
     if text[:1] == "<":
         return f"its body is a web page, not JSON: {clean(text)}"
     if text.startswith(("data:", "event:", ":")):
-        return "its body is an event stream, which was not asked for"
+        return "its body is an event stream, which was not requested"
     return f"its body is not a JSON object: {clean(text)}"

@@ -161,7 +161,7 @@ SYSTEMIC: Mapping[str, tuple[str, int]] = {
     "hang-body@status=403": ("HTTP 403", 1),
     "html": ("its body is a web page, not JSON", 3),
     "empty-body": ("its body is empty (3 attempts); is the base URL that of an OpenAI-compatible API?", 3),
-    "event-stream": ("its body is an event stream, which was not asked for", 3),
+    "event-stream": ("its body is an event stream, which was not requested", 3),
     "reset": ("at every attempt, and it has never answered", 3),
     "close": ("at every attempt, and it has never answered", 3),
     "reset-body": ("the reply broke off in the middle at every attempt, and it has never answered", 3),

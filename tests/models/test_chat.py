@@ -269,7 +269,7 @@ def test_another_models_replies_are_told_once_and_kept(caplog: pytest.LogCapture
                 answers = await outcomes(client, 5)
                 assert {getattr(answer, "model", "") for answer in answers} == {"cheap\x1b[2J"}
             assert [record.getMessage() for record in caplog.records] == [
-                "endpoint: some-model was asked for, and cheap?[2J answers"
+                "endpoint: some-model was requested, but cheap?[2J answers"
             ]
 
     run(main)
@@ -716,7 +716,9 @@ def test_a_line_break_in_a_header_is_refused_without_being_repeated(key: str | N
 
 @pytest.mark.parametrize("key", ["\u201csk-canary-0123456789\u201d", "\ufeffsk-canary-0123456789", "sk-cana\u20266789"])
 def test_a_key_that_was_copied_with_something_else_is_refused_without_being_repeated(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"^host: the key holds '.{1,6}', which no key does: was it copied") as caught:
+    with pytest.raises(
+        ConfigError, match=r"^host: the key contains '.{1,6}', which is not valid in a key: was it copied"
+    ) as caught:
         RequestTarget("https://host/v1", key)
     assert "cana" not in str(caught.value)
 

@@ -13,7 +13,7 @@ from fault_server import FaultServer
 from harness.core.errors import SystemicError
 from harness.core.types import ModelCall
 from harness.models.chat import ChatClient
-from harness.models.clock import BEAT, LoopClock, ManualClock, within
+from harness.models.clock import BEAT, Clock, ManualClock, within
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.target import RequestTarget
@@ -29,7 +29,7 @@ def block(seconds: float) -> None:
 
 def test_only_what_the_loop_loses_while_somebody_waits_is_counted() -> None:
     async def main() -> None:
-        clock = LoopClock()
+        clock = Clock()
         block(2 * BEAT)
         assert clock.lost() == 0.0, "nobody waits"
         clock.watch()
@@ -46,7 +46,7 @@ def test_only_what_the_loop_loses_while_somebody_waits_is_counted() -> None:
 
 def test_a_time_out_comes_when_it_should_and_not_for_what_the_loop_lost() -> None:
     async def main() -> None:
-        clock = LoopClock()
+        clock = Clock()
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             async with within(clock, 0.3):
@@ -69,7 +69,7 @@ def test_a_time_out_comes_when_it_should_and_not_for_what_the_loop_lost() -> Non
 
 
 def test_a_clock_outlives_its_event_loop() -> None:
-    clock = LoopClock()
+    clock = Clock()
 
     async def main() -> None:
         async with within(clock, 5.0):
@@ -83,7 +83,7 @@ def test_a_clock_outlives_its_event_loop() -> None:
 
 def test_a_reply_that_came_while_the_loop_was_blocked_is_not_asked_for_again() -> None:
     async def main(server: FaultServer) -> None:
-        clock = LoopClock()
+        clock = Clock()
         health = Health("endpoint", HealthPolicy(), clock)
         client = ChatClient(
             RequestTarget(server.url, label="endpoint"),
@@ -108,7 +108,7 @@ def test_a_reply_that_came_while_the_loop_was_blocked_is_not_asked_for_again() -
 
 def test_no_connection_while_the_loop_was_blocked_says_nothing_of_the_endpoint() -> None:
     async def main(port: int) -> None:
-        clock = LoopClock()
+        clock = Clock()
         policy = HealthPolicy(refusals=1, connect_deadline=0.5)
         health = Health("endpoint", policy, clock)
         client = ChatClient(

@@ -163,7 +163,7 @@ def test_a_silence_is_asked_about_once_and_only_where_nothing_was_heard() -> Non
 
         health = Health("h", POLICY, clock)
         await clock.advance(1.0)
-        health.spoke()
+        health.got_answer()
         assert not await health.is_gone("silence", 0.5, never), "an error came after it was sent"
         await clock.advance(600.0)
         doubts = [asyncio.ensure_future(health.is_gone("silence", 2.0 + number, probe)) for number in range(5)]
@@ -194,7 +194,7 @@ def test_people_are_told_when_nothing_comes_back() -> None:
             with health.sending("m", clock.now()):
                 await clock.advance(2.0)
                 assert health.note() == "endpoint silent for 21 s"
-                health.spoke()
+                health.got_answer()
                 assert health.note() == ""
                 await clock.advance(30.0)
                 assert health.note() == "endpoint silent for 30 s"

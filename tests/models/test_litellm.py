@@ -382,7 +382,7 @@ def test_a_reply_without_usage_is_unreported_and_a_text_prompt_is_refused(monkey
             refusal = await client.request(ModelCall("m", [{"role": "user", "content": "hi"}]))
             assert refusal.message["content"] is None
             assert refusal.usage == Usage(requests=1, unreported=1)
-            with pytest.raises(ModelError, match="a text prompt cannot be asked through litellm") as caught:
+            with pytest.raises(ModelError, match="a text prompt cannot be sent through litellm") as caught:
                 await client.request(ModelCall("m", "Hello", sampling_args={"max_tokens": 3}))
             assert (caught.value.reason, caught.value.retryable) == ("bad_request", False)
 
@@ -455,7 +455,7 @@ def test_who_answers_is_no_sampling_arguments_business(
                 await client.request(replace(ASK, sampling_args=args))
             [name] = args
             assert str(caught.value) == (
-                f"anthropic (litellm): {name}: an option of litellm's, not a field of a request; remove it"
+                f"anthropic (litellm): {name}: an option of litellm and not a field of a request; remove it"
             )
             assert (caught.value.reason, caught.value.retryable) == ("bad_request", False)
 
@@ -543,7 +543,8 @@ def test_openai_is_not_asked_for_what_litellm_has_no_address_for(monkeypatch: py
             with pytest.raises(SystemicError) as caught:
                 await client.request(replace(ASK, model="some-model"))
             assert str(caught.value) == (
-                "ai21 (litellm): litellm has no address for this provider, and was about to ask api.openai.com"
+                "ai21 (litellm): litellm has no address for this provider, and would have sent the request to "
+                "api.openai.com"
             )
 
         run(client, main)

@@ -227,7 +227,7 @@ def test_one_that_hangs_is_left_to_the_runs_own_time_limits_and_that_is_said(cap
 
     run(main)
     assert [record.getMessage() for record in caplog.records] == [
-        "m has not answered one short request within 0.2 s; waiting as long as runs do"
+        "m has not answered a short request within 0.2 s; the run starts nevertheless"
     ]
 
 

@@ -92,7 +92,7 @@ def test_replies_that_would_not_be_read_are_not_asked_for(args: dict[str, Any]) 
 
 @pytest.mark.parametrize("args", [{"model": "x"}, {"messages": []}, {"prompt": "x"}, {"extra_body": {"model": "x"}}])
 def test_settings_do_not_ask_for_another_model_or_question_than_the_one_on_record(args: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"^sampling_args\.(\w+): would ask for another \1 than the run records; "):
+    with pytest.raises(ConfigError, match=r"^sampling_args\.(\w+): this would replace the \1 that the run records; "):
         check_settings_of_sampling(args)
     check_sampling_args(args)  # an agent may
     with pytest.raises(ConfigError, match=r"^sampling_args\.n = 2: "):
@@ -103,7 +103,10 @@ def test_settings_do_not_ask_for_another_model_or_question_than_the_one_on_recor
 def test_a_key_is_no_sampling_argument(args: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         check_sampling_args(args)
-    assert str(caught.value) == ("sampling_args hold an api_key, and runs record them: name the key's variable instead")
+    assert str(caught.value) == (
+        "sampling_args must not contain an api_key, because runs record them; name the key's environment variable "
+        "instead"
+    )
     assert redactor.text(str(caught.value)) == str(caught.value)
 
 

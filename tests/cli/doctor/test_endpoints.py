@@ -228,7 +228,7 @@ def test_a_proxy_that_is_no_url_is_one_too(proxy: str, monkeypatch: pytest.Monke
     found = only(ask(asked("https://api.example.org/v1")))
     assert (found.status, found.says) == ("note", "not asked: its proxy cannot be used, see network")
     [told] = check_network(["https://api.example.org/v1"], {"HTTPS_PROXY": proxy})
-    assert (told.status, "that is no URL" in told.says) == ("problem", True)
+    assert (told.status, "is not a URL" in told.says) == ("problem", True)
     assert told.fix == "correct HTTPS_PROXY, or add api.example.org to NO_PROXY"
     assert "canary" not in told.says
 
