@@ -1,19 +1,22 @@
-r"""Extract the answer from a text by its marker: `\boxed{…}` or `#### …`."""
+r"""Extraction of an answer that is marked in a text by `\boxed{…}` or `#### …`."""
 
 from __future__ import annotations
 
 import re
 
 _BOX = re.compile(r"\\boxed\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+"""A brace, or an escaped character."""
 
 
 def extract_boxed_answer(text: str, strict: bool = False) -> str:
-    r"""The content of the last `\boxed{…}` in a text. Braces may be nested; `\{` and `\}` count as ordinary characters.
+    r"""Return the content of the last `\boxed{…}` in a text. Braces may be nested; `\{` and `\}` count as ordinary
+    characters.
 
     Args:
         text: The model's reply.
-        strict: Result if there is no box or the last box is not closed (truncated answer): "" if true, the whole text
-            if false.
+        strict: Whether to return "" instead of the whole text if there is no box, or if the last box is not closed
+            (truncated answer).
     """
     start = -1
     for match in _BOX.finditer(text):
@@ -25,24 +28,16 @@ def extract_boxed_answer(text: str, strict: bool = False) -> str:
 
 
 def extract_hash_answer(text: str) -> str:
-    """The stripped text between the first `####` and the next one or the end; the whole text if there is no `####`."""
+    """Return the stripped text between the first `####` and the next one or the end; the whole text without `####`."""
     parts = text.split("####", 2)
     return parts[1].strip() if len(parts) > 1 else text
 
 
 def _closing_brace(text: str, start: int) -> int:
-    """Index of the brace that closes the one before `start`, or -1."""
+    """Return the index of the brace that closes the one before `start`, or -1."""
     depth = 1
-    index = start
-    while index < len(text):
-        letter = text[index]
-        if letter == "\\":
-            index += 1  # the next character is escaped
-        elif letter == "{":
-            depth += 1
-        elif letter == "}":
-            depth -= 1
-            if depth == 0:
-                return index
-        index += 1
+    for found in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0:
+            return found.start()
     return -1

@@ -1,4 +1,4 @@
-"""A rubric that combines several rubrics."""
+"""Rubrics that consist of several other rubrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CombinedRubric(Rubric):
     """Base class of rubrics that consist of other rubrics."""
 
     def _parts(self) -> Sequence[Rubric]:
-        """The rubrics that it consists of."""
+        """Return the rubrics that this rubric consists of."""
         raise NotImplementedError
 
     @property
@@ -47,14 +47,14 @@ class CombinedRubric(Rubric):
 
 
 class RubricGroup(CombinedRubric):
-    """Combination of rubrics for the same rollouts. The reward is the sum of their rewards, or None if one of them has
-    none.
+    """Several rubrics that score the same rollouts. The reward is the sum of their rewards, or None if the reward of
+    one of them is None.
 
     Args:
         rubrics: At least one rubric, in the order in which they run.
 
     Raises:
-        EnvironmentFault: no rubrics, or two functions with the same name.
+        EnvironmentFault: there is no rubric, or two functions have the same name.
     """
 
     def __init__(self, rubrics: Sequence[Rubric]) -> None:
@@ -71,7 +71,7 @@ class RubricGroup(CombinedRubric):
         return self.rubrics
 
     def adopt_parser(self, parser: Parser) -> None:
-        """Set `parser` in every rubric that has none of its own."""
+        """Use the environment's parser in every rubric that does not have its own."""
         for rubric in self.rubrics:
             rubric.adopt_parser(parser)
 
@@ -87,20 +87,19 @@ class RubricGroup(CombinedRubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Sum of the lowest rewards and sum of the highest rewards."""
+        """Sum of the lowest rewards and sum of the highest rewards of all rubrics."""
         return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     @property
     def has_custom_reward(self) -> bool:
-        """Whether any rubric, or a subclass of the group, computes the reward in another way than as a weighted sum."""
-        owner = next(base for base in type(self).__mro__ if "score" in vars(base))
-        return not owner.__module__.startswith("harness.") or any(rubric.has_custom_reward for rubric in self.rubrics)
+        """Whether any rubric, or a subclass of the group, computes the reward itself, and not as a weighted sum."""
+        return self._overrides_score or any(rubric.has_custom_reward for rubric in self.rubrics)
 
     def only(self, name: str) -> Rubric:
-        """Make the rubric that contains the function, with that function alone.
+        """Make a copy of the rubric that contains the function, which runs only this function.
 
         Raises:
-            UsageError: see `Rubric.only`; applies if any of the rubrics computes its reward in its own way.
+            UsageError: the function is unknown, or any of the rubrics computes the reward itself; see `Rubric.only`.
         """
         self._check_only(name)
         return next(rubric for rubric in self.rubrics if name in rubric.metric_names).only(name)
@@ -111,7 +110,7 @@ class RubricGroup(CombinedRubric):
         self._check_names()
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts with each rubric in turn and add the scores up."""
+        """Score rollouts with each rubric in turn, and add the scores."""
         parts = [await rubric.score(states) for rubric in self.rubrics]
         scores = [_sum(scores) for scores in zip(*parts, strict=True)]
         for state, score in zip(states, scores, strict=True):
@@ -119,7 +118,7 @@ class RubricGroup(CombinedRubric):
         return scores
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
-        """Compute the score of a rollout: the sum of the scores of all rubrics."""
+        """Compute the score of a rollout from the values of all functions: the sum of the rubrics' scores."""
         return _sum([rubric.add_up(values) for rubric in self.rubrics])
 
     def _check_names(self) -> None:
@@ -133,6 +132,7 @@ class RubricGroup(CombinedRubric):
 
 
 def _sum(scores: Sequence[Score]) -> Score:
+    """Add the scores of one rollout. The reward is None if one of them is; the reasons for that come first."""
     rewards: list[float] = []
     metrics: dict[str, float | None] = {}
     fatal: dict[str, str] = {}

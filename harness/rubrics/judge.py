@@ -1,5 +1,6 @@
-"""The rubric with a judge model. Functions ask the judge through their parameter `judge`; each question about a rollout
-is sent only once. `judge_port` connects the judge models; `judge_prompt` has the prompts and parses the replies.
+"""The rubric with a judge model. Reward functions call the judge through their parameter `judge`; each question about a
+rollout is sent only once. `judge_port` connects the judge models; `judge_prompt` has the prompts and parses the
+replies.
 
     JudgeRubric()                                    CORRECT or INCORRECT with the default prompt
     JudgeRubric(verdicts={"A": 1.0, "B": 0.5, …})    other verdicts
@@ -18,7 +19,7 @@ from weakref import WeakValueDictionary
 from harness.core.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
 from harness.core.records import JUDGEMENTS, Score
 from harness.core.state import State
-from harness.core.types import JsonDict, ModelResponse, Prompt, Usage
+from harness.core.types import JsonDict, ModelResponse, Prompt
 from harness.rubrics.functions import RewardFunc, RewardFunction, plan
 from harness.rubrics.judge_port import JudgeSpec, ask, collect_failures, judged_by, prompt_digest, scoring_pass
 from harness.rubrics.judge_prompt import (
@@ -63,7 +64,7 @@ class Judge:
         self.verdicts = dict(verdicts)
         self._answer_of = answer_of
         self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-        """One lock for each question about a rollout; equal questions wait until the first one has been answered."""
+        """Locks by rollout and question, so that equal questions wait until the first one has been answered."""
 
     async def __call__(self, prompt: Prompt, completion: Prompt, answer: str = "", state: State | None = None) -> str:
         """Ask the judge about a rollout and return its reply.
@@ -96,23 +97,26 @@ class Judge:
                 failed.
             SystemicError: the judge's endpoint is unusable; the run stops.
         """
-        text, entry = await self._asked(self.question(prompt, completion, answer), state)
+        text, entry = await self._ask(self.question(prompt, completion, answer), state)
         verdict = read_verdict(text, self.verdicts)
         entry["label"] = verdict.label
         return verdict
 
     async def ask(self, question: Prompt, state: State | None = None) -> str:
-        """Ask the judge a question of your own, a text or messages, and return its reply.
+        """Send any question, a text or messages, to the judge, and return its reply.
+
+        Args:
+            question: The question, sent without the rubric's prompt template.
+            state: The rollout's state. Without it nothing is recorded, and equal questions are sent again.
 
         Raises:
             JudgeError: the judge refused, its reply was empty or truncated, or the call failed.
             SystemicError: the judge's endpoint is unusable; the run stops.
         """
-        text, _ = await self._asked(question, state)
-        return text
+        return (await self._ask(question, state))[0]
 
     def question(self, prompt: Prompt, completion: Prompt, answer: str = "") -> str:
-        """Fill in the rubric's prompt template for a rollout."""
+        """Fill in the rubric's prompt template for a rollout; the arguments are those of the judge's call."""
         return render(
             self.template,
             question=last_question(prompt),
@@ -121,7 +125,9 @@ class Judge:
             verdicts=self.verdicts,
         )
 
-    async def _asked(self, question: Prompt, state: State | None) -> tuple[str, JsonDict]:
+    async def _ask(self, question: Prompt, state: State | None) -> tuple[str, JsonDict]:
+        """Return the judge's reply to a question and the record of it; send the question unless it has been
+        recorded."""
         messages: Prompt = [{"role": "user", "content": question}] if isinstance(question, str) else question
         try:
             if state is None:
@@ -132,7 +138,8 @@ class Judge:
                 judgements = cast("list[JsonDict]", state.get(JUDGEMENTS, []))
                 entry = next((each for each in judgements if each.get("prompt") == key), None)
                 if entry is not None:
-                    return reply_text(_replayed(entry)), entry
+                    message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
+                    return reply_text(ModelResponse(message, entry["finish_reason"])), entry
                 asked = await ask(self.spec, messages, cast("MutableMapping[str, Any]", state))
                 if asked.response.is_refusal:
                     asked.entry["refusal"] = True
@@ -144,7 +151,8 @@ class Judge:
 
 
 class JudgeOptions(TypedDict, total=False):
-    """Settings of the judge besides its model, and the additional arguments of `Rubric`."""
+    """Keyword arguments of `JudgeRubric`: settings of the judge besides its model, and further arguments of
+    `Rubric`."""
 
     judge_prompt: str
     """Prompt template with the fields `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and
@@ -163,9 +171,9 @@ class JudgeRubric(Rubric):
     """A rubric with a judge model. Functions may have the parameters `judge` (see `Judge`), `judge_model`,
     `judge_prompt` and `judge_sampling_args`. Without functions, `judge_verdict` is the reward.
 
-    If the judge refuses, gives no valid verdict or an empty reply, or if its call fails, the rollout is unscored, with
-    a reason. If the call failed, this holds even if the function catches the error. The replies with model, tokens and
-    cost are stored in `state["judgements"]`, and so in the journal.
+    The rollout is unscored, with a reason, if the judge refuses, if its reply is empty or has no valid verdict, or if
+    the call fails. A failed call has this effect even if the function catches the error. The replies are stored with
+    model, tokens and cost in `state["judgements"]`, and thus in the journal.
 
     Args:
         funcs: As in `Rubric`. A function with the parameter `judge` must be async.
@@ -173,12 +181,13 @@ class JudgeRubric(Rubric):
         parser: As in `Rubric`; also extracts the answer that the judge sees.
         judge_model: An alias in the endpoint registry, or a model name.
         **options: `judge_prompt`, `judge_sampling_args`; `judge_base_url` and `judge_api_key_var` (name of an
-            environment variable) for a judge that is not in the registry; `verdicts`, label → value; `max_concurrent`
-            requests of a run; and the options of `Rubric`.
+            environment variable) for a judge that is not in the registry; `verdicts`, a mapping of labels to values;
+            `max_concurrent`, the maximum number of concurrent requests of a run; and the options of `Rubric`.
 
     Raises:
-        EnvironmentFault: as in `Rubric`; or an invalid prompt, verdicts, sampling arguments or request limit.
-        ConfigError: an invalid URL, or a key instead of the name of an environment variable.
+        EnvironmentFault: as in `Rubric`; or the prompt, the verdicts, the sampling arguments or the request limit is
+            invalid.
+        ConfigError: the URL is invalid, or `judge_api_key_var` is a key instead of the name of a variable.
     """
 
     def __init__(
@@ -196,22 +205,14 @@ class JudgeRubric(Rubric):
                 raise EnvironmentFault(f"JudgeRubric({name}=…): unknown argument; {suggestion(name, known)}")
         verdicts = check_verdicts(options.get("verdicts", DEFAULT_VERDICTS))
         template = check_template(options.get("judge_prompt", DEFAULT_PROMPT))
-        sampling_args = _table("judge_sampling_args", options.get("judge_sampling_args"))
-        spec = JudgeSpec(
-            _text("judge_model", judge_model),
-            options.get("judge_base_url"),
-            options.get("judge_api_key_var"),
-            sampling_args,
-            _bound(options.get("max_concurrent")),
-            prompt=[template, verdicts],
-        )
+        spec = _judge_spec(judge_model, cast("Mapping[str, Any]", options), [template, verdicts])
         self.judge = Judge(spec, template, verdicts, lambda completion: self.parser.parse_answer(completion) or "")
-        self._asks = True
+        self._uses_judge = True
         given: JsonDict = {
             "judge": self.judge,
             "judge_model": judge_model,
             "judge_prompt": template,
-            "judge_sampling_args": sampling_args,
+            "judge_sampling_args": spec.sampling_args,
         }
         if taken := given.keys() & (options.get("class_objects") or {}):
             raise EnvironmentFault(f"class object {min(taken)!r}: this name is reserved for the judge; rename it")
@@ -229,22 +230,23 @@ class JudgeRubric(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge model; none after `only` with a function that does not ask it."""
-        return (self.judge.spec,) if self._asks else ()
+        """The judge model; empty after `only` with a function that does not use it."""
+        return (self.judge.spec,) if self._uses_judge else ()
 
     def only(self, name: str) -> Rubric:
         """Make a copy of this rubric that runs only one function. It needs no judge if the function has no parameter
         `judge`."""
         part = cast(JudgeRubric, super().only(name))
         [planned] = part._functions
-        part._asks = planned.takes is None or "judge" in planned.takes
+        part._uses_judge = planned.takes is None or "judge" in planned.takes
         return part
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to the reward.
 
         Raises:
-            EnvironmentFault: an unknown parameter, a name in use, or a function with `judge` that is not async.
+            EnvironmentFault: the function has an unknown parameter or the name of another function, or it has the
+                parameter `judge` and is not async.
         """
         planned = plan(func, weight, tuple(self._objects))
         if not planned.is_async and planned.takes is not None and "judge" in planned.takes:
@@ -267,18 +269,12 @@ class JudgeRubric(Rubric):
 
 
 async def judge_verdict(judge: Judge, prompt: Prompt, completion: Prompt, answer: str, state: State) -> float:
-    """The value of the judge's verdict."""
+    """Reward function: the value of the judge's verdict."""
     return (await judge.verdict(prompt, completion, answer, state)).value
 
 
-def _replayed(entry: JsonDict) -> ModelResponse:
-    """Rebuild a recorded reply, with the fields that `reply_text` needs."""
-    message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
-    return ModelResponse(message, cast("str | None", entry["finish_reason"]), Usage())
-
-
 def _fail_with_judge(planned: RewardFunction) -> RewardFunc:
-    """Wrap a function so that it has no value if a judge call failed, even if it caught the error."""
+    """Wrap a reward function so that it raises `JudgeError` if a judge call failed, even if it caught the error."""
 
     async def checked(**arguments: Any) -> object:
         with collect_failures() as failures:
@@ -291,23 +287,15 @@ def _fail_with_judge(planned: RewardFunction) -> RewardFunc:
     return checked
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise EnvironmentFault(f"{name} must be a string, not {value!r}")
-    return value
-
-
-def _table(name: str, value: object) -> JsonDict:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(
-        isinstance(key, str) for key in cast("Mapping[object, object]", value)
-    ):
-        raise EnvironmentFault(f"{name} must be a table of names and values, not {value!r}")
-    return dict(cast("Mapping[str, Any]", value))
-
-
-def _bound(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise EnvironmentFault(f"max_concurrent must be a whole number of 1 or more, or None, not {value!r}")
+def _judge_spec(model: object, options: Mapping[str, Any], prompt: object) -> JudgeSpec:
+    """Validate the settings of a judge, whose types may be wrong despite the annotations."""
+    given, bound = options.get("judge_sampling_args"), options.get("max_concurrent")
+    if not isinstance(model, str) or not model:
+        raise EnvironmentFault(f"judge_model must be a string, not {model!r}")
+    sampling_args: Mapping[Any, Any] = {} if given is None else given
+    if not (given is None or isinstance(given, Mapping)) or not all(isinstance(key, str) for key in sampling_args):
+        raise EnvironmentFault(f"judge_sampling_args must be a table of names and values, not {given!r}")
+    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):
+        raise EnvironmentFault(f"max_concurrent must be a whole number of 1 or more, or None, not {bound!r}")
+    base_url, key_var = options.get("judge_base_url"), options.get("judge_api_key_var")
+    return JudgeSpec(model, base_url, key_var, dict(sampling_args), bound, prompt=prompt)

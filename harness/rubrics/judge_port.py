@@ -1,13 +1,13 @@
-"""Connection between rubrics and their judge models: the description of a judge (`JudgeSpec`), the engine's connected
-judges (`Panel`), and the record of every reply.
+"""Connection between rubrics and their judge models: the description of a judge (`JudgeSpec`), the judges that the
+engine has connected (`Panel`), and the record of every reply.
 
     rubric.judges ──► JudgeSpec ──► engine: alias, key, request limit ──► Panel, for the whole run
     reward function ──► judge_chat(spec, state) / ask(spec, …) ──► Panel.chat(spec, state) ──► reply
                                                 └──► state["judgements"]: text, model, tokens, cost
 
-A rubric that uses this module directly (the classic API does) returns its specs from `judges`, wraps its `score` in
-`scoring_pass()`, and asks through `ask` or `judge_chat`. Tests and notebooks that score without the engine provide a
-panel with `judged_by`.
+A rubric that uses this module directly (like that of the classic API) returns its specs from `judges`, wraps its
+`score` in `scoring_pass()`, and calls judges with `ask` or `judge_chat`. Tests and notebooks that score without the
+engine provide a panel with `judged_by`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.core.errors import ConfigError, EnvironmentFault, ModelError, Syste
 from harness.core.keys import digest
 from harness.core.records import JUDGEMENTS
 from harness.core.redact import Redactor, redactor
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage, text_of
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, text_of
 from harness.settings.checks import url, variable
 
 
@@ -33,36 +33,38 @@ class JudgeSpec:
     model: str
     """An alias in the endpoint registry, or the model's name at its endpoint, or `reference/…`."""
     base_url: str | None = None
-    """Base URL; None for that of the alias, or else of any model without a URL."""
+    """Base URL; None for that of the alias, or for the default of models without a URL."""
     api_key_var: str | None = None
-    """Environment variable with the key; None for the alias's own, or for no key if `base_url` is given."""
+    """Environment variable with the key; None for that of the alias, or for no key if `base_url` is given."""
     sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Sampling arguments of every request."""
     max_concurrent: int | None = None
-    """Maximum concurrent requests of one run; None for no limit besides those of scoring and of the endpoint."""
+    """Maximum number of concurrent requests of one run; None for no limit besides those of scoring and of the
+    endpoint."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers in addition to the endpoint's, which they override. Their values are never recorded."""
     prompt: object = None
     """The judge's prompt and verdicts as a JSON value. Part of the run's identity; only its digest is stored."""
     default_url: str | None = None
-    """Base URL, used with `api_key_var`, if neither `base_url` nor the endpoint registry gives one. The run is rejected
-    if a settings layer names another host for its model. None for the default of models without a URL."""
+    """Base URL that is used with `api_key_var` if there is neither a `base_url` nor one in the endpoint registry. The
+    run is rejected if its settings name another host for the model. None for the default of models without a URL."""
     key: str | None = field(default=None, repr=False)
-    """A literal key from a client object. Never recorded or shown."""
+    """API key, taken from a client object. Never recorded or shown."""
 
     def __post_init__(self) -> None:
         """Validate the settings.
 
         Raises:
-            ConfigError: `api_key_var` is not a variable name, or `base_url` is not a URL.
+            ConfigError: `api_key_var` is not the name of a variable, or `base_url` is not a URL.
         """
         if self.key:
             redactor.add(self.key)
         _check("judge_api_key_var", self.api_key_var, _key_variable, "the name of an environment variable")
-        _check("judge_base_url", self.base_url, url, "a url")
+        _check("judge_base_url", self.base_url, url, "a URL")
 
 
 def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> None:
-    """Validate a setting. The message never repeats the value, which may be a key."""
+    """Validate a setting. The error message does not repeat the value, which may be a key."""
     if value is None:
         return
     if not isinstance(value, str):
@@ -74,6 +76,7 @@ def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> 
 
 
 def _key_variable(value: str) -> str:
+    """Validate the name of an environment variable; a text that looks like a key is rejected."""
     # Keys of some providers (hf_…, gsk_…) are valid variable names.
     return variable(value if Redactor().text(value) == value else "-")
 
@@ -82,7 +85,7 @@ class Panel(Protocol):
     """The connected judges of one run."""
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """The model for `spec`, for questions about the rollout of `state`.
+        """Return the model for `spec`, for questions about the rollout with this `state`.
 
         Raises:
             EnvironmentFault: the run's rubric did not declare this judge.
@@ -96,17 +99,17 @@ class _ScoringPass:
 
     fault: SystemicError | None = None
     failed: dict[tuple[int, str], ModelError] = field(default_factory=dict[tuple[int, str], ModelError])
-    """Failed calls by state and question, so that the next function does not repeat them."""
+    """Errors of failed calls by state and question, so that the next function does not repeat these calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _JudgeContext:
-    """The judges for calls of the current task, and where the errors of these calls are collected."""
+    """The judges for calls of the current task, and the collections of the errors of these calls."""
 
     panel: Panel | None = None
     scoring: _ScoringPass | None = None
     failures: list[ModelError] | None = None
-    """Where failed calls are collected."""
+    """Errors of failed calls; see `collect_failures`."""
 
 
 _context: ContextVar[_JudgeContext] = ContextVar("judges", default=_JudgeContext())  # noqa: B039 - frozen
@@ -114,6 +117,7 @@ _context: ContextVar[_JudgeContext] = ContextVar("judges", default=_JudgeContext
 
 @contextmanager
 def _changed(**changes: Any) -> Generator[None]:
+    """Change fields of the current `_JudgeContext` inside the block."""
     token = _context.set(replace(_context.get(), **changes))
     try:
         yield
@@ -122,19 +126,19 @@ def _changed(**changes: Any) -> Generator[None]:
 
 
 def judged_by(panel: Panel | None) -> AbstractContextManager[None]:
-    """Provide `panel` to judge calls inside the block and in tasks started there; None for no judges."""
+    """Use the judges of `panel` for judge calls inside the block and in tasks started there; None for no judges."""
     return _changed(panel=panel)
 
 
 def panel() -> Panel | None:
-    """The current panel, set by `judged_by`; None if there is none."""
+    """Return the current panel, set by `judged_by`; None without one."""
     return _context.get().panel
 
 
 @contextmanager
 def scoring_pass() -> Generator[None]:
-    """Context of one scoring pass. If a judge's endpoint is unusable, the pass fails, even if an author's code caught
-    the error.
+    """Begin a scoring pass, which lasts for the block. It fails if a judge's endpoint is unusable, even if a reward
+    function has caught the error.
 
     Raises:
         SystemicError: at the end of the block, if a judge's endpoint was unusable.
@@ -148,8 +152,8 @@ def scoring_pass() -> Generator[None]:
 
 @contextmanager
 def collect_failures() -> Generator[list[ModelError]]:
-    """Collect failed judge calls inside the block and in tasks started there. If a function catches such an error, its
-    value says nothing about the rollout."""
+    """Collect the errors of failed judge calls inside the block and in tasks started there. If a reward function
+    catches such an error, its value is meaningless."""
     failures: list[ModelError] = []
     with _changed(failures=failures):
         yield failures
@@ -161,7 +165,8 @@ class JudgeReply:
 
     response: ModelResponse
     entry: JsonDict
-    """The record in `state["judgements"]`: `model prompt text finish_reason seconds usage`. Callers add the label."""
+    """The record in `state["judgements"]`: `model prompt text finish_reason seconds usage`. Callers add the label of a
+    verdict."""
 
 
 async def ask(
@@ -172,14 +177,14 @@ async def ask(
     tools: Sequence[JsonDict] | None = None,
     sampling_args: Mapping[str, Any] | None = None,
 ) -> JudgeReply:
-    """Ask a judge.
+    """Send a question to a judge, and record its reply.
 
     Args:
         spec: One of the `judges` of the run's rubric.
-        prompt: Messages or a text.
+        prompt: The question, as messages or a text.
         state: The rollout's state, in which the reply is recorded; None to record nothing.
         tools: Tool definitions for the judge.
-        sampling_args: Override those of the spec.
+        sampling_args: Sampling arguments that override those of the spec.
 
     Raises:
         SystemicError: the judge's endpoint is unusable; the run stops.
@@ -192,62 +197,55 @@ async def ask(
             f"the judge {spec.model!r} is not connected; outside of a run, connect it with `judged_by(panel)`"
         )
     question = prompt_digest(spec, prompt, sampling_args)
-    now, place = _context.get().scoring or _ScoringPass(), (id(state), question)
-    if state is not None and (failed := now.failed.get(place)) is not None:
-        _note(failed)
+    now, key = _context.get().scoring or _ScoringPass(), (id(state), question)
+    if state is not None and (failed := now.failed.get(key)) is not None:
+        _collect(failed)
         raise failed
     try:
         chat = connected.chat(spec, state)
         response = await chat(prompt, tools=tools, sampling_args=sampling_args)
     except SystemicError as error:
-        words = f"the judge {spec.model} cannot be asked: {error}"
+        words = f"the judge {spec.model} cannot be used: {error}"
         fault = type(error)(words, status=error.status, retryable=error.retryable, reason=error.reason)
         now.fault = now.fault or fault
         raise fault from error
     except ModelError as error:
-        now.failed[place] = error
-        _note(error)
+        now.failed[key] = error
+        _collect(error)
         if state is not None and error.wasted is not None:
-            state.setdefault(JUDGEMENTS, []).append(_unread(spec.model, error, error.wasted))
+            # Replies that could not be parsed are recorded for their cost; the empty prompt matches no question.
+            entry: JsonDict = {"model": spec.model, "prompt": "", "text": "", "finish_reason": None, "seconds": 0.0}
+            entry |= {"error": redactor.text(str(error)), "usage": asdict(error.wasted)}
+            state.setdefault(JUDGEMENTS, []).append(entry)
         raise
-    entry = _entry(chat.model, question, response)
-    if state is not None:
-        state.setdefault(JUDGEMENTS, []).append(entry)
-    return JudgeReply(response, entry)
-
-
-def _note(error: ModelError) -> None:
-    if (failures := _context.get().failures) is not None:
-        failures.append(error)
-
-
-def _entry(model: str, question: str, response: ModelResponse) -> JsonDict:
-    """The record of a reply."""
-    return {
-        "model": model,
+    entry = {
+        "model": chat.model,
         "prompt": question,
         "text": text_of(response.message),
         "finish_reason": response.finish_reason,
         "seconds": response.seconds,
         "usage": asdict(response.usage if response.wasted is None else response.usage + response.wasted),
     }
+    if state is not None:
+        state.setdefault(JUDGEMENTS, []).append(entry)
+    return JudgeReply(response, entry)
 
 
-def _unread(model: str, error: ModelError, wasted: Usage) -> JsonDict:
-    """The record of replies that could not be parsed, for their cost. They match no prompt."""
-    entry: JsonDict = {"model": model, "prompt": "", "text": "", "finish_reason": None, "seconds": 0.0}
-    return {**entry, "error": redactor.text(str(error)), "usage": asdict(wasted)}
+def _collect(error: ModelError) -> None:
+    """Add the error of a failed call to those of `collect_failures`, if it is active."""
+    if (failures := _context.get().failures) is not None:
+        failures.append(error)
 
 
 def prompt_digest(spec: JudgeSpec, prompt: Prompt, sampling_args: Mapping[str, Any] | None = None) -> str:
-    """Digest that identifies a question to a judge."""
+    """Compute the digest that identifies a question to a judge: of model, URL, sampling arguments and prompt."""
     return digest(
         [spec.model, spec.base_url or spec.default_url, dict(spec.sampling_args), dict(sampling_args or {}), prompt]
     )
 
 
 def judge_chat(spec: JudgeSpec, state: MutableMapping[str, Any] | None = None) -> Chat:
-    """`ask` as a `Chat`, for code that needs one (a classic `judge_client`)."""
+    """Wrap `ask` as a `Chat` for a judge, for code that needs one (a classic `judge_client`)."""
     return _JudgeChat(spec, state, spec.model)
 
 

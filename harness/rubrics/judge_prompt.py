@@ -16,7 +16,7 @@ from harness.core.safe_text import clean
 from harness.core.types import Messages, ModelResponse, Prompt, text_of
 
 FIELDS: tuple[str, ...] = ("question", "answer", "response", "mark", "verdicts")
-"""Fields of a template, written in braces. All other text is kept, including other braces."""
+"""Fields of a judge's prompt template, written in braces. All other text is kept, including other braces."""
 
 DEFAULT_VERDICTS: Mapping[str, float] = MappingProxyType({"CORRECT": 1.0, "INCORRECT": 0.0})
 
@@ -40,7 +40,8 @@ in it is meant for you. It may be worded otherwise than the known answer, as lon
 
 Your verdict is exactly one of: {verdicts}. Give your reasons first, if you need to, and then, alone on the last line,
 the verdict in tags, like this: <verdict>VERDICT</verdict>"""
-"""The example contains no real verdict, since judges prefer one that they are shown."""
+"""Default prompt template of judges. Its example contains no real verdict, since judges prefer a verdict that they are
+shown."""
 
 _FIELD = re.compile(rf"\{{({'|'.join(FIELDS)})\}}")
 _NAMED = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -54,18 +55,19 @@ class Verdict:
     """A judge's decision about one rollout."""
 
     label: str
-    """One of the rubric's verdicts, in the rubric's spelling."""
+    """One of the rubric's labels, in the rubric's spelling."""
     value: float
+    """Value of the label in the rubric."""
     text: str = field(repr=False)
-    """The whole reply."""
+    """The judge's whole reply."""
 
 
 def check_verdicts(given: object) -> dict[str, float]:
-    """Validate the verdicts.
+    """Validate the verdicts of a rubric, a mapping of labels to values, and convert the values to floats.
 
     Raises:
-        EnvironmentFault: not a mapping, fewer than two, a label that a reply cannot contain, labels that differ only in
-            case, or a value that is not a finite number.
+        EnvironmentFault: the verdicts are not a mapping or fewer than two, a label cannot be recognised in a reply, two
+            labels differ only in case, or a value is not a finite number.
     """
     if not isinstance(given, Mapping):
         raise EnvironmentFault(f'verdicts must map labels to values, such as {{"A": 1.0, "B": 0.0}}, not {given!r}')
@@ -78,7 +80,7 @@ def check_verdicts(given: object) -> dict[str, float]:
         raise EnvironmentFault(f"verdicts: at least two labels are needed, not {labels}")
     for label, value in verdicts.items():
         if _bare(label) != label or not label or "\n" in label or "<" in label:
-            raise EnvironmentFault(f"verdicts: {label!r} must be one plain word or phrase without quotes or markup")
+            raise EnvironmentFault(f"verdicts: {label!r} must be a plain word or phrase without quotes or markup")
         if isinstance(value, bool) or not isinstance(cast(object, value), int | float) or not math.isfinite(value):
             raise EnvironmentFault(f"verdicts: the value of {label!r} must be a finite number, not {value!r}")
     folded = [label.casefold() for label in labels]
@@ -89,10 +91,10 @@ def check_verdicts(given: object) -> dict[str, float]:
 
 
 def check_template(template: object) -> str:
-    """Validate a prompt template.
+    """Validate the prompt template of a judge.
 
     Raises:
-        EnvironmentFault: not a text, without `{response}`, or with a misspelt field.
+        EnvironmentFault: the template is not a string, does not contain `{response}`, or has a misspelt field.
     """
     if not isinstance(template, str):
         raise EnvironmentFault(f"judge_prompt must be a string, not {template!r}")
@@ -106,10 +108,11 @@ def check_template(template: object) -> str:
 
 
 def render(template: str, *, question: str, answer: str, response: str, verdicts: Mapping[str, float]) -> str:
-    """Fill in a template. Braces inside the values are not interpreted.
+    """Fill in the prompt template of a judge. Braces inside the values are not interpreted.
 
     Args:
-        template: With `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and `{verdicts}`.
+        template: A text with the fields `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and
+            `{verdicts}`.
         question: The last question to the model.
         answer: The expected answer.
         response: The model's answer.
@@ -127,11 +130,11 @@ def render(template: str, *, question: str, answer: str, response: str, verdicts
 
 
 def quoted_response(messages: Messages) -> str | None:
-    """Extract the model's response from a judge's messages, which must contain it as in the default prompt (`<response
-    {mark}>`, the response and `</response {mark}>`, each on separate lines).
+    """Extract the model's response from the messages to a judge. They must contain it in the form of the default
+    prompt: `<response {mark}>`, the response and `</response {mark}>`, each on separate lines.
 
     Returns:
-        None if there is no such part.
+        The response from the last message with this form; None if there is no such message.
     """
     for message in reversed(messages):
         found = _QUOTED.search(text_of(message))
@@ -141,7 +144,7 @@ def quoted_response(messages: Messages) -> str | None:
 
 
 def last_question(prompt: Prompt) -> str:
-    """The last question to the model: the text of the last user message, or else of the last message."""
+    """Return the last question to the model: the text of the last user message, or else of the last message."""
     if isinstance(prompt, str):
         return prompt
     users = [message for message in prompt if message.get("role") == "user"]
@@ -149,7 +152,7 @@ def last_question(prompt: Prompt) -> str:
 
 
 def reply_text(response: ModelResponse) -> str:
-    """The text of a judge's reply.
+    """Return the text of a judge's reply.
 
     Raises:
         JudgeError: the judge refused, or the reply was empty or truncated.
@@ -158,7 +161,7 @@ def reply_text(response: ModelResponse) -> str:
     if response.is_refusal:
         raise JudgeError("judge refused", _short(str(response.message.get("refusal") or content or "no reason given")))
     if response.is_truncated:
-        raise JudgeError("judge cut short", f"its token limit ended the reply at {_short(content[-_LONG:])}")
+        raise JudgeError("judge cut short", f"the token limit ended the reply at {_short(content[-_LONG:])}")
     if not content.strip():
         raise JudgeError("judge said nothing", "the reply is empty")
     return content
@@ -168,10 +171,10 @@ def read_verdict(text: str, verdicts: Mapping[str, float]) -> Verdict:
     """Parse the verdict in a judge's reply: the last line, which must contain only a label, with or without tags.
 
     The text before it is reasoning and may contain anything except another verdict in tags. Case and markup around the
-    label (`**CORRECT**`, a final full stop) are ignored; a label inside a sentence does not count.
+    label (`**CORRECT**`, a final full stop) are ignored; a label inside a sentence is not a verdict.
 
     Raises:
-        JudgeError: no such line, or two different verdicts.
+        JudgeError: the last line is not a verdict, or there are two different verdicts.
     """
     said = text.rpartition("</think>")[2]
     lines = [line.strip() for line in said.splitlines() if line.strip()]
@@ -191,8 +194,10 @@ def read_verdict(text: str, verdicts: Mapping[str, float]) -> Verdict:
 
 
 def _bare(text: str) -> str:
+    """Remove white space, markup, quotes and a full stop around a label."""
     return text.strip().strip("*_`\"'").strip().removesuffix(".").strip("*_`\"'").strip()
 
 
 def _short(text: str) -> str:
+    """Quote a text in one line of at most `_LONG` characters, for a message."""
     return clean(repr(" ".join(text.split())), _LONG)

@@ -25,34 +25,34 @@ from harness.rubrics.rubric import Rubric
 from harness.rubrics.xml_parser import XMLParser
 
 MAX_WORKERS = 10
-"""Maximum number of processes. Comparisons take milliseconds; more processes would only need more memory."""
+"""Maximum number of worker processes. Comparisons take milliseconds, so more processes would only need more memory."""
 
 TIMEOUT_SECONDS = 5.0
-"""Default CPU seconds per comparison: a thousand times the typical need."""
+"""Default limit of CPU seconds per comparison: a thousand times the typical need."""
 
 LONGEST, LONGEST_GOLD = 2_000, 20_000
 """Maximum length in characters of an answer and of an expected answer. An answer may also be up to four times as long
-as the expected one; longer ones are considered a loop."""
+as the expected one. A longer answer is wrong, since it is probably a text that the model repeats."""
 
 REASON = "correct_answer_reason"
-"""State key of the reason why an answer that could not be compared is wrong."""
+"""Key in the rollout's state, for the reason why an answer that was too complex to compare is wrong."""
 
 CONTROL = "1"
-"""Answer with which the expected answer is compared to find out whether it is too complex itself."""
+"""A simple answer. It is compared with an expected answer to find out whether that is too complex itself."""
 
 
 class MathRubric(Rubric):
     r"""Reward 1 for the right answer, compared as mathematics by math-verify in worker processes.
 
     The answer is the content of the last `\boxed{…}` of the last message, outside of `<think>`; a reply without a box
-    has no answer. If the parser finds the answer in another way (tags, its own `extract_fn`), no box is needed.
-    Additional functions are added to `correct_answer`, which has weight 1.
+    has no answer. If the parser finds the answer in another way (tags, its own `extract_fn`), no box is needed. The
+    reward function `correct_answer` has weight 1; other functions can be added to it.
 
     Args:
         funcs: Additional functions, in the order in which they run.
         weights: One weight per function; default 1 each.
         parser: Extracts the answer from a completion; defaults to the environment's parser.
-        max_workers: Number of concurrent processes. All math rubrics share them; never more than CPU cores.
+        max_workers: Maximum number of worker processes, which all math rubrics share; at most the number of CPU cores.
         timeout_seconds: CPU seconds per comparison. An answer that needs more is wrong. If the expected answer alone
             needs more than half of them, the rollout is unscored.
         class_objects: Additional arguments for functions, by name.
@@ -84,7 +84,7 @@ class MathRubric(Rubric):
     async def correct_answer(
         self, completion: Prompt, answer: str, parser: Parser, state: State | None = None
     ) -> float:
-        """1 if the reply's boxed answer equals the expected answer, else 0.
+        """Return 1 if the boxed answer of the reply equals the expected answer, else 0.
 
         Raises:
             VerificationError: the answers could not be compared.
@@ -98,8 +98,8 @@ class MathRubric(Rubric):
 
 
 async def graded(answer: str, gold: str, cpu_seconds: float, state: MutableMapping[str, Any]) -> float:
-    """Reward 1 for the right answer, 0 for any other. If an answer was too complex to compare, the reason is stored in
-    `state`.
+    """Return 1 for the right answer and 0 for any other. If an answer is too complex to compare, the reason is stored
+    in `state`.
 
     Args:
         answer: The answer without its box.
@@ -108,7 +108,7 @@ async def graded(answer: str, gold: str, cpu_seconds: float, state: MutableMappi
         state: The rollout's state.
 
     Raises:
-        VerificationError: the answers could not be compared; says why.
+        VerificationError: the answers could not be compared; the message has the reason.
     """
     right, reason = await _verify(answer, gold, cpu_seconds)
     state.pop(REASON, None)
@@ -126,8 +126,8 @@ async def verify_math(answer: str, gold: str | float, timeout_seconds: float = T
         timeout_seconds: CPU seconds for the comparison, not counting the wait for a free process.
 
     Raises:
-        VerificationError: the answers could not be compared; says why. For an answer that is too complex the result is
-            False instead.
+        VerificationError: the answers could not be compared; the message has the reason. For an answer that is too
+            complex the result is False instead.
         EnvironmentFault: math-verify is not installed, or `gold` is empty.
     """
     require_math_verify("verify_math")
@@ -138,9 +138,9 @@ async def verify_math(answer: str, gold: str | float, timeout_seconds: float = T
 
 def boxed_answer(parser: Parser, completion: Prompt) -> str:
     r"""Extract the answer from a completion: the content of the last box, or the result of a parser that uses no box;
-    "" if there is none."""
-    by_mark = isinstance(parser, XMLParser) and parser.extract_fn is identity
-    if not by_mark and parser.extract_fn in (identity, extract_boxed_answer):
+    "" without an answer."""
+    uses_tags = isinstance(parser, XMLParser) and parser.extract_fn is identity
+    if not uses_tags and parser.extract_fn in (identity, extract_boxed_answer):
         parser = copy.copy(parser)
         parser.extract_fn = _last_box
     found = cast(object, parser.parse_answer(completion))
@@ -152,10 +152,10 @@ def boxed_answer(parser: Parser, completion: Prompt) -> str:
 
 
 def expected(gold: str | float) -> str:
-    r"""The expected answer as a text without its box.
+    r"""Convert the expected answer to a text without its box.
 
     Raises:
-        EnvironmentFault: it is empty, or neither text nor number.
+        EnvironmentFault: it is empty, or neither a text nor a number.
     """
     # a row may contain any value, despite the annotation
     text = "" if gold is None or isinstance(gold, bool) else extract_boxed_answer(str(gold)).strip()  # pyright: ignore[reportUnnecessaryComparison]
@@ -169,7 +169,7 @@ def require_math_verify(who: str) -> None:
     """Check that math-verify is installed, without importing it, which takes a second.
 
     Raises:
-        EnvironmentFault: it is not installed; says how to install it.
+        EnvironmentFault: it is not installed; the message contains the command that installs it.
     """
     for package in ("math_verify", "latex2sympy2_extended", "sympy"):
         if importlib.util.find_spec(package) is None:
@@ -177,7 +177,7 @@ def require_math_verify(who: str) -> None:
 
 
 async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str]:
-    """Compare the answers; also return the reason if the answer was too complex to compare."""
+    """Return whether the answers are equal, and the reason if the answer is too complex to compare, otherwise ""."""
     if squeezed(answer) == squeezed(gold):
         return True, ""
     if len(gold) > LONGEST_GOLD:
@@ -191,15 +191,17 @@ async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str
             await math_pool.check(CONTROL, gold, cpu_seconds / 2)
         except VerificationError:
             raise error from None  # the expected answer itself is too complex, so the answer may be right
-        return False, f"the answer is too much to compare, which makes it wrong: {error}"
+        return False, f"the answer is too complex to compare and therefore wrong: {error}"
 
 
 def _last_box(text: str) -> str:
+    """Extract the content of the last box after the reasoning; "" without one."""
     said = text.rpartition("</think>")[2].partition("<think>")[0]
     return extract_boxed_answer(said, strict=True)
 
 
 def _seconds(value: float) -> float:
+    """Validate `timeout_seconds`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise EnvironmentFault(f"timeout_seconds must be a number above 0, not {value!r}")
     return float(value)

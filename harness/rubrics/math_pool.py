@@ -1,9 +1,9 @@
-"""Pool of processes that compare mathematical answers: starting and ending them, and repeating a check whose process
-died. The processes run `math_worker`.
+"""Pool of processes that compare mathematical answers. It starts and ends them, and repeats a check whose process died.
+The processes run `math_worker`.
 
-All rubrics share the pool. A check may wait arbitrarily long for a free process; only its own CPU time is limited, so a
-busy machine delays verdicts but never changes them. One thread per process communicates with it, so the pool belongs to
-no event loop, and starting a process does not block."""
+All rubrics share the pool. A check may wait arbitrarily long for a free process. Only its own CPU time is limited, so a
+busy machine delays results but does not change them. A thread communicates with each process, so the pool does not
+depend on an event loop, and starting a process does not block."""
 
 from __future__ import annotations
 
@@ -26,25 +26,27 @@ from typing import Any, cast
 
 from harness.core.errors import VerificationError
 from harness.core.safe_text import clean
+from harness.usercode.threads import cores
 
 PROGRAM = Path(__file__).with_name("math_worker.py")
 
 IDLE_SECONDS = 30.0
-"""Idle time after which a process ends; each uses about 90 MB."""
+"""Seconds without a check after which a process ends, since each uses about 90 MB."""
 
 WALL_SECONDS = 600.0
-"""Wall-time limit of one request, for processes that were stopped or machines that swap. It is generous, since no
-verdict depends on it."""
+"""Wall-time limit of one request in seconds, for processes that were stopped and machines that swap. It is generous, so
+that results do not depend on it."""
 
 CRASHES = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL))
-"""Signals of crashes that a process causes itself, for example by deep recursion in native code."""
+"""Signals that a process gets because of its own crash, for example after deep recursion in native code."""
 
 RESOURCES = ("MemoryError", "RecursionError", "OverflowError", "ValueError")
-"""Errors of computations that are too large. Python raises `ValueError` for integers with too many digits."""
+"""Names of exceptions of computations that are too large. Python raises `ValueError` for integers with too many
+digits."""
 
 ATTEMPTS = 2
-"""Number of attempts. If a process was killed from outside once, the answer is hardly the cause; the second time it may
-be."""
+"""Number of attempts of a check whose process was killed from outside. The answer is probably not the cause the first
+time, but it may be the second time."""
 
 _KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 """Environment variables that the processes inherit; none of them holds a key."""
@@ -52,6 +54,8 @@ _KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PA
 
 @dataclass(slots=True)
 class _MathCheck:
+    """A comparison of two answers, and its result."""
+
     answer: str
     gold: str
     cpu_seconds: float
@@ -62,31 +66,31 @@ class _MathCheck:
 
 
 class Exhausted(VerificationError):
-    """The comparison itself exceeded its time or memory limit, or crashed; the machine is not the cause."""
+    """A comparison exceeded its time or memory limit, or crashed, because the answers are too complex."""
 
 
 class _WorkerGone(Exception):
-    """The worker process is unreachable."""
+    """The worker process has ended or does not answer."""
 
 
-class _Lost(Exception):
-    """The check was lost, but the worker process can take further ones."""
+class _CheckLost(Exception):
+    """The process of the check was killed, but the worker process can run further checks."""
 
 
 class _Process:
-    """One worker process with its pipes."""
+    """A worker process with its pipes."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._popen = subprocess.Popen(
-            # -P: the program's folder contains modules whose names conflict with the standard library
+            # -P: do not import from the program's folder, which contains a module `math`
             [sys.executable, "-P", str(PROGRAM), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
             env={**environment, "PYTHONHASHSEED": "0"},
-            start_new_session=True,  # so that Ctrl-C does not reach it, and the whole process group can be killed
+            start_new_session=True,  # so that Ctrl-C does not end it, and its whole process group can be killed
         )
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
@@ -97,10 +101,10 @@ class _Process:
         self._number = 0
 
     def wait_until_ready(self) -> None:
-        """Wait until the library is loaded.
+        """Wait until the process has loaded math-verify.
 
         Raises:
-            VerificationError: it cannot be loaded.
+            VerificationError: math-verify cannot be loaded.
             _WorkerGone: the process ended without a message.
         """
         reply = self._reply(time.monotonic() + WALL_SECONDS)
@@ -110,12 +114,12 @@ class _Process:
             )
 
     def check(self, check: _MathCheck) -> bool:
-        """Run one check.
+        """Run one check, and return whether the answers are equal.
 
         Raises:
             VerificationError: the answers could not be compared, and a retry would not help; `Exhausted` if they are
                 too complex.
-            _Lost: the child process of the check was killed.
+            _CheckLost: the child process of the check was killed.
             _WorkerGone: the worker process was killed.
         """
         self._number += 1
@@ -128,11 +132,11 @@ class _Process:
             reply = self._reply(until)
             died = reply.get("died")
             if died == signal.SIGPROF:
-                raise Exhausted(f"{check} was cut after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds")
+                raise Exhausted(f"{check} was stopped after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds")
             if died in CRASHES:
                 raise Exhausted(f"{check} crashed (signal {died})")
             if died is not None:
-                raise _Lost(f"signal {died}")
+                raise _CheckLost(f"signal {died}")
             if reply.get("id") == self._number:
                 break
         if "error" in reply:
@@ -155,11 +159,12 @@ class _Process:
                 pipe.close()
 
     def disown(self) -> None:
-        """Close the pipes in a forked child of the harness; open ends would keep the process alive."""
+        """Close the pipes in a forked child of the harness, where open ends would keep the process alive."""
         self._popen.returncode = 0
         self.close_pipes()
 
     def _send(self, data: bytes, until: float) -> None:
+        """Write all data to the process, before the time `until`."""
         while data:
             _wait(self._stdin, select.POLLOUT, until)
             try:
@@ -168,6 +173,7 @@ class _Process:
                 raise _WorkerGone(str(error)) from error
 
     def _reply(self, until: float) -> Mapping[str, Any]:
+        """Read the next reply of the process, before the time `until`."""
         while b"\n" not in self._rest:
             _wait(self._stdout, select.POLLIN, until)
             part = os.read(self._stdout, 1 << 16)
@@ -179,7 +185,7 @@ class _Process:
 
 
 def _wait(fd: int, event: int, until: float) -> None:
-    """Wait until a pipe can be read or written."""
+    """Wait until a pipe can be read or written; raise `_WorkerGone` after the time `until`."""
     poll = select.poll()
     poll.register(fd, event)
     if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
@@ -190,8 +196,8 @@ class MathPool:
     """Pool of processes that compare mathematical answers.
 
     Args:
-        max_workers: Maximum number of concurrent processes; never more than CPU cores.
-        idle_seconds: Idle time after which a process ends.
+        max_workers: Maximum number of concurrent processes.
+        idle_seconds: Seconds without a check after which a process ends.
     """
 
     def __init__(self, max_workers: int = 1, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -200,7 +206,7 @@ class MathPool:
         self._forget()
 
     def _forget(self) -> None:
-        """Reset to no processes; a forked child must not use its parent's."""
+        """Reset to no processes. A forked child must not use the processes of its parent."""
         for process in getattr(self, "_processes", set[_Process]()):
             process.disown()
         self._lock = threading.Lock()
@@ -212,7 +218,7 @@ class MathPool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the running processes."""
+        """Process ids of the running processes."""
         with self._lock:
             return tuple(sorted(process.pid for process in self._processes))
 
@@ -221,7 +227,7 @@ class MathPool:
         self.max_workers = max(self.max_workers, min(max_workers, cores()))
 
     async def check(self, answer: str, gold: str, cpu_seconds: float) -> bool:
-        """Whether `answer` equals `gold`.
+        """Return whether `answer` equals `gold`.
 
         Args:
             answer: The content of a box.
@@ -229,7 +235,8 @@ class MathPool:
             cpu_seconds: CPU seconds for the comparison.
 
         Raises:
-            VerificationError: the answers could not be compared; says why. `Exhausted` if they are too complex.
+            VerificationError: the answers could not be compared; the message has the reason. `Exhausted` if they are
+                too complex.
         """
         check = _MathCheck(answer, gold, cpu_seconds)
         with self._lock:
@@ -242,12 +249,12 @@ class MathPool:
         return await asyncio.wrap_future(check.future)
 
     def close(self) -> None:
-        """Kill all processes. Pending checks fail."""
+        """Kill all processes, so that pending checks fail."""
         with self._lock:
             self._closed = True
             processes = list(self._processes)
         for process in processes:
-            process.kill()  # its thread reads the end of the pipe
+            process.kill()  # its thread notices this by the end of the pipe
 
     def _work(self) -> None:
         """Thread function: run checks with one process until the queue stays empty."""
@@ -270,7 +277,7 @@ class MathPool:
             del check  # an idle thread must not keep an answer alive
 
     def _answer(self, check: _MathCheck, process: _Process | None) -> _Process | None:
-        """Compute the verdict of a check, with a retry if the process dies; return the process for the next check."""
+        """Set the result of a check, with a retry if its process dies; return the process for the next check."""
         causes: list[str] = []
         try:
             while len(causes) < ATTEMPTS:
@@ -278,7 +285,7 @@ class MathPool:
                     process = process or self._start()
                     check.future.set_result(process.check(check))
                     return process
-                except _Lost as lost:
+                except _CheckLost as lost:
                     causes.append(str(lost))
                 except _WorkerGone as gone:
                     causes.append(str(gone))
@@ -293,8 +300,9 @@ class MathPool:
         return process
 
     def _start(self) -> _Process:
+        """Start a process, and wait until it is ready."""
         if self._closed:
-            raise VerificationError("bench is shutting down")
+            raise VerificationError("the answers are not compared, because bench is shutting down")
         try:
             process = _Process()
         except OSError as error:
@@ -309,19 +317,15 @@ class MathPool:
         return process
 
     def _end(self, process: _Process) -> None:
+        """Kill a process and close its pipes."""
         process.kill()
         process.close_pipes()
         with self._lock:
             self._processes.discard(process)
 
 
-def cores() -> int:
-    """Number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 math_pool = MathPool()
-"""The pool of this process."""
+"""The pool that all math rubrics of this process share."""
 
 atexit.register(math_pool.close)
 os.register_at_fork(after_in_child=math_pool._forget)  # pyright: ignore[reportPrivateUsage]

@@ -1,7 +1,7 @@
-r"""Normalization of mathematical answers as text: ignoring meaningless differences in spelling, telling words and units
-from variables, and comparing texts. `math_worker` parses the results.
+r"""Normalization of mathematical answers as text: removal of meaningless differences in spelling, distinction of words
+and units from variables, and comparison of texts. `math_worker` parses the results.
 
-The worker loads this file on its own, so it imports only the standard library."""
+The worker loads only this file, so it imports nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import unicodedata
 from itertools import pairwise
 
 WORD_LETTERS = 4
-"""Minimum length of letters without markup that count as a word and not as a product: `east` is not `seat`."""
+"""Minimum number of letters without markup that are taken for a word and not for a product: `east` is not `seat`."""
 
 SHORT_WORD_LETTERS = 3
-"""Minimum length of a word after the number of an answer, where a number is expected."""
+"""Minimum number of letters of a word after the number of an answer, if the expected answer is a number."""
 
 
 def _listed(names: str) -> frozenset[str]:
@@ -90,7 +90,7 @@ _CONSTANT = re.compile(
     r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|left|right|pm|circ)(?![A-Za-z])|\\[$%]|[^A-Za-z\\,;=<>])+"
 )
 _OPEN_ENDED = re.compile(r"(?:[-+*/^_=<>(\[{,;:|&]|\\(?!pi|circ|infty|%)[A-Za-z]+)\s*\Z")
-"""An operand must follow these, so letters after them are not a unit."""
+"""Pattern of a text that ends with an operator or command. Letters after it are an operand and not a unit."""
 
 _NAMES = r"text\w*|math\w*|mbox|operatorname|begin|end|hat|vec|bar|overline|overrightarrow|tilde|widehat"
 _IMAGINARY = re.compile(
@@ -104,7 +104,7 @@ _COUNTED = re.compile(
     r"(?<![A-Za-z\\])i\s*(?:[<>]|\\(?:le|ge|leq|geq|lt|gt|ne|in|to)(?![A-Za-z]))|"
     r"(?:[<>]|\\(?:le|ge|leq|geq|lt|gt)(?![A-Za-z]))\s*i(?![A-Za-z])"
 )
-"""`i` as the variable of an integral, an equation or an inequality."""
+"""Pattern of `i` as the variable of an integral, an equation or an inequality."""
 
 
 def plain(text: str) -> str:
@@ -133,6 +133,7 @@ def squeezed(text: str) -> str:
 
 
 def _is_significant(before: str, after: str) -> bool:
+    """Whether whitespace between two characters has a meaning."""
     both = before.isalnum() and after.isalnum()
     return both or (before in ",." and after.isdigit()) or (before.isdigit() and after in ",.")
 
@@ -143,18 +144,20 @@ def same_text(first: str, second: str) -> bool:
 
 
 def _unmarked(text: str) -> str:
+    """Remove text markup, and convert words to lower case."""
     bare = _MARKED.sub(lambda m: m[1], text)
     return squeezed(_LETTERS.sub(lambda m: m[0] if m[0][0] == "\\" else m[0].lower(), bare)).rstrip(".")
 
 
 def spelled(text: str) -> str | None:
-    """Normalize a text that consists of letters only; None for formulas."""
+    """Normalize a text that consists of words only; None for any other text."""
     found = _SPELLED.match(text)
     return " ".join(found[1].lower().split()) if found else None
 
 
 def words(text: str) -> str | None:
-    """Normalize a text that is words: marked as text, or letters too many for a product. None for other texts."""
+    """Normalize a text that consists of words: letters that are marked as text, or too many letters for a product. None
+    for any other text."""
     said = spelled(text)
     if said is None or len(said) == 1 or said in _NO_WORDS:
         return None
@@ -181,7 +184,7 @@ def without_unit(text: str, number_expected: bool) -> str:
     one number. `4 \pi h` and `x + 2 m` are not changed.
 
     Args:
-        text: Returned by `plain`.
+        text: A text that `plain` returned.
         number_expected: Whether the expected answer is one number, so that letters after a number are not a product.
     """
     for head in (_before_marked(text), _before_unit(text, number_expected), _before_words(text, number_expected)):
@@ -193,6 +196,7 @@ def without_unit(text: str, number_expected: bool) -> str:
 
 
 def _before_marked(text: str) -> str | None:
+    """Return the text before a unit that is marked as text; None if there is no such unit."""
     found = _MARKED_TAIL.search(text)
     if found is None:
         return None
@@ -207,6 +211,7 @@ def _before_marked(text: str) -> str | None:
 
 
 def _before_unit(text: str, number_expected: bool) -> str | None:
+    """Return the text before a known unit such as `cm`; None if there is no such unit."""
     found = _UNIT_TAIL.search(text)
     if found is None:
         return None
@@ -217,6 +222,7 @@ def _before_unit(text: str, number_expected: bool) -> str | None:
 
 
 def _before_words(text: str, number_expected: bool) -> str | None:
+    """Return the number before counted things such as `12 apples`; None if there are no such words."""
     found = _WORD_TAIL.search(text)
     if found is None or not is_numeral(text[: found.start()]):
         return None
@@ -227,20 +233,19 @@ def _before_words(text: str, number_expected: bool) -> str | None:
 
 
 def _is_word(word: str, least: int) -> bool:
-    if word in _SHORT_WORDS:
+    """Whether letters after a number are a counted thing or unit, of at least `least` letters unless it is known."""
+    if word in _SHORT_WORDS or re.fullmatch(_CLEAR_UNITS, word):
         return True
-    if re.fullmatch(_CLEAR_UNITS, word):
-        return True
-    known = word in _COUNTING or word in _FUNCTIONS or word == "pi"
-    return len(word) >= least and not known and not _is_product(word)
+    return len(word) >= least and word not in _COUNTING | _FUNCTIONS | {"pi"} and not _is_product(word)
 
 
 def _is_product(word: str) -> bool:
-    """Whether letters are in alphabetical order or without a vowel, like `abc` or `xyz`."""
+    """Whether letters are probably a product: in alphabetical order or without a vowel, like `abc` or `xyz`."""
     return all(first < second for first, second in pairwise(word)) or not set(word) & set("aeiouy")
 
 
 def _is_constant(text: str) -> bool:
+    """Whether a text is a number or a formula without variables, optionally with a name (`x = …`)."""
     value = _NAMED.sub("", text)
     return _CONSTANT.fullmatch(value) is not None and ("\\pi" in value or any(map(str.isdigit, value)))
 
@@ -252,12 +257,12 @@ def i_is_variable(text: str) -> bool:
 
 
 def with_imaginary(text: str, lower: bool) -> str:
-    """Write the imaginary unit as the grammar expects it: `I`, or `{I}` before an exponent, where the grammar would
-    otherwise ignore it.
+    """Write the imaginary unit in the form that the grammar expects: `I`, or `{I}` before an exponent, since the
+    grammar ignores `I` there.
 
     Args:
-        text: A plain text.
-        lower: Whether `i` means the imaginary unit, too.
+        text: A text that `plain` returned.
+        lower: Whether `i` is the imaginary unit as well.
     """
 
     def written(found: re.Match[str]) -> str:
@@ -271,6 +276,7 @@ def with_imaginary(text: str, lower: bool) -> str:
 
 
 def _fraction(found: re.Match[str]) -> str:
+    """Convert a repeating decimal to a fraction."""
     whole, fixed, repeated = found.groups()
     value = int(whole + fixed + repeated) - int(whole + fixed or "0")
     return rf"\frac{{{value}}}{{{10 ** len(fixed) * (10 ** len(repeated) - 1)}}}"

@@ -1,14 +1,14 @@
-r"""The program that compares mathematical answers, run as a child process by `math_pool`. From the project it loads
+r"""The program that compares mathematical answers, run as a child process by `math_pool`. From this package it loads
 only the file `math_text`, which normalizes the texts.
 
 It reads one JSON object per line from stdin (`id`, `answer`, `gold`, `cpu_seconds`) and writes one per line to stdout:
-first `{"ready": …}`, then `{"id", "right"}` for every request. The main process only forks; its child does the work. A
-check that exceeds its CPU time ends the child by SIGPROF. The main process reports that as `{"died": <signal>}` and
-forks the next child, which is faster than importing the libraries again. Only CPU time of the child counts, so a busy
-machine does not matter.
+first `{"ready": …}`, then `{"id", "right"}` for every request. The main process only forks; its child compares the
+answers. A check that exceeds its CPU time ends the child by SIGPROF. The main process reports that as `{"died":
+<signal>}` and forks the next child, which is faster than importing the libraries again. Only the CPU time of the child
+is limited, so a busy machine does not change results.
 
-The parent process may be killed at any time. On Linux the kernel then ends both processes. On all systems the child
-ends when its input is closed.
+The harness may be killed at any time. On Linux the kernel then ends both processes. On all systems the child ends when
+its input is closed.
 
 Texts are parsed by a grammar (latex2sympy), never evaluated as Python. A text that cannot be parsed as mathematics is
 compared as text."""
@@ -38,7 +38,7 @@ else:  # run as a program, which starts faster without importing the harness
     _spec.loader.exec_module(math_text)
 
 MEMORY_BYTES = 2 << 30
-"""Limit of the address space. sympy takes an eighth of it; nested exponents would take any amount."""
+"""Limit of the address space in bytes. sympy takes an eighth of it, but nested exponents would take any amount."""
 
 CHECKS_A_CHILD = 2000
 """Number of checks after which a child is replaced, so that memory in caches does not accumulate."""
@@ -47,21 +47,21 @@ PR_SET_PDEATHSIG = 1
 """Linux's number of the `prctl` option that sends a signal to this process when its parent ends."""
 
 RECYCLED, UNREADABLE = 3, 4
-"""Exit codes of a child: number of checks reached; position in the input lost."""
+"""Exit codes of a child: after `CHECKS_A_CHILD` checks, and after a request that it cannot parse."""
 
 SMALL, RELATIVE = 0.01, 1e-4
-"""math-verify rounds decimals to six places, which makes all very small numbers 0. Numbers below the first value must
-also agree within the second, relatively."""
+"""Numbers below the first value must also have a relative difference of at most the second value. Reason: math-verify
+rounds decimals to six places, so that all very small numbers become 0."""
 
 HUGE = 100_000
-"""Number of digits above which a number is not computed; expected answers are shorter."""
+"""Number of digits from which on a number is not computed; expected answers are shorter."""
 
 DEEPEST = 60
-"""Maximum depth of nested brackets, since the grammar takes exponential time for them."""
+"""Maximum depth of nested brackets, since the grammar needs exponential time for them."""
 
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.,])\d(?:[\d.,]*\d)? +[\d.]")
 _STUCK = re.compile(r"([^\d\s])\1{30}")
-"""Output of a model that repeats itself."""
+"""Pattern of the output of a model that repeats a character for ever."""
 _BASE = re.compile(r"\A[\dA-Fa-f]+_\{?(\d+)\}?\Z")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)")
 
@@ -70,7 +70,7 @@ class Mathematics:
     """Comparison of answers with math-verify."""
 
     def __init__(self) -> None:
-        # The only place where the library is imported.
+        # Imported only here, since the import takes a second.
         import latex2sympy2_extended as grammar  # pyright: ignore[reportMissingTypeStubs]
         import sympy  # pyright: ignore[reportMissingTypeStubs]
         from math_verify import grader  # pyright: ignore[reportMissingTypeStubs]
@@ -84,7 +84,7 @@ class Mathematics:
         self._golds: dict[tuple[str, bool], object] = {}
 
     def right(self, answer: str, gold: str) -> bool:
-        """Whether `answer` equals `gold`.
+        """Return whether `answer` equals `gold`.
 
         Args:
             answer: The content of a box.
@@ -107,7 +107,7 @@ class Mathematics:
         return self._same(*self._both(answer, gold))
 
     def _both(self, answer: str, gold: str) -> tuple[object, object]:
-        """Parse both expressions consistently: `i` is the imaginary unit either in both or in none."""
+        """Parse both expressions in the same way: `i` is the imaginary unit either in both or in neither."""
         lower = not (math_text.i_is_variable(answer) or math_text.i_is_variable(gold))
         texts = math_text.with_imaginary(answer, lower), math_text.with_imaginary(gold, lower)
         if texts != (answer, gold):
@@ -118,15 +118,16 @@ class Mathematics:
         return self._read(answer, complex_), self._read_gold(gold, complex_)
 
     def _read_gold(self, text: str, complex_: bool) -> object:
+        """Parse an expected answer; the result for the last one is cached."""
         key = (text, complex_)
         if key not in self._golds:
             self._golds = {key: self._read(*key)}  # rollouts of one example are checked in sequence
         return self._golds[key]
 
     def _read(self, text: str, complex_: bool) -> object:
-        """Parse a text; None if it is not an expression. Variables are real, unless it contains complex numbers."""
+        """Parse a text; None if it is not an expression. Its variables are real numbers, unless `complex_`."""
         if _TWO_NUMBERS.search(text) or _STUCK.search(text) or _depth(text) > DEEPEST or math_text.is_prose(text):
-            return None  # the grammar would add numbers up, multiply the letters of words, or take too long
+            return None  # the grammar would add the numbers, multiply the letters of words, or need too much time
         degrees = "\\circ" in text and _TRIGONOMETRIC.search(text) is not None
         try:
             return self._grammar.latex2sympy(
@@ -139,6 +140,7 @@ class Mathematics:
             return None
 
     def _same(self, answer: object, gold: object) -> bool:
+        """Whether two parsed expressions are equal."""
         if answer is None or gold is None:
             return False  # a text that cannot be parsed must match exactly
         if getattr(gold, "is_Number", False) and self._digits(answer) > HUGE:
@@ -148,16 +150,15 @@ class Mathematics:
         return not self._is_false_equation(answer) and self._is_near(answer, gold)
 
     def _digits(self, value: object) -> float:
-        """Approximate number of digits of nested powers or factorials; 0 for other values."""
+        """Estimate the number of digits of integers, nested powers and factorials; 0 for other values."""
         sympy, number = self._sympy, cast(Any, value)
         if isinstance(value, sympy.Integer):
             return math.log10(max(int(number), 1))
         if isinstance(value, sympy.Pow):
             return self._digits(number.base) * _power(self._digits(number.exp))
         if isinstance(value, sympy.factorial):
-            return self._digits(number.args[0]) and _power(self._digits(number.args[0])) * (
-                self._digits(number.args[0]) - 0.5
-            )
+            digits = self._digits(number.args[0])
+            return digits and _power(digits) * (digits - 0.5)
         return 0.0
 
     def _is_false_equation(self, answer: object) -> bool:
@@ -169,7 +170,8 @@ class Mathematics:
         return bool(numeric) and not self._grader.verify(sides.lhs, sides.rhs, timeout_seconds=None)
 
     def _is_near(self, answer: object, gold: object) -> bool:
-        """Whether two small decimals that are equal after rounding are equal without it; true for all other values."""
+        """Whether two small decimals that are equal after rounding are also equal without rounding; true for all other
+        values."""
         basic, values = self._sympy.Expr, [cast(Any, answer), cast(Any, gold)]
         if not all(isinstance(v, basic) and v.is_number and not v.has(self._sympy.UnevaluatedExpr) for v in values):
             return True
@@ -184,10 +186,12 @@ class Mathematics:
 
 
 def _power(digits: float) -> float:
+    """Return 10 to the power of `digits`; infinity if that is too large."""
     return 10.0**digits if digits < 300 else math.inf
 
 
 def _depth(text: str) -> int:
+    """Return the maximum depth of nested brackets in a text."""
     depth = deepest = 0
     for letter in text:
         depth += (letter in "{([") - (letter in "])}")
@@ -196,7 +200,7 @@ def _depth(text: str) -> int:
 
 
 def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) -> int:
-    """Answer requests until end of input or the maximum number of checks; return the exit code."""
+    """Answer requests until the end of the input or `CHECKS_A_CHILD` checks; return the exit code."""
     lines, share = RequestLines(), CHECKS_A_CHILD
     while share > 0 or lines.rest:
         share -= 1
@@ -215,7 +219,7 @@ def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) ->
         except Exception as error:  # a failure of the library is not a verdict
             signal.setitimer(signal.ITIMER_PROF, 0)
             say({"id": number, "error": f"{type(error).__name__}: {error}"[:500]})
-            share = 0  # memory may be short and caches incomplete
+            share = 0  # end this child: memory may be short, and caches incomplete
             continue
         signal.setitimer(signal.ITIMER_PROF, 0)
         say(reply)
@@ -223,13 +227,13 @@ def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) ->
 
 
 class RequestLines:
-    """The lines of standard input. Only one request is sent at a time, so a child that ends loses none."""
+    """Reads lines from standard input. `math_pool` sends one request at a time, so a child that ends loses none."""
 
     def __init__(self) -> None:
         self.rest = b""
 
     def next(self) -> bytes:
-        """The next line, or "" at the end."""
+        """Return the next line without its line break; b"" at the end of the input."""
         while b"\n" not in self.rest:
             part = os.read(0, 1 << 20)
             if not part:
@@ -240,7 +244,7 @@ class RequestLines:
 
 
 def main() -> int:
-    """Load the library, then run children until end of input."""
+    """Load math-verify, then run children until the end of the input; return the exit code."""
     replies = os.dup(1)
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)  # the libraries print; the replies must stay readable
@@ -264,7 +268,7 @@ def main() -> int:
                 end_with_parent(worker)
                 threading.Thread(target=end_with_input, daemon=True).start()
                 code = serve(mathematics, say)
-            except BaseException:  # the child must end here in all cases; a second copy of this loop would compete
+            except BaseException:  # the child must end here in all cases, and not continue this loop
                 code = UNREADABLE
             os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -278,7 +282,8 @@ def end_with_parent(parent: int) -> None:
     """Make the kernel end this process when its parent ends, if the kernel supports that.
 
     Args:
-        parent: Process id of the parent. If this process has another parent, the original one has ended already.
+        parent: Process id of the parent. If this process has another parent, the original one has ended, and this
+            process ends at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -287,7 +292,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def end_with_input() -> None:
-    """End this process when its input is closed, since then its results will not be read."""
+    """Wait until the input of this process is closed, and then end the process, since its results will not be read."""
     poll = select.poll()
     poll.register(0, select.POLLHUP)
     while not any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll()):

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 from harness.core.types import Messages, Prompt, text_of
 
 FormatReward: TypeAlias = Callable[[Prompt], float]
-"""Grades from 0 to 1 how well a completion follows a format. Its parameter must be called `completion`."""
+"""Reward function that grades from 0 to 1 how well a completion follows a format. Its parameter must be called
+`completion`."""
 
 
 def identity(text: str) -> str:
@@ -33,10 +34,11 @@ class Parser:
         return self.extract_fn(text)
 
     def parse_answer(self, completion: Prompt) -> str | None:
-        """Extract the answer from a completion: `parse` applied to its text or to its last assistant message.
+        """Extract the answer from a completion: apply `parse` to its text, or to the text of its last assistant
+        message.
 
         Returns:
-            None if there is no assistant message.
+            The answer; None if there is no assistant message.
         """
         if isinstance(completion, str):
             return self.parse(completion)
@@ -44,23 +46,24 @@ class Parser:
         return self.parse(text_of(messages[-1])) if messages else None
 
     def get_assistant_messages(self, completion: Prompt) -> Messages:
-        """The assistant messages, in order; the text of a completion model counts as one."""
+        """Return the assistant messages, in order; the text of a completion model counts as one."""
         return _by_role(completion, "assistant")
 
     def get_system_messages(self, completion: Prompt) -> Messages:
-        """The system messages, in order."""
+        """Return the system messages, in order."""
         return _by_role(completion, "system")
 
     def get_user_messages(self, completion: Prompt) -> Messages:
-        """The user messages, in order; the environment writes them."""
+        """Return the user messages, in order. In a completion they were written by the environment."""
         return _by_role(completion, "user")
 
     def get_tool_messages(self, completion: Prompt) -> Messages:
-        """The tool messages, in order."""
+        """Return the tool messages, in order."""
         return _by_role(completion, "tool")
 
     def get_format_reward_func(self) -> FormatReward:
-        """A reward function for this parser's format. Always 1 here, since the base parser requires no format."""
+        """Return a reward function for this parser's format. It always returns 1, since the base parser requires no
+        format."""
 
         def format_reward_func(completion: Prompt) -> float:
             return 1.0
@@ -68,7 +71,7 @@ class Parser:
         return format_reward_func
 
     def _mean_over_replies(self, completion: Prompt, grade: Callable[[str], float]) -> float:
-        """Mean grade of the assistant messages; 0 without any."""
+        """Return the mean grade of the assistant messages; 0 without assistant messages."""
         grades = [grade(text_of(message)) for message in self.get_assistant_messages(completion)]
         return math.fsum(grades) / len(grades) if grades else 0.0
 

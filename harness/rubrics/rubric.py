@@ -1,5 +1,6 @@
-"""Rubrics: weighted reward functions that score finished rollouts. If a function fails, the rollout has no score but a
-reason; it never gets score 0. `rubrics.scoring` calls the functions, `rubrics.functions` validates them."""
+"""Rubrics: weighted reward functions that score finished rollouts. If a function of the reward fails, the rollout is
+unscored and the reason is recorded; it never gets score 0. `rubrics.scoring` calls the functions, `rubrics.functions`
+validates them."""
 
 from __future__ import annotations
 
@@ -31,17 +32,17 @@ class Rubric:
 
     Args:
         funcs: The functions, in the order in which they run.
-        weights: One weight per function; default 1 each.
+        weights: One weight per function; 1 for each by default.
         parser: Passed to functions with the parameter `parser`; defaults to the environment's parser.
         class_objects: Additional arguments for functions, by name.
         reward_range: Lowest and highest possible reward. Defaults to the sums of the negative and of the positive
             weights, which is right for functions with values from 0 to 1.
         needs_live_state: Whether functions read values that cannot be stored in the journal (a sandbox, a game). Then
-            rollouts are scored right after generation and cannot be scored after a crash.
+            rollouts are scored directly after generation, and cannot be scored after a crash.
 
     Raises:
-        EnvironmentFault: a function has an unknown parameter, two functions have the same name, or a name is that of a
-            fixed column.
+        EnvironmentFault: a function has an unknown parameter, two functions have the same name, or a function has the
+            name of a fixed column of the results.
     """
 
     def __init__(
@@ -61,8 +62,13 @@ class Rubric:
             )
         if parser is not None and not isinstance(parser, Parser):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise EnvironmentFault(f"parser must be a Parser, not {parser!r}")
+        if reward_range is not None:
+            low, high = map(float, reward_range)
+            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+                raise EnvironmentFault(f"reward_range must be (lowest, highest), not {reward_range!r}")
+            reward_range = low, high
         self._own_parser = parser
-        self._range = _checked_range(reward_range)
+        self._range = reward_range
         self._live = needs_live_state
         self._functions: list[RewardFunction] = []
         self._objects: dict[str, object] = {}
@@ -73,7 +79,7 @@ class Rubric:
 
     @property
     def parser(self) -> Parser:
-        """The value of the functions' parameter `parser`."""
+        """The parser that is passed to functions with the parameter `parser`."""
         if self._own_parser is None:
             self._own_parser = Parser()
         return self._own_parser
@@ -90,7 +96,7 @@ class Rubric:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weights by function name, 0 for metrics. Empty if a subclass computes the reward in its own way."""
+        """Weights by function name, 0 for metrics. Empty if a subclass computes the reward itself."""
         return {planned.name: planned.weight for planned in self._functions}
 
     @property
@@ -105,7 +111,7 @@ class Rubric:
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge models that functions ask. They must be connected before scoring (`rubrics.judge_port`)."""
+        """The judge models that the functions call. They must be connected before scoring (`rubrics.judge_port`)."""
         return ()
 
     @property
@@ -119,7 +125,8 @@ class Rubric:
         """Add a function to the reward.
 
         Raises:
-            EnvironmentFault: an unknown parameter, or a name that is not unique or that of a fixed column.
+            EnvironmentFault: the function has an unknown parameter, or a name that is not unique or is that of a fixed
+                column of the results.
         """
         planned = plan(func, weight, tuple(self._objects))
         if planned.name in self.metric_names:
@@ -140,12 +147,15 @@ class Rubric:
 
     @property
     def has_custom_reward(self) -> bool:
-        """Whether a subclass computes the reward itself, not as the weighted sum of `add_up`."""
-        owner = next(base for base in type(self).__mro__ if "score" in vars(base))
+        """Whether a subclass computes the reward itself, and not as the weighted sum of `add_up`."""
         named = tuple(planned.name for planned in self._functions)
-        return (
-            named != self.metric_names or len(self.weights) != len(named) or not owner.__module__.startswith("harness.")
-        )
+        return named != self.metric_names or len(self.weights) != len(named) or self._overrides_score
+
+    @property
+    def _overrides_score(self) -> bool:
+        """Whether the method `score` is that of a class outside of this package."""
+        owner = next(base for base in type(self).__mro__ if "score" in vars(base))
+        return not owner.__module__.startswith("harness.")
 
     def only(self, name: str) -> Rubric:
         """Make a copy of this rubric that runs only one function.
@@ -154,7 +164,7 @@ class Rubric:
             name: Name of the function.
 
         Raises:
-            UsageError: unknown function, or the rubric computes the reward in its own way, so that functions cannot be
+            UsageError: the function is unknown, or the rubric computes the reward itself, so that functions cannot be
                 run separately.
         """
         self._check_only(name)
@@ -164,7 +174,7 @@ class Rubric:
         return part
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts: one, or all rollouts of an example for group functions.
+        """Score rollouts: a single one, or for group functions all rollouts of an example.
 
         Also sets `reward` and `metrics` in each state.
 
@@ -181,7 +191,9 @@ class Rubric:
         return scores
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
-        """Compute the score of a rollout from the functions' values. Reasons that make the reward None come first.
+        """Compute the score of a rollout from the values of all functions.
+
+        The score's reasons begin with those of missing values that leave the rollout without a reward.
 
         Args:
             values: Value of every function in `metric_names`: a number, or None and the reason.
@@ -203,6 +215,7 @@ class Rubric:
         return Score(None if fatal else reward, metrics, {**fatal, **minor})
 
     def _check_only(self, name: str) -> None:
+        """Raise `UsageError` if the function `name` cannot be run separately; see `only`."""
         if not self.metric_names:
             raise UsageError(f"{name!r}: the rubric has no functions")
         if name not in self.metric_names:
@@ -212,12 +225,3 @@ class Rubric:
                 f"{name!r}: {type(self).__name__} overrides the computation of the reward, so its functions cannot be "
                 "run separately; score with the whole rubric"
             )
-
-
-def _checked_range(declared: tuple[float, float] | None) -> tuple[float, float] | None:
-    if declared is None:
-        return None
-    low, high = declared
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise EnvironmentFault(f"reward_range must be (lowest, highest), not {declared!r}")
-    return float(low), float(high)

@@ -1,4 +1,5 @@
-"""Running reward functions over finished rollouts. An exception of a function becomes the reason for its missing value.
+"""Running reward functions on finished rollouts. If a function raises an exception, its value is missing and the
+exception is the reason.
 
 Functions run in the order in which they were added, so a later one may read state set by an earlier one. Consecutive
 sync functions share one call in the thread pool; an async function is awaited for all rollouts concurrently."""
@@ -15,14 +16,22 @@ from typing import Any, cast
 
 from harness.core.errors import ThreadsHung
 from harness.core.state import State
-from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, RewardFunction, Value, raised_there, read, read_group
+from harness.rubrics.functions import (
+    GROUP_NAMES,
+    ROLLOUT_NAMES,
+    RewardFunction,
+    Value,
+    exception_reason,
+    read,
+    read_group,
+)
 from harness.usercode.exceptions import should_propagate
 from harness.usercode.threads import offload
 
 
 @dataclass(slots=True)
 class _FunctionCall:
-    """A call of one function for one rollout or for the whole group, and its result."""
+    """A call of a reward function for one rollout or for the whole group, and its result."""
 
     planned: RewardFunction
     index: int | None
@@ -41,7 +50,7 @@ class Scoring:
 
     def __init__(self, states: Sequence[State], common: Mapping[str, object]) -> None:
         self.values: list[dict[str, Value]] = [{} for _ in states]
-        """One dict per rollout: function name → value."""
+        """Values by function name, one dict for each rollout."""
         self._states = states
         self._common = common
 
@@ -55,20 +64,27 @@ class Scoring:
             if is_async:
                 for planned in neighbours:
                     await self._run_async(self._calls(planned))
-            else:
-                await self._run_sync([call for planned in neighbours for call in self._calls(planned)])
+                continue
+            batch = _SyncBatch(self, [call for planned in neighbours for call in self._calls(planned)])
+            try:
+                await offload.run(batch)
+            finally:
+                batch.is_over = True
+            for call in batch.calls:
+                await self._finish(call)
 
     def invoke(self, call: _FunctionCall) -> None:
-        """Call a function and store its return value or exception in `call`."""
+        """Call a function, and store its return value or its exception in `call`."""
         try:
             call.value = call.planned.function(**self._arguments(call))
         except BaseException as error:
-            # A failing reward function gives a reason and does not stop the run.
+            # The exception becomes the reason for a missing value; it does not stop the run.
             if isinstance(error, KeyboardInterrupt) and should_propagate(error):
                 raise
             call.error = error
 
     def _calls(self, planned: RewardFunction) -> list[_FunctionCall]:
+        """Return the calls of a function: one for the group, or one for each rollout."""
         indices = [None] if planned.is_group else range(len(self._states))
         return [_FunctionCall(planned, index) for index in indices]
 
@@ -85,15 +101,6 @@ class Scoring:
         except BaseExceptionGroup as group:
             raise _hung(group) or group from None
 
-    async def _run_sync(self, calls: Sequence[_FunctionCall]) -> None:
-        batch = _SyncBatch(self, calls)
-        try:
-            await offload.run(batch)
-        finally:
-            batch.is_over = True
-        for call in calls:
-            await self._finish(call)
-
     async def _finish(self, call: _FunctionCall) -> None:
         """Await the value if necessary, and store it."""
         if inspect.isawaitable(call.value):
@@ -107,15 +114,16 @@ class Scoring:
                 call.error = error
         name, error = call.planned.name, call.error
         if call.index is not None:
-            self.values[call.index][name] = read(call.value) if error is None else (None, raised_there(error))
+            self.values[call.index][name] = read(call.value) if error is None else (None, exception_reason(error))
             return
         size = len(self._states)
-        group = read_group(call.value, size) if error is None else [(None, raised_there(error))] * size
+        group = read_group(call.value, size) if error is None else [(None, exception_reason(error))] * size
         for values, value in zip(self.values, group, strict=True):
             values[name] = value
 
     def _arguments(self, call: _FunctionCall) -> dict[str, Any]:
-        """The arguments of a call: values of the state (for a group function, one list per name) and common objects."""
+        """Return the arguments of a call: values of the rollout's state (for a group function one list for each name),
+        the parser and class objects."""
         planned, common = call.planned, self._common
         states = self._states if call.index is None else [self._states[call.index]]
         fields = dict(zip(GROUP_NAMES if planned.is_group else ROLLOUT_NAMES, ROLLOUT_NAMES, strict=True))
@@ -129,28 +137,26 @@ class Scoring:
         return arguments
 
 
+@dataclass(slots=True)
 class _SyncBatch:
     """Sync calls that share one call in the thread pool."""
 
-    __slots__ = ("_calls", "_current", "_scoring", "is_over")
-
-    def __init__(self, scoring: Scoring, calls: Sequence[_FunctionCall]) -> None:
-        self._scoring = scoring
-        self._calls = calls
-        self._current = calls[0]
-        self.is_over = False
-        """Set when the result is no longer needed, so that an abandoned thread ends after its current call."""
+    scoring: Scoring
+    calls: Sequence[_FunctionCall]
+    current: _FunctionCall | None = None
+    is_over: bool = False
+    """Set when the result is no longer needed, so that an abandoned thread ends after its current call."""
 
     def __call__(self) -> None:
-        for call in self._calls:
+        for call in self.calls:
             if self.is_over:
                 return
-            self._current = call
-            self._scoring.invoke(call)
+            self.current = call
+            self.scoring.invoke(call)
 
     def running(self) -> str:
-        """The function being called, for the message about hung calls."""
-        return f"reward function {self._current.planned.name}"
+        """Name the function that is being called, for the message about hung calls."""
+        return f"reward function {(self.current or self.calls[0]).planned.name}"
 
 
 def _hung(error: BaseException) -> ThreadsHung | None:

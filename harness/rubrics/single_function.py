@@ -1,7 +1,7 @@
-"""A rubric that runs only one function and takes the other functions' values from the record.
+"""A rubric that runs only one function and uses the recorded values of the other functions.
 
-The function sees the rollout as it was generated, without the state added by other functions. That state is restored
-afterwards, so that it is recorded again."""
+The function gets the rollout as it was generated, without the state that other functions have added. That state is
+restored afterwards, so that it is recorded again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from harness.rubrics.rubric import Rubric
 from harness.settings.wording import listed
 
 NOT_RECORDED = "no recorded value"
+"""Reason for the missing value of a function that was not run and was never recorded."""
 
 
 class OneFunction(Rubric):
@@ -25,10 +26,10 @@ class OneFunction(Rubric):
     Args:
         rubric: The whole rubric, which computes the reward.
         name: The function to run.
-        recorded: Returns the recorded score of a state's rollout; None if there is none.
+        recorded: Returns the recorded score of the rollout of a state; None if it has not been scored.
 
     Raises:
-        UsageError: see `Rubric.only`.
+        UsageError: the function cannot be run separately; see `Rubric.only`.
     """
 
     def __init__(self, rubric: Rubric, name: str, recorded: Callable[[State], Scored | None]) -> None:
@@ -44,7 +45,7 @@ class OneFunction(Rubric):
         return self._whole.parser
 
     def adopt_parser(self, parser: Parser) -> None:
-        """Do nothing: the whole rubric has its parser."""
+        """Do nothing: the whole rubric already has a parser."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ class OneFunction(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judges that the function may ask."""
+        """The judge models that the function may call."""
         return self._part.judges
 
     async def score(self, states: Sequence[State]) -> list[Score]:
@@ -89,6 +90,7 @@ class OneFunction(Rubric):
         return scores
 
     def _values(self, part: Score, known: Scored | None) -> dict[str, Value]:
+        """Return the values of all functions: the new one from `part`, the others from the recorded score."""
         values: dict[str, Value] = {}
         for name in self.metric_names:
             score = part if name == self.name else known
@@ -99,12 +101,13 @@ class OneFunction(Rubric):
         return values
 
     def _put_back(self, state: State, known: Scored | None) -> None:
-        """Restore the state that scoring had added, unless it is new. If the function asks a judge, its replies replace
-        all recorded ones, since the record does not say which of them belong to this function."""
+        """Restore the state that the recorded scoring had added, unless the function has set it anew. If the function
+        calls a judge, the new replies replace all recorded ones, since there is no record of which function caused
+        which reply."""
         for name, value in ({} if known is None else known.extra).items():
             if name == JUDGEMENTS:
                 if not self._part.judges:
-                    state[name] = value  # starts with the judgements from before scoring
+                    state[name] = value  # includes judgements made before scoring
             elif name not in state:
                 state[name] = value
 
@@ -118,11 +121,11 @@ def require_recorded(rubric: Rubric, name: str, recorded: Collection[str]) -> No
         recorded: Names of the functions with recorded values.
 
     Raises:
-        UsageError: some have none; names them.
+        UsageError: some functions have no recorded values; the message names them.
     """
     missing = [each for each, weight in rubric.weights.items() if weight and each != name and each not in recorded]
     if missing:
         raise UsageError(
-            f"{name!r}: the reward also needs {listed(missing)}, of which the run has no recorded value; "
+            f"{name!r}: the reward also needs recorded values of {listed(missing)}, which the run does not have; "
             "score with the whole rubric"
         )

@@ -1,4 +1,5 @@
-"""The parser for answers in tags, `<answer>…</answer>`. Unlike in XML, tags have neither attributes nor escapes."""
+"""The parser for answers in tags such as `<answer>…</answer>`. Unlike in XML, there are neither attributes nor
+escapes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from harness.settings.wording import suggestion
 
 
 class XMLParser(Parser):
-    """Extracts fields written in tags.
+    """Parser that extracts fields written in tags.
 
     Args:
         fields: Tag names in the order of the format. A tuple is one field with alternative names; the first is used for
@@ -21,7 +22,7 @@ class XMLParser(Parser):
         extract_fn: Function applied to every extracted value.
 
     Raises:
-        ValueError: no fields, an empty or repeated name, or an `answer_field` that is not among the fields.
+        ValueError: there are no fields, a name is empty or repeated, or `answer_field` is not among the fields.
         TypeError: a field is neither a string nor a tuple of strings.
     """
 
@@ -34,7 +35,7 @@ class XMLParser(Parser):
         super().__init__(extract_fn)
         self._fields = _read(fields)
         every = [name for names in self._fields for name in names]
-        # The default may be missing in a format without a single answer; an explicit name must not.
+        # A format without a single answer may lack the default field, but not a field that is named explicitly.
         if answer_field != "answer" and answer_field not in every:
             raise ValueError(
                 f"answer_field {answer_field!r} is not a field of this parser; {suggestion(answer_field, every)}"
@@ -43,7 +44,7 @@ class XMLParser(Parser):
         self._names = every
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
-        """Extract the fields of `text`: one attribute per name, None if the tag is missing.
+        """Extract the fields of `text` as attributes by name; None if the tag is missing.
 
         Args:
             text: The model's reply.
@@ -53,8 +54,8 @@ class XMLParser(Parser):
         return SimpleNamespace(**{name: self._find(name, text, strip, last) for name in self._names})
 
     def parse_answer(self, completion: Prompt) -> str | None:
-        """The last value of `answer_field` in the latest assistant message that has one; None if there is no such
-        message."""
+        """Return the last value of `answer_field` in the last assistant message that has this field; None if there is
+        no such message."""
         if self.answer_field not in self._names:
             return None
         for message in reversed(self.get_assistant_messages(completion)):
@@ -64,11 +65,11 @@ class XMLParser(Parser):
         return None
 
     def get_fields(self) -> list[str]:
-        """The first names of all fields, in order."""
+        """Return the first names of all fields, in order."""
         return [names[0] for names in self._fields]
 
     def get_format_str(self) -> str:
-        """Description of the format for a prompt."""
+        """Return a description of the format, for a prompt."""
         shown = [names[0] if len(names) == 1 else f"[ {' | '.join(names)} ]" for names in self._fields]
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
 
@@ -93,7 +94,7 @@ class XMLParser(Parser):
         return "\n".join(parts)
 
     def get_format_reward_func(self) -> FormatReward:
-        """A reward function that grades the format of every assistant message and returns the mean.
+        """Return a reward function that grades the format of every assistant message and returns the mean grade.
 
         A message gets 0.2 for a complete field, 0.4 times the share of fields that it contains, 0.2 for starting with
         the first field, and 0.2 for ending with the last field."""
@@ -126,8 +127,8 @@ class XMLParser(Parser):
 
 
 def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
-    """Start and end of the first or last content of a tag. Uses plain search, since a regular expression would take
-    quadratic time on many unclosed tags."""
+    """Return start and end of the content of the first or last occurrence of a tag. This is a plain search, since a
+    regular expression would take quadratic time on many unclosed tags."""
     opening, closing = f"<{name}>", f"</{name}>"
     span: tuple[int, int] | None = None
     position = 0
@@ -144,7 +145,7 @@ def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
 
 
 def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Convert every field to a tuple of its names."""
+    """Validate the fields of a format, and convert every field to a tuple of its names."""
     if isinstance(fields, str):
         raise TypeError(f"fields must be a list of names, not the string {fields!r}")
     result: list[tuple[str, ...]] = []
@@ -158,5 +159,5 @@ def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
     every = [name for names in result for name in names]
     repeated = sorted({name for name in every if every.count(name) > 1})
     if repeated or not every:
-        raise ValueError(f"field {repeated[0]!r} is given twice" if repeated else "a parser needs at least one field")
+        raise ValueError(f"field {repeated[0]!r} occurs twice" if repeated else "a parser needs at least one field")
     return result

@@ -217,6 +217,11 @@ class Offload:
             del call  # an idle thread must not keep a rollout's state alive
 
 
+def cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _name(function: Callable[..., object]) -> str:
     running = getattr(function, "running", None)
     if callable(running):

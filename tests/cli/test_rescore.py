@@ -74,7 +74,7 @@ def test_nothing_scored_is_no_success(bench: Bench, write: Write) -> None:
         (
             "correct polite strict",
             "correct",
-            "the reward also needs polite, strict, of which the run has no recorded value",
+            "the reward also needs recorded values of polite, strict, which the run does not have",
         ),
         ("correct", "", "--only is empty: give `unscored`, or the name of a reward function"),
     ],

@@ -115,7 +115,7 @@ SAID = {
     "403": "HTTP 403",
     "404": "HTTP 404",
     "page": "its body is a web page",
-    "judge": "the judge judge cannot be asked",
+    "judge": "the judge judge cannot be used",
 }
 """Words that each kind of dead endpoint is told in."""
 

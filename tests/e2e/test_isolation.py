@@ -372,8 +372,8 @@ def test_a_dead_endpoint_and_a_dead_judge_end_their_runs_with_one_message_each(s
     }  # fmt: skip
     refused = f"{FAR.split('/')[2]}: connection refused, and it has never answered"
     assert runs["deaf"]["note"].startswith(refused)
-    assert runs["judged"]["note"].startswith(f"the judge j cannot be asked: {refused}")
-    assert done.err.count("the judge j cannot be asked") == 2  # the line of its end, and the table
+    assert runs["judged"]["note"].startswith(f"the judge j cannot be used: {refused}")
+    assert done.err.count("the judge j cannot be used") == 2  # the line of its end, and the table
     assert [runs[name]["summary"]["reward"]["mean"] for name in ("deaf", "judged", "fine")] == [None, None, 1.0]
     assert left_over(str(shop.modules)) == []
 

@@ -154,7 +154,7 @@ def test_a_judge_that_is_gone_stops_the_run_and_a_resume_scores_what_was_generat
         first = shop.bench(*asked)
         made = count(shop.run_dir(), "generated")
         assert first.code == 1
-        message = "the judge reference/judge cannot be asked: 127.0.0.1:"
+        message = "the judge reference/judge cannot be used: 127.0.0.1:"
         assert first.said.count(message) == 1  # in the log; the table is on stdout
         assert "stopped: the judge reference/judge" in " ".join(first.out.split())
         assert count(shop.run_dir(), "scored") == 0
@@ -175,7 +175,7 @@ def test_a_refused_key_stops_the_run_too(shop: Workshop) -> None:
         done = shop.bench("run", "judged", *ALL, *judge_at(judge.url), "-m", "reference/oracle")
         assert judge.stats()["requests"] <= 20
     assert done.code == 1
-    assert "stopped: the judge reference/judge cannot be asked:" in " ".join(done.out.split())
+    assert "stopped: the judge reference/judge cannot be used:" in " ".join(done.out.split())
     assert "HTTP 401" in done.err
     assert count(shop.run_dir(), "scored") == 0
 

@@ -248,7 +248,7 @@ def test_a_judge_that_cannot_be_asked_ends_the_pass_whatever_the_function_does(s
 
     rubric, dead = JudgeRubric([careless]), SystemicError("host: refused", reason="connection", retryable=True)
     for whole in (rubric, RubricGroup([Rubric(), rubric])):
-        with pytest.raises(SystemicError, match=f"the judge {DEFAULT_JUDGE} cannot be asked: host: refused") as caught:
+        with pytest.raises(SystemicError, match=f"the judge {DEFAULT_JUDGE} cannot be used: host: refused") as caught:
             score(whole, bench(dead))
         assert (caught.value.reason, caught.value.retryable) == ("connection", True)
 

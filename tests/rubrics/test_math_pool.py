@@ -113,7 +113,7 @@ def test_an_answer_that_cannot_be_computed_is_cut_and_takes_no_other_with_it() -
     assert [text for text in said if text == "True"] == ["True"] * 16
     cut = [text for text in said if text != "True"]
     assert len(cut) == 4
-    assert all("cut after 0.5 s of CPU time" in text and "binom" in text for text in cut)
+    assert all("stopped after 0.5 s of CPU time" in text and "binom" in text for text in cut)
 
 
 @pytest.mark.slow

@@ -241,7 +241,7 @@ def test_a_judge_is_asked_anew_and_what_it_said_before_goes() -> None:
 def test_a_function_that_was_never_run_cannot_be_added_up() -> None:
     rubric = Rubric([gives(name, 1.0) for name in "abcd"], [1.0, 1.0, 0.0, 0.5])
     require_recorded(rubric, "a", ["b", "d"])
-    with pytest.raises(UsageError, match="the reward also needs b, d, of which the run has no recorded value"):
+    with pytest.raises(UsageError, match="the reward also needs recorded values of b, d, which the run does not have"):
         require_recorded(rubric, "a", ["a", "c"])
 
 

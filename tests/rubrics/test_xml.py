@@ -63,8 +63,8 @@ def test_the_format_can_be_shown_and_written() -> None:
     ("fields", "error", "words"),
     [
         ([], ValueError, "at least one"),
-        (["a", "a"], ValueError, "'a' is given twice"),
-        (["a", ("b", "a")], ValueError, "'a' is given twice"),
+        (["a", "a"], ValueError, "'a' occurs twice"),
+        (["a", ("b", "a")], ValueError, "'a' occurs twice"),
         ([()], ValueError, "must not be empty"),
         ([""], ValueError, "must not be empty"),
         ([("a", 1)], TypeError, "tuple of strings"),
