@@ -8,7 +8,6 @@ import importlib.metadata
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -85,19 +84,14 @@ def _installed() -> Iterator[ListedEnvironment]:
         if package.entry_points:
             for name, value in package.entry_points.items():
                 yield _entry(name, value.partition(":")[0].partition(".")[0].strip(), package)
-        elif package.is_classic:
-            yield from _classic(dist, package)
-
-
-def _classic(dist: Distribution, package: Package) -> Iterator[ListedEnvironment]:
-    """The environment in a distribution that depends on `verifiers`, if the distribution has one."""
-    module = module_name(package.name)
-    found = find_environment(module)
-    if found is not None and normal(found.dist_name or "") == normal(dist.name) and _has_loader(found):
-        yield _entry(package.name, module, package, found)
+        elif package.is_classic:  # a package that depends on `verifiers` need not be an environment
+            found = find_environment(module_name(package.name))
+            if found is not None and normal(found.dist_name or "") == normal(dist.name) and _has_loader(found):
+                yield _entry(package.name, found.module, package, found)
 
 
 def _has_loader(found: FoundEnvironment) -> bool:
+    """Whether the source code defines, or at least mentions, `load_environment`."""
     if find_loader(found.source_files, FUNCTION) is not None:
         return True
     top = [path for path in found.source_files if path.stem in ("__init__", found.module)][:1]

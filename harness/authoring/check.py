@@ -32,8 +32,8 @@ EXAMPLES = 50
 HASH_SEEDS = (1, 2)
 
 SLOW_SCORING = 0.2
-"""Mean scoring time in seconds per rollout above which the second pass plays at most `FEW` examples. That pass scores
-one rollout at a time."""
+"""Mean scoring time in seconds per rollout above which the second pass plays at most 10 examples (`FEW`). That pass
+scores one rollout at a time."""
 
 FEW = 10
 
@@ -60,11 +60,12 @@ def check_environment(
     """
     target = fspath(environment)
     if "," in target or target.endswith(".toml"):
-        raise ConfigError(f"{target}: one environment is checked at a time, by its name or path")
+        raise ConfigError(f"{target}: only one environment can be checked at a time; give its name or path")
     if num_examples == 0 or num_examples < -1:
         raise ConfigError(f"-n {num_examples}: must be at least 1, or -1 for all examples")
-    asked = TrialRequest(target if isinstance(environment, str) else str(Path(target).resolve()), dict(env_args or {}),
-                  num_examples)  # fmt: skip
+    asked = TrialRequest(
+        target if isinstance(environment, str) else str(Path(target).resolve()), dict(env_args or {}), num_examples
+    )
     require_environment(asked.target, "bench env check", Path.cwd())
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         run = asked.resolved("null", Path(folder))
@@ -75,7 +76,7 @@ def check_environment(
 
 @dataclass(frozen=True, slots=True)
 class _PlannedCheck:
-    """State of one check of one environment."""
+    """One check of one environment."""
 
     asked: TrialRequest
     run: ResolvedRun
@@ -83,7 +84,11 @@ class _PlannedCheck:
     report: Report
 
     def make(self) -> None:
-        self._package()
+        if (found := self.run.found) is not None:
+            package = package_of(found)
+            self.report.version = package.version
+            loader = find_loader(found.source_files, function_of(package, found.module))
+            self.report.add(*package_findings(found, package, loader))
         environment = self._load()
         if environment is None:
             return
@@ -94,15 +99,6 @@ class _PlannedCheck:
         finally:
             asyncio.run(environment.teardown())
 
-    def _package(self) -> None:
-        found = self.run.found
-        if found is None:
-            return
-        package = package_of(found)
-        self.report.version = package.version
-        loader = find_loader(found.source_files, function_of(package, found.module))
-        self.report.add(*package_findings(found, package, loader))
-
     def _load(self) -> Environment | None:
         try:
             return Loader().load(self.run)
@@ -111,7 +107,9 @@ class _PlannedCheck:
         except HarnessError as error:
             if error.exit_code == UsageError.exit_code:
                 raise
-            self.report.add(fail("load", str(error), "make it load: other checks need it"))
+            self.report.add(
+                fail("load", str(error), "correct this error first: the other checks need a loaded environment")
+            )
             return None
 
     def _rows(self, environment: Environment) -> DatasetScan | None:
@@ -121,7 +119,9 @@ class _PlannedCheck:
             second = scan_rows(again)
             asyncio.run(again.teardown())
         except HarnessError as error:
-            self.report.add(fail("rows", str(error), "make the dataset readable: other checks need it"))
+            self.report.add(
+                fail("rows", str(error), "correct this error first: the other checks need a readable dataset")
+            )
             return None
         self.report.add(*findings_of(rows, environment))
         settings = self.run.settings.env
@@ -129,7 +129,9 @@ class _PlannedCheck:
         elsewhere = keys_elsewhere(request, HASH_SEEDS, self.folder)
         broken = [f"{where}: {keys}" for where, keys in elsewhere if isinstance(keys, str)]
         if broken:
-            self.report.add(fail("keys", f"it does not load in {broken[0]}", "make it load in a new process"))
+            self.report.add(
+                fail("keys", f"the environment does not load in {broken[0]}", "make it load in a new process")
+            )
         else:
             keys = [(where, keys) for where, keys in elsewhere if not isinstance(keys, str)]
             self.report.add(compare_keys(rows, [("a second load", second.keys), *keys]))
@@ -156,17 +158,17 @@ class _PlannedCheck:
         self._again(asked, policies, first, rubric)
 
     def _again(self, asked: TrialRequest, policies: list[str], first: Played, rubric: Rubric) -> None:
-        """Run a second pass, score it again from the journal, and report the comparison."""
+        """Run the policies a second time, score that pass again from its journal, and report the comparison."""
         obstacle = ""
         if any(finding.name == "keys" for finding in self.report.failed):
-            obstacle = "not possible: the examples are not the same in every load"
+            obstacle = "not possible: the examples differ between loads"
         elif any(trial.note for trial in first.trials):
             obstacle = "not possible: the first run did not finish"
         if obstacle:
             self.report.add(scores_check.bounds([first], rubric),
                             skipped("repeats", obstacle), skipped("state", obstacle))  # fmt: skip
             return
-        seconds = [rollout.seconds for trial in first.trials for rollout in trial.rollouts.values()]
+        seconds = [rollout.seconds for rollout in first.rollouts]
         if seconds and sum(seconds) / len(seconds) > SLOW_SCORING:
             asked = replace(asked, num_examples=FEW if asked.num_examples < 0 else min(FEW, asked.num_examples))
         second = play_policies(asked, policies, self.folder)

@@ -46,6 +46,26 @@ class EnvironmentDetails:
     needs_live_state: bool
     sample: Row
 
+    def to_json(self) -> JsonDict:
+        """Entry `content` of `bench env info --json`."""
+        sample = self.sample
+        return {
+            "class": self.kind,
+            "turns": self.turns,
+            "rows": self.rows,
+            "columns": list(self.columns),
+            "rewards": [{"name": name, "weight": weight} for name, weight in self.rewards],
+            "reward_range": list(self.reward_range),
+            "tools": list(self.tools),
+            "judges": list(self.judges),
+            "has_reference": self.has_reference,
+            "needs_live_state": self.needs_live_state,
+            "sample": {
+                "example_id": sample.example_id, "prompt": sample.prompt, "answer": sample.answer, "task": sample.task,
+                "info": sample.info,
+            },
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -83,29 +103,9 @@ class Description:
             "entry_points": package.entry_points,
             "arguments": None if loader is None else [asdict(each) for each in loader.arguments],
             "settings": self.settings,
-            "content": None if content is None else _content_json(content),
+            "content": None if content is None else content.to_json(),
             "problem": self.problem or None,
         }  # fmt: skip
-
-
-def _content_json(content: EnvironmentDetails) -> JsonDict:
-    sample = content.sample
-    return {
-        "class": content.kind,
-        "turns": content.turns,
-        "rows": content.rows,
-        "columns": list(content.columns),
-        "rewards": [{"name": name, "weight": weight} for name, weight in content.rewards],
-        "reward_range": list(content.reward_range),
-        "tools": list(content.tools),
-        "judges": list(content.judges),
-        "has_reference": content.has_reference,
-        "needs_live_state": content.needs_live_state,
-        "sample": {
-            "example_id": sample.example_id, "prompt": sample.prompt, "answer": sample.answer, "task": sample.task,
-            "info": sample.info,
-        },
-    }  # fmt: skip
 
 
 def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: int = 0) -> Description:
@@ -125,7 +125,7 @@ def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: i
         EnvironmentNotFound: there is no such environment.
     """
     if "," in target or target.endswith(".toml"):
-        raise ConfigError(f"{target}: one environment is described at a time, by its name or path")
+        raise ConfigError(f"{target}: only one environment can be described at a time; give its name or path")
     require_environment(target, "bench env info", Path.cwd())
     [run] = resolve(target, {"model": "reference/null", "env_args": dict(env_args) if env_args else None}).runs
     found = run.found

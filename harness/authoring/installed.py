@@ -1,4 +1,4 @@
-"""Installed environments as seen by new processes, which were started after the installation.
+"""Check installed environments in new processes, since this process has cached the state before an installation.
 
 Run as a module, this file writes one JSON document to the file named in its arguments: without a name, the list of
 installed environments, read from metadata; with a name, the error of importing that environment.
@@ -48,10 +48,10 @@ def installed_now() -> list[Verified]:
     Raises:
         HarnessError: the process ended without a list.
     """
-    told, why = _ask([], PATIENCE)
-    if told is None:
-        raise HarnessError(f"cannot list the installed environments: the process {why}")
-    return [Verified(**entry) for entry in cast("list[JsonDict]", told)]
+    listed, ending = _run_child([], PATIENCE)
+    if listed is None:
+        raise HarnessError(f"cannot list the installed environments: listing them {ending}")
+    return [Verified(**entry) for entry in cast("list[JsonDict]", listed)]
 
 
 def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Verified]:
@@ -67,16 +67,16 @@ def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Ver
     wanted = [entry for entry in installed_now() if normal(entry.distribution) in names]
     checked: list[Verified] = []
     for entry in wanted:
-        problem, ending = _ask([entry.name], patience)
+        problem, ending = _run_child([entry.name], patience)
         checked.append(replace(entry, problem=f"importing it {ending}" if problem is None else str(problem)))
     return checked
 
 
-def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
-    """Start a process, and return its JSON result, or None with the way it ended."""
+def _run_child(arguments: Sequence[str], patience: float) -> tuple[object, str]:
+    """Run this module in a new process. Return its JSON result and ""; or None and how the process ended."""
     with tempfile.TemporaryDirectory(prefix="bench-installed-") as folder:
-        out, said = Path(folder, "told"), Path(folder, "said")
-        with said.open("wb") as stream:  # a file: a pipe would stay open as long as any subprocess of the import
+        out, log = Path(folder, "result"), Path(folder, "log")
+        with log.open("wb") as stream:  # a file: a pipe would stay open as long as any subprocess of the import
             child = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(out), *arguments],
                 stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
@@ -93,26 +93,26 @@ def _ask(arguments: Sequence[str], patience: float) -> tuple[object, str]:
                 child.wait()
         if out.exists():
             return json.loads(out.read_text(encoding="utf-8")), ""
-        lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
         return None, f"{ended}; its last output: {last}" if last else ended
 
 
 def _main(out: Path, name: str | None) -> None:
     if name is not None:
-        told: object = ""
+        result: object = ""
         try:
             find_function(name)
         except HarnessError as error:
-            told = str(error)
+            result = str(error)
     else:
-        told = [
+        result = [
             asdict(Verified(entry.name, entry.distribution, entry.version, entry.path))
             for entry in catalogue(Path(os.devnull))
             if entry.status != "not installed"
         ]
     scratch = out.with_suffix(".new")
-    scratch.write_text(json.dumps(told), encoding="utf-8")
+    scratch.write_text(json.dumps(result), encoding="utf-8")
     scratch.rename(out)  # atomic
 
 

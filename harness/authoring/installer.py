@@ -51,7 +51,7 @@ class InstallTarget:
     """Name of the distribution; "" if it is known only after installation."""
     is_editable: bool = False
     doubt: str = ""
-    """Why the index may offer another party's package under this name; "" if there is no such risk."""
+    """Why the package of this name in the index may be from somebody else; "" if there is no such risk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
             return _project(text, local[module_name(text)], options)
     if (ours := as_built_in(match["name"])) is not None:
         raise ConfigError(
-            f"{text}: nothing to install, and a package of that name would be another party's; {ours.about}",
+            f"{text}: nothing to install, and a package of that name would be from somebody else; {ours.about}",
             remedy=ours.remedy,
         )
     # A mistyped path such as `environments/nothere` has the form of `org/NAME`.
@@ -106,24 +106,22 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
 
 
 def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> str:
-    """Why a name should not be installed from the index without asking: anybody can register a name there. There is no
-    doubt about a distribution that was installed from an index before, or about an exact version. A name with an
-    organisation stays in doubt, since package indexes do not know organisations."""
+    """Why a name should not be installed from the index without asking the user, since anybody can register a name
+    there; "" for a distribution that was installed from an index before, and for an exact version. Names with an
+    organisation are always in doubt, since package indexes have no organisations."""
     organisation, slash, _ = text.strip().partition("/")
     known = _origin(name)
     if known == "index" or (is_exact and not slash):
         return ""
     if known:
-        return f"{name} is installed from {known}, and a package index may have another project's {name}"
+        return f"{name} is installed from {known}, and the package of that name in the index may be another project"
     near = nearest(name, [*local_environments(options.folder), *installed_environments(), *BUILT_INS])
     meant = f" (did you mean {near!r}?)" if near and module_name(near) != module_name(name) else ""
     if slash:
-        return (
-            f"package indexes know no organisations: what they call {name} may be of others than {organisation}{meant}"
-        )
+        return f"package indexes have no organisations, so their package {name} may not be from {organisation}{meant}"
     return (
-        f"nothing here is called {name}, so it would be taken from the package index, where anybody can have taken "
-        f"that name{meant}"
+        f"no environment here is called {name}, so it would be installed from the package index, where anybody can "
+        f"register that name{meant}"
     )
 
 
@@ -144,8 +142,8 @@ def _origin(name: str) -> str:
 
 def _project(text: str, path: Path, options: InstallOptions) -> InstallTarget:
     if path.is_file() and path.suffix == ".py":
-        remedy = "run it as it is: {run_command} {text}"
-        raise ConfigError(f"{text}: a single file needs no installing", remedy=remedy, text=text)
+        remedy = "run it directly: {run_command} {text}"
+        raise ConfigError(f"{text}: a single file does not need to be installed", remedy=remedy, text=text)
     if not path.is_dir():
         raise ConfigError(f"{text}: there is no such folder")
     if not (path / "pyproject.toml").is_file() and not (path / "setup.py").is_file():
@@ -166,7 +164,7 @@ def command_for(targets: Sequence[InstallTarget], options: InstallOptions) -> li
         command = [uv, "pip", "install", "--python", sys.executable]
     else:
         raise HarnessError(
-            f"nothing to install with: {sys.executable} has no pip, and there is no uv on the PATH; run "
+            f"no installer found: {sys.executable} has no pip, and there is no uv on the PATH; run "
             f"`{sys.executable} -m ensurepip`, or install uv"
         )
     if options.upgrade:

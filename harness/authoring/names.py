@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import keyword
@@ -19,12 +20,12 @@ LONGEST = 50
 _SHAPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 _TAKEN = {
-    "agent_eval": "it is the environment that is built in, for agents",
-    "multi_eval": "it is the environment that is built in, for lists of tasks",
+    "agent_eval": "it is the built-in environment for agents",
+    "multi_eval": "it is the built-in environment for lists of tasks",
     "bench": "it is this program's own command",
-    "environments": "it is the folder that environments are kept in",
+    "environments": "it is the default folder of environments",
     "harness": "it is the module that environments import",
-    "src": "it is a folder of projects",
+    "src": "it is a common name of source folders",
     "tests": "it is the folder of an environment's tests",
     "verifiers": "it is the module that classic environments import",
 }
@@ -77,7 +78,9 @@ def read_name(text: str) -> Names:
             f"letter{hint}"
         )
     if len(plain) > LONGEST:
-        raise ConfigError(f"{text!r} is too long for a name: {len(plain)} characters, and {LONGEST} are allowed")
+        raise ConfigError(
+            f"{text!r} is too long for a name: {len(plain)} characters, but at most {LONGEST} are allowed"
+        )
     names = Names(plain)
     reason = _clash(names)
     if reason:
@@ -89,9 +92,7 @@ def _is_a_path(text: str) -> ConfigError:
     """Error for a path given as a name: `./sub/thing`, `/srv/thing`, `../up`, `org/`."""
     folder, _, name = text.rstrip("/").rpartition("/")
     if not folder and not text.startswith("/"):
-        return ConfigError(
-            f"{text!r} is a folder, or an organisation without a name: say a name, such as {name}/my-env"
-        )
+        return ConfigError(f"{text!r} is a folder, or an organisation without a name: add a name, as in {name}/my-env")
     name = name if _SHAPE.fullmatch(name.replace("_", "-")) else "NAME"
     return ConfigError(
         f"{text!r} is a path, not a name",
@@ -107,16 +108,12 @@ def _clash(names: Names) -> str:
     if module in _TAKEN:
         return _TAKEN[module]
     if keyword.iskeyword(module) or keyword.issoftkeyword(module):
-        return f"{module} is a word of Python"
+        return f"{module} is a Python keyword"
     if module in sys.stdlib_module_names:
-        return f"{module} is a module of Python"
-    try:
-        version = importlib.metadata.version(names.name)
-    except PackageNotFoundError:
-        pass
-    else:
-        return f"{names.name} {version} is installed here"
+        return f"{module} is a module of the Python standard library"
+    with contextlib.suppress(PackageNotFoundError):
+        return f"{names.name} {importlib.metadata.version(names.name)} is already installed"
     spec = importlib.util.find_spec(module)
     if spec is not None and spec.origin is not None:
-        return f"there is a module {module} already ({spec.origin})"
+        return f"a module {module} already exists ({spec.origin})"
     return ""

@@ -20,7 +20,9 @@ def package_findings(found: FoundEnvironment, package: Package, loader: LoaderFu
     obstacle = _NO_PACKAGE if package.kind == "file" else ""
     if fault:
         yield fail(
-            "pyproject", fault, "correct that line: the project cannot be installed, and its settings are ignored"
+            "pyproject",
+            fault,
+            "correct this line: otherwise the project cannot be installed, and its settings are ignored",
         )
         obstacle = "not possible: pyproject.toml cannot be read"
     if obstacle:
@@ -41,22 +43,21 @@ def _entry_point(found: FoundEnvironment, package: Package) -> Finding:
         return ok("entry point", ", ".join(f"{name} = {value}" for name, value in ours.items()))
     if package.is_classic:
         return skipped("entry point", f"a classic package: it is found by its module's name, {found.module}")
-    called = package.name
-    return fail("entry point", "none of the group harness.environments",
+    return fail("entry point", "no entry point of the group harness.environments",
                 f'add to pyproject.toml: [project.entry-points."harness.environments"] and below it '
-                f'{called} = "{found.module}:{FUNCTION}"')  # fmt: skip
+                f'{package.name} = "{found.module}:{FUNCTION}"')  # fmt: skip
 
 
 def _defaults(found: FoundEnvironment, package: Package) -> Finding:
     if found.notice:
-        return fail("defaults", found.notice, "ship the package's own pyproject.toml inside its module")
+        return fail("defaults", found.notice, "include the package's own pyproject.toml in its module")
     if found.defaults:
         table = (found.defaults_source or "").rpartition(" [")[2].rstrip("]")
         values = ", ".join(f"{name} = {value}" for name, value in found.defaults.items())
         return ok("defaults", f"[{table}] {values}")
     advice = "add [tool.harness.eval] with num_examples and rollouts_per_example to pyproject.toml"
     if package.kind == "installed":
-        advice += f", and ship that file in the wheel: see what `{COMMANDS['init_command']}` makes"
+        advice += f", and include that file in the wheel, as `{COMMANDS['init_command']}` does"
     return fail("defaults", "no [tool.harness.eval]: a run has 5 examples by default", advice)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.authoring.findings import count
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import ExampleKeys
 from harness.core.state import State
@@ -42,8 +43,8 @@ class Script:
             EnvironmentFault: all replies are used.
         """
         if self._next == len(self._replies):
-            given = f"{self._next} {'reply' if self._next == 1 else 'replies'}"
-            raise EnvironmentFault(f"the environment requests another reply after the {given} given to play()")
+            given = count(self._next, "reply", "replies")
+            raise EnvironmentFault(f"the environment requests another reply after the {given} passed to play()")
         reply = self._replies[self._next]
         self._next += 1
         message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
@@ -85,6 +86,5 @@ def play(
             reasons = "; ".join(f"{name} {words}" for name, words in score.reasons.items())
             raise EnvironmentFault(f"the rollout has no score: {reasons}")
 
-    with asyncio.Runner() as runner:
-        runner.run(main())
+    asyncio.run(main())
     return state

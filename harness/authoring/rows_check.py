@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from harness.authoring.findings import Finding, count, fail, first_few, ok, skipped
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import ExampleKeys, digest
-from harness.core.types import Prompt
 from harness.envs.environment import Environment
 from harness.envs.single_turn import SingleTurnEnv
 
@@ -65,26 +64,21 @@ def scan_rows(environment: Environment) -> DatasetScan:
             seen.contradicting.append(f"{name} (as {prompts[prompt]})")
         whole.setdefault(content, name)
         prompts.setdefault(prompt, name)
-        if not _says_something(row.prompt):
+        texts = [row.prompt] if isinstance(row.prompt, str) else [
+            message.get("content") for message in row.prompt if message.get("role") != "system"
+        ]  # fmt: skip
+        if not any(text.strip() if isinstance(text, str) else text for text in texts):
             seen.blank.append(name)
         if not row.answer.strip() and not row.info:
             seen.unanswered.append(name)
     return seen
 
 
-def _says_something(prompt: Prompt) -> bool:
-    """Whether a prompt has any content besides system messages."""
-    if isinstance(prompt, str):
-        return bool(prompt.strip())
-    asked = [message.get("content") for message in prompt if message.get("role") != "system"]
-    return any(content.strip() if isinstance(content, str) else content for content in asked)
-
-
 def findings_of(rows: DatasetScan, environment: Environment) -> Iterable[Finding]:
     """Findings about the rows of a dataset."""
     if rows.wrong:
         yield fail("rows", f"{len(rows.wrong):,} of {count(rows.total, 'row')} cannot be used: {first_few(rows.wrong)}",
-                   "correct the dataset, or leave these rows out of it")  # fmt: skip
+                   "correct these rows, or remove them from the dataset")  # fmt: skip
     else:
         yield ok("rows", f"{count(rows.total, 'row')}, all well formed")
     yield _duplicates(rows, environment)
@@ -97,22 +91,23 @@ def _duplicates(rows: DatasetScan, environment: Environment) -> Finding:
         return fail("duplicates", words, "remove them: a repeated example counts twice in the mean")
     if not rows.contradicting:
         return ok("duplicates", "all prompts differ")
-    words = f"{count(len(rows.contradicting), 'example')} with an earlier one's prompt: {first_few(rows.contradicting)}"
+    number = count(len(rows.contradicting), "example")
+    words = f"{number} with the prompt of an earlier one: {first_few(rows.contradicting)}"
     if isinstance(environment, SingleTurnEnv):
         return fail("duplicates", f"{words}, but with another answer or info",
-                    "a question needs one answer: remove or reword them")  # fmt: skip
-    return ok("duplicates", f"{words}; the rest of the row tells them apart")
+                    "a question must have one answer: remove or reword them")  # fmt: skip
+    return ok("duplicates", f"{words}; their other columns differ")
 
 
 def _empty(rows: DatasetScan) -> Finding:
     if rows.blank:
         return fail("empty", f"{count(len(rows.blank), 'example')} with an empty prompt: {first_few(rows.blank)}",
-                    "give every example a question")  # fmt: skip
+                    "give every example a prompt")  # fmt: skip
     if rows.unanswered and len(rows.unanswered) < len(rows.keys):
         words = f"{count(len(rows.unanswered), 'example')} with neither answer nor info: {first_few(rows.unanswered)}"
-        return fail("empty", words, "fill in what rewards compare with, or leave these rows out")
+        return fail("empty", words, "fill in the values that rewards compare with, or remove these rows")
     if rows.unanswered:
-        return ok("empty", "no empty prompt; no row has an answer or info, so rewards go by the prompt alone")
+        return ok("empty", "no empty prompt; no row has an answer or info, so rewards can only use the prompt")
     return ok("empty", "no empty prompt, and every row has an answer or info")
 
 
@@ -137,7 +132,7 @@ def compare_keys(first: DatasetScan, others: Iterable[tuple[str, list[str]]]) ->
         else:
             differing = [name for name, a, b in zip(first.ids, first.keys, keys, strict=True) if a != b]
             what = f"{count(len(differing), 'other example')}: {first_few(differing)}"
-        return fail("keys", f"{where} has {what}", "a row must depend on arguments and index alone: seed every "
-                    "random.Random, sort what comes from a set or a folder, leave dates and ids out; otherwise no "
-                    "run can be resumed or compared")  # fmt: skip
-    return ok("keys", "the same in a second load and in other processes, whatever their PYTHONHASHSEED")
+        return fail("keys", f"{where} has {what}", "a row must depend only on the arguments and its index: seed "
+                    "every random.Random, sort sets and folder listings, and use no dates or generated ids; otherwise "
+                    "runs cannot be resumed or compared")  # fmt: skip
+    return ok("keys", "the same in a second load and in processes with other values of PYTHONHASHSEED")

@@ -15,12 +15,11 @@ SLACK = 1e-9
 """Tolerance for rounding errors when rewards are compared with sums of weights."""
 
 SLOW_SECONDS = 0.05
-"""Median scoring time in seconds per rollout above which a remark on speed is added: a run has to wait for scoring."""
+"""Median scoring time in seconds per rollout above which the finding says how long 1,000 rollouts take."""
 
 
 def scored(played: Played) -> Iterable[Finding]:
     """Report rollouts of any policy that have no score."""
-    total = sum(len(trial.rollouts) for trial in played.trials)
     missing = [
         (trial.policy, rollout)
         for trial in played.trials
@@ -36,7 +35,11 @@ def scored(played: Played) -> Iterable[Finding]:
     else:
         advice = "correct these errors: in a run, such rollouts fail and have no score"
     has = "has" if len(missing) == 1 else "have"
-    yield fail("scored", f"{len(missing):,} of {count(total, 'rollout')} {has} no score: {first_few(told)}", advice)
+    yield fail(
+        "scored",
+        f"{len(missing):,} of {count(len(played.rollouts), 'rollout')} {has} no score: {first_few(told)}",
+        advice,
+    )
 
 
 def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
@@ -61,11 +64,11 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
         every = "the only rollout" if len(rewards) == 1 else f"all {count(len(rewards), 'rollout')}"
         return ok(name, f"the {word} reward, {wanted:g}, in {every}{some_lack}")
     advice = (
-        "make reward functions accept what reference_reply says, or tell them what the best reward is: "
+        "make the reward functions accept the text of reference_reply, or declare the best reward: "
         "Rubric(reward_range=(low, high))"
         if word == "best"
-        else "an empty reply must have the worst reward: check what these functions count, return a worse reply "
-        "from null_reply, or say Rubric(reward_range=(low, high))"
+        else "an empty reply must have the worst reward: check the reward functions, return a worse reply from "
+        "null_reply, or declare the worst reward: Rubric(reward_range=(low, high))"
     )
     return fail(name, f"not the {word} reward, {wanted:g}, in {len(off):,} of {count(len(rewards), 'rollout')}"
                 f"{some_lack}: {first_few(off)}", advice)  # fmt: skip
@@ -83,29 +86,26 @@ def _number(value: float | None) -> str:
 def bounds(played: Sequence[Played], rubric: Rubric) -> Finding:
     """Check that every reward is within the rubric's `reward_range`."""
     low, high = rubric.reward_range
-    rewards = [
-        (rollout, rollout.reward) for each in played for trial in each.trials for rollout in trial.rollouts.values()
-    ]
-    known = [(rollout, reward) for rollout, reward in rewards if reward is not None]
+    known = [(rollout, rollout.reward) for each in played for rollout in each.rollouts if rollout.reward is not None]
     if not known:
-        return skipped("bounds", "nothing has a reward")
+        return skipped("bounds", "no rollout has a reward")
     outside = [_told(rollout) for rollout, reward in known if not low - SLACK <= reward <= high + SLACK]
     if outside:
         return fail("bounds", f"{count(len(outside), 'reward')} outside [{low:g}, {high:g}]: {first_few(outside)}",
-                    "return values from 0 to 1, or say Rubric(reward_range=(low, high))")  # fmt: skip
+                    "return values from 0 to 1, or declare the range: Rubric(reward_range=(low, high))")  # fmt: skip
     return ok("bounds", f"{count(len(known), 'reward')} in [{low:g}, {high:g}]")
 
 
 def repeats(first: Played, second: Played) -> Finding:
     """Check that a second run, with the environment loaded again, has the same replies and scores."""
-    total = sum(len(trial.rollouts) for trial in second.trials)
+    total = len(second.rollouts)
     if not total:
-        return skipped("repeats", "nothing was played")
+        return skipped("repeats", "no rollout was played")
     differing = _differing(first, second)
     if differing:
         words = f"two runs differ in {len(differing):,} of {count(total, 'rollout')}: {first_few(differing)}"
-        return fail("repeats", words, "seed random numbers from the example (its answer, its info), use no clock, and "
-                    "keep nothing from one rollout to the next")  # fmt: skip
+        return fail("repeats", words, "seed random numbers from the example (its answer, its info), do not use the "
+                    "clock, and do not carry state from one rollout to the next")  # fmt: skip
     return ok("repeats", f"two runs agree in {count(total, 'rollout')}: conversation, reward and metrics")
 
 
@@ -139,9 +139,9 @@ def state(live: Played, restored: Played | None) -> Finding:
         live: Rollouts scored during the run.
         restored: The same rollouts, scored from their journal; None if the rubric needs live state.
     """
-    rollouts = [rollout for trial in live.trials for rollout in trial.rollouts.values()]
+    rollouts = live.rollouts
     if not rollouts:
-        return skipped("state", "nothing was played")
+        return skipped("state", "no rollout was played")
     kept = sorted({name for rollout in rollouts for name in rollout.state})
     lost = sorted({name for rollout in rollouts for name in rollout.lost})
     columns = f"columns for -C: {', '.join(kept)}" if kept else "no columns for -C"
@@ -152,7 +152,7 @@ def state(live: Played, restored: Played | None) -> Finding:
     if differing:
         where = f"{len(differing):,} of {count(len(rollouts), 'rollout')}"
         words = f"scores change in {where} if computed from the journal, as after a crash: {first_few(differing)}"
-        advice = "keep what rewards read as JSON values in the state, or say Rubric(needs_live_state=True)"
+        advice = "store the values that rewards read in the state as JSON, or declare Rubric(needs_live_state=True)"
         return fail("state", words + gone, advice)
     return ok("state", f"the journal is enough to score again; {columns}{gone}")
 
@@ -164,14 +164,16 @@ def speed(played: Played, *, under_load: bool) -> Finding:
         played: Scored rollouts.
         under_load: Whether other rollouts were scored at the same time.
     """
-    seconds = [rollout.seconds for trial in played.trials for rollout in trial.rollouts.values() if rollout.metrics]
+    seconds = [rollout.seconds for rollout in played.rollouts if rollout.metrics]
     if not seconds:
-        return skipped("speed", "nothing was scored")
+        return skipped("speed", "no rollout was scored")
     typical, slowest = statistics.median(seconds), max(seconds)
     how = "many at once" if under_load else "one at a time"
-    words = f"{_milliseconds(typical)} a rollout to score ({how}), {_milliseconds(slowest)} at most"
+    words = f"{_milliseconds(typical)} per rollout to score ({how}), {_milliseconds(slowest)} at most"
     if typical > SLOW_SECONDS:
-        words += f"; 1,000 rollouts take {typical * 1000:,.0f} s of scoring, shared by -c"
+        words += (
+            f"; scoring 1,000 rollouts takes {typical * 1000:,.0f} s, divided among those that run concurrently (-c)"
+        )
     return ok("speed", words)
 
 
@@ -189,8 +191,8 @@ def loop(played: Sequence[Played]) -> Finding:
         times[first.setdefault(function, where)] += number
     if times:
         said = [f"{where} blocked it {count(number, 'time')}" for where, number in times.items()]
-        return fail("event loop", first_few(said), "all rollouts wait meanwhile: make it a plain `def` (it then runs "
-                    "in a thread), or await the slow operation")  # fmt: skip
+        return fail("event loop", first_few(said), "it delays all other rollouts: make it a plain `def`, which runs "
+                    "in a thread, or await the slow operation")  # fmt: skip
     return ok("event loop", "nothing blocked it")
 
 

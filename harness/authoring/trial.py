@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from logging.handlers import BufferingHandler
@@ -100,6 +101,11 @@ class Played:
     warnings: list[str] = field(default_factory=list[str])
     """Other warnings that bench logged, such as a failed cleanup."""
 
+    @property
+    def rollouts(self) -> list[PlayedRollout]:
+        """Rollouts of all trials."""
+        return [rollout for trial in self.trials for rollout in trial.rollouts.values()]
+
 
 def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *, resume: bool = False) -> Played:
     """Load the environment and run policies on it.
@@ -146,9 +152,9 @@ def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
         run, where, *more = cast("tuple[object, ...]", record.args or ("", record.getMessage()))
         known = times.get((run, str(where)), 0)
         times[run, str(where)] = max(known, more[0] if more and isinstance(more[0], int) else 1)
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for (_, where), number in times.items():
-        found[where] = found.get(where, 0) + number
+        found[where] += number
     return found
 
 

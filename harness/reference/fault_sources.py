@@ -58,12 +58,12 @@ class ObservedRequest:
 
     @property
     def prompt(self) -> str:
-        """The messages or prompt of the request, as searchable text."""
+        """The messages or the prompt of the request, as text that filters can search."""
         asked: object = self.body.get("messages", self.body.get("prompt", ""))
         return asked if isinstance(asked, str) else orjson.dumps(asked).decode()
 
     def key(self, of: Per) -> str:
-        """The key of the request's rollout, example or model; "" if unknown or if `of` is ""."""
+        """Return the key of the request's rollout or example, or its model's name; "" if unknown or if `of` is ""."""
         if of == "model":
             return self.model
         if not of or self.rollout is None:
@@ -72,7 +72,7 @@ class ObservedRequest:
 
 
 class InjectedFault(Protocol):
-    """The response to one request."""
+    """The response to one request, which may be faulty."""
 
     @property
     def label(self) -> str:
@@ -93,9 +93,9 @@ class InjectedFault(Protocol):
 
 
 class FaultSource(Protocol):
-    """Chooses the fault of each request, in the order of arrival.
+    """Source of faults: chooses the fault of each request, in the order of arrival.
 
-    An attribute `tallies` may hold a tuple of counters with `rule.label`, `requests` and `hits`, for reports. If it is
+    An attribute `tallies` may be a tuple of counters with `rule.label`, `requests` and `hits`, for reports. If it is
     empty, the server keeps no list of requests."""
 
     def next(self, asked: ObservedRequest, /) -> InjectedFault:

@@ -1,12 +1,12 @@
-"""HTTP request handling of the reference server. Uses aiohttp's low-level server, since a router and middlewares would
-double the CPU time per request."""
+"""Handle the HTTP requests of the reference server. Uses aiohttp's low-level server, since a router and middlewares
+would double the CPU time per request."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import orjson
 from aiohttp import web
@@ -15,7 +15,7 @@ from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
 from harness.reference.fault_sources import ObservedRequest
 from harness.reference.header import RolloutHeader, read_rollout
-from harness.reference.policies import NAMES, UNKNOWN_PROMPT, Policy, is_reference, message_text, parse_model
+from harness.reference.policies import NAMES, UNKNOWN_PROMPT, is_reference, message_text, parse_model
 
 if TYPE_CHECKING:
     from harness.reference.server import ReferenceServer
@@ -93,7 +93,7 @@ class Listener:
             return _json(self._stats("rollouts" in request.query))
         if request.method == "GET" and path in ("/faults", "/v1/faults"):
             return _json(self._server.fault_report())
-        return _error(404, f"{request.method} {path} is not served here; see /v1/models", "unknown_path")
+        return _error(404, f"this server does not serve {request.method} {path}; see /v1/models", "unknown_path")
 
     async def _complete(self, request: web.BaseRequest, *, is_chat: bool) -> web.StreamResponse:
         server = self._server
@@ -113,7 +113,12 @@ class Listener:
                 injected = await self._injected(request, asked, answer)
                 if injected is not None:
                     return injected
-            return _answered(self._answer(raw, rollout, is_chat=is_chat))
+            body = self._answer(raw, rollout, is_chat=is_chat)
+            try:
+                return _json(body)
+            except TypeError as error:  # an environment's message may contain any value
+                words = f"the environment's reply cannot be sent as JSON: {error}"
+                raise Refusal(400, words, "environment_error") from error
         except Refusal as refusal:
             return _error(refusal.status, str(refusal), refusal.code)
         finally:
@@ -122,7 +127,7 @@ class Listener:
     async def _injected(
         self, request: web.BaseRequest, asked: ObservedRequest, answer: Callable[[], JsonDict]
     ) -> web.StreamResponse | None:
-        """Apply an injected fault; returns None if there is none for this request."""
+        """Inject the fault of this request; return None if it has none."""
         server = self._server
         if server.faults is None:
             return None
@@ -135,14 +140,21 @@ class Listener:
         model: object = body.get("model")
         prompt: object = body.get("messages" if is_chat else "prompt")
         if not isinstance(model, str) or not isinstance(prompt, list if is_chat else str):
-            raise Refusal(400, "model must be a string, messages a list of messages, prompt a string", "invalid_body")
+            raise Refusal(
+                400,
+                "model must be a string, messages must be a list of messages, prompt must be a string",
+                "invalid_body",
+            )
         asked = cast("Prompt", prompt)
         message = self._reply(model, asked, rollout)
         return _completion(body, model, asked, message, self._server.stats.requests)
 
     def _reply(self, model: str, prompt: Prompt, rollout: RolloutHeader | None) -> Message:
         server = self._server
-        policy = _policy(model) if is_reference(model) else server.policy
+        try:
+            policy = parse_model(model) if is_reference(model) else server.policy
+        except ConfigError as error:
+            raise Refusal(404, str(error), "model_not_found") from error
         if policy is None:
             return {"role": "assistant", "content": FIXED_TEXT}
         messages: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
@@ -150,7 +162,10 @@ class Listener:
             return policy.reply(None, None, messages, "")
         found = server.find(rollout, prompt)
         if found is None:
-            raise Refusal(404, _no_player(model, server.has_players), "no_player")
+            words = f"{model} needs the answers of an environment: start the server with an environment, or start a run"
+            if server.has_players:
+                words = f"{model}: {UNKNOWN_PROMPT}; start the server with the environment of these requests"
+            raise Refusal(404, words, "no_player")
         player, example = found
         # Without a rollout key use the example's; then all rollouts of the example are drawn alike.
         key = rollout.rollout_key if rollout is not None else example.key
@@ -182,12 +197,6 @@ def count_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
-def _prompt_tokens(prompt: Prompt) -> int:
-    if isinstance(prompt, str):
-        return count_tokens(prompt)
-    return sum(count_tokens(message_text(message)) for message in prompt)
-
-
 def _completion(body: JsonDict, model: str, prompt: Prompt, message: Message, number: int) -> JsonDict:
     finish = "tool_calls" if message.get("tool_calls") else "stop"
     content: object = message.get("content")
@@ -198,8 +207,9 @@ def _completion(body: JsonDict, model: str, prompt: Prompt, message: Message, nu
         if isinstance(limit, int) and tokens > limit:
             tokens, finish = limit, "length"
             message = {**message, "content": content[: limit * 4]}
-    prompt_tokens = _prompt_tokens(prompt)
     is_chat = not isinstance(prompt, str)
+    texts = [prompt] if isinstance(prompt, str) else [message_text(each) for each in prompt]
+    prompt_tokens = sum(map(count_tokens, texts))
     choice: JsonDict = {"index": 0, "finish_reason": finish}
     if is_chat:
         choice["message"] = {"role": "assistant", **message}
@@ -225,49 +235,27 @@ def _parse(raw: bytes) -> JsonDict:
     return cast("JsonDict", body)
 
 
-def _policy(model: str) -> Policy:
-    try:
-        return parse_model(model)
-    except ConfigError as error:
-        raise Refusal(404, str(error), "model_not_found") from error
-
-
-def _no_player(model: str, has_players: bool) -> str:
-    if has_players:
-        return f"{model}: {UNKNOWN_PROMPT}; start the server with the environment of these requests"
-    return f"{model} needs an environment to know the answers: start the server with an environment, or start a run"
-
-
 def _models() -> JsonDict:
     names = [f"reference/{name}" for name in NAMES]
     return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "bench"} for name in names]}
 
 
-def _json(value: JsonDict) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json")
+def _json(value: JsonDict, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(value), content_type="application/json")
 
 
 async def _body(request: web.BaseRequest) -> bytes:
     """Read the request body, up to a size limit; compressed or chunked bodies may have any size."""
-    raw, too_large = bytearray(), (request.content_length or 0) > BODY_CAP
-    if not too_large:
-        async for piece in request.content.iter_any():
-            raw += piece
-            too_large = len(raw) > BODY_CAP
-            if too_large:
-                break
-    if too_large:
-        raise Refusal(413, f"the request body is larger than {BODY_CAP} bytes", "too_large")
+    too_large = Refusal(413, f"the request body is larger than {BODY_CAP} bytes", "too_large")
+    if (request.content_length or 0) > BODY_CAP:
+        raise too_large
+    raw = bytearray()
+    async for piece in request.content.iter_any():
+        raw += piece
+        if len(raw) > BODY_CAP:
+            raise too_large
     return bytes(raw)
 
 
-def _answered(body: JsonDict) -> web.Response:
-    try:
-        return _json(body)
-    except TypeError as error:  # an environment's message may contain any value
-        raise Refusal(400, f"the environment's reply cannot be sent as JSON: {error}", "environment_error") from error
-
-
 def _error(status: int, message: str, code: str) -> web.Response:
-    error: dict[str, Any] = {"error": {"message": message, "type": "reference_server", "code": code}}
-    return web.Response(status=status, body=orjson.dumps(error), content_type="application/json")
+    return _json({"error": {"message": message, "type": "reference_server", "code": code}}, status)

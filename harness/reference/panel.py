@@ -23,10 +23,10 @@ class ReferencePanel:
     environment: Playable
 
     def chat(self, spec: object, state: Mapping[str, Any] | None) -> Chat:
-        """A judge model for the rollout of `state`."""
+        """Return a judge model for the rollout of `state`."""
         example = getattr(state, "example", None)
         if not isinstance(example, Example):
-            raise ValueError("a reference judge must know which rollout it judges: pass state to judge(…)")
+            raise ValueError("a reference judge needs the rollout that it judges: pass state to judge(…)")
         return _Verdicts(self.environment, example)
 
 

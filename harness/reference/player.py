@@ -1,4 +1,4 @@
-"""Players: an environment as the reference server uses it. They find the example of a request and answer it."""
+"""Players: an environment as the reference server uses it. They find the example of a request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Playable(Protocol):
         ...
 
     def row(self, i: int, /) -> Row:
-        """Row `i`, formatted for the model."""
+        """Return row `i`, formatted for the model."""
         ...
 
     def reference_reply(self, example: Example, messages: Messages, /) -> Message | str:
-        """The next message of a perfect player.
+        """Return the next message of a perfect player.
 
         Raises:
             NotImplementedError: the environment has no reference policy.
@@ -30,11 +30,11 @@ class Playable(Protocol):
         ...
 
     def null_reply(self, example: Example, messages: Messages, /) -> Message | str:
-        """The next message of a player without any knowledge."""
+        """Return the next message of a player without any knowledge."""
         ...
 
     def reference_verdict(self, example: Example, messages: Messages, /) -> str:
-        """The answer of a perfect judge to `messages`, which contain a response to the example.
+        """Return the reply of a perfect judge to `messages`, which contain a response to the example.
 
         Raises:
             NotImplementedError: the environment has no reference judge.
@@ -43,10 +43,10 @@ class Playable(Protocol):
 
 
 class EnvironmentPlayer:
-    """Player of an environment. Examples must be registered first, one by one or all at once."""
+    """Player of an environment. Examples must be registered before they can be found, one by one or all at once."""
 
     def __init__(self, environment: Playable) -> None:
-        self._environment = environment
+        self.environment = environment
         self._by_key: dict[str, Example] = {}
         self._by_prompt: dict[str, str] = {}
         self._lengths: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class EnvironmentPlayer:
         self._by_key[example.key] = example
 
     def forget(self, example_key: str) -> None:
-        """Remove an example that is no longer needed, so that memory does not grow during a long run."""
+        """Remove the example with this key, so that memory does not grow during a long run."""
         self._by_key.pop(example_key, None)
 
     def learn_all(self) -> None:
@@ -64,8 +64,8 @@ class EnvironmentPlayer:
         used."""
         keys = ExampleKeys()
         lengths: set[int] = set()
-        for index in range(self._environment.row_count):
-            example = keys.example(self._environment.row(index), index)
+        for index in range(self.environment.row_count):
+            example = keys.example(self.environment.row(index), index)
             self.learn(example)
             self._by_prompt.setdefault(digest(example.prompt), example.key)
             if not isinstance(example.prompt, str):
@@ -77,23 +77,7 @@ class EnvironmentPlayer:
         example = self._by_key.get(example_key) if example_key else None
         if example is not None or not self._by_prompt:
             return example
-        starts = (
-            [messages] if isinstance(messages, str) else [messages[:n] for n in self._lengths if n <= len(messages)]
-        )
-        for start in starts:
-            key = self._by_prompt.get(digest(start))
-            if key is not None:
-                return self._by_key.get(key)
-        return None
-
-    def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a perfect player."""
-        return self._environment.reference_reply(example, messages)
-
-    def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a player without any knowledge."""
-        return self._environment.null_reply(example, messages)
-
-    def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """The answer of a perfect judge to `messages`."""
-        return self._environment.reference_verdict(example, messages)
+        lengths = [len(messages)] if isinstance(messages, str) else self._lengths
+        starts = (messages[:length] for length in lengths if length <= len(messages))
+        key = next((key for start in starts if (key := self._by_prompt.get(digest(start))) is not None), "")
+        return self._by_key.get(key)

@@ -33,8 +33,6 @@ _METHODS: dict[PolicyName, tuple[str, ...]] = {
 NAMES: tuple[str, ...] = tuple(_PARAMETERS)
 """Names of all reference models, without the prefix."""
 
-_HASH_RANGE = float(2**64)
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -66,30 +64,30 @@ class Policy:
         if self.name != "noisy":
             return self.name == "oracle"
         drawn = hashlib.sha256(f"{self.seed}:{rollout_key}".encode()).digest()
-        return int.from_bytes(drawn[:8], "big") / _HASH_RANGE < self.accuracy
+        return int.from_bytes(drawn[:8], "big") / 2.0**64 < self.accuracy
 
     def reply(
         self, player: EnvironmentPlayer | None, example: Example | None, messages: Messages, rollout_key: str
     ) -> Message:
-        """The next assistant message.
+        """Return the next assistant message.
 
         Args:
-            player: The player that answers; may be None only for `echo`.
+            player: The player of the environment; may be None only for `echo`.
             example: The example that the request is about; may be None only for `echo`.
             messages: The conversation so far.
             rollout_key: Key for the draw of `noisy`.
 
         Raises:
             NotImplementedError: the environment has no reference policy or no reference judge.
-            EnvironmentFault: it returned something that is neither a text nor a message.
+            EnvironmentFault: the environment returned something that is neither a text nor a message.
         """
         if player is None or example is None or self.name == "echo":
             return said("echo", echo(messages))
         if self.name == "judge":
-            return said("reference_verdict", player.reference_verdict(example, messages))
+            return said("reference_verdict", player.environment.reference_verdict(example, messages))
         if self.is_ideal(rollout_key):
-            return said("reference_reply", player.reference_reply(example, messages))
-        return said("null_reply", player.null_reply(example, messages))
+            return said("reference_reply", player.environment.reference_reply(example, messages))
+        return said("null_reply", player.environment.null_reply(example, messages))
 
 
 def said(method: str, answer: object) -> Message:
@@ -111,22 +109,21 @@ def said(method: str, answer: object) -> Message:
         )
         if fits and ("content" in message or "tool_calls" in message):
             return message
-        raise EnvironmentFault(f"{method} returned a dict that is no message: it needs content (a text) or tool_calls")
+        raise EnvironmentFault(
+            f"{method} returned a dict that is not a message: it needs content (a text) or tool_calls"
+        )
     if inspect.iscoroutine(answer):
         answer.close()
         raise EnvironmentFault(
             f"{method} returned a coroutine, not a text or a message: make it a plain def, not async"
         )
-    hint = " (a forgotten return?)" if answer is None else ""
+    hint = " (missing return statement?)" if answer is None else ""
     raise EnvironmentFault(f"{method} returned {type(answer).__name__}, not a text or a message{hint}")
 
 
 def echo(messages: Messages) -> str:
     """The text of the last user message, or ""."""
-    for message in reversed(messages):
-        if message.get("role") == "user":
-            return message_text(message)
-    return ""
+    return next((message_text(message) for message in reversed(messages) if message.get("role") == "user"), "")
 
 
 def message_text(message: Message) -> str:
@@ -156,7 +153,7 @@ def parse_model(model: str) -> Policy:
     """
     name, _, query = model.removeprefix(PREFIX).partition("?")
     if not model.startswith(PREFIX) or name not in NAMES:
-        raise ConfigError(f"there is no reference model {model!r}{_nearest(name, list(NAMES), PREFIX)}")
+        raise ConfigError(f"unknown reference model {model!r}{_nearest(name, list(NAMES), PREFIX)}")
     policy = cast("PolicyName", name)
     allowed = _PARAMETERS[policy]
     given: dict[str, str] = {}
@@ -165,34 +162,25 @@ def parse_model(model: str) -> Policy:
             takes = f"it takes {' and '.join(allowed)}" if allowed else "it takes no parameters"
             raise ConfigError(f"{PREFIX}{name} has no parameter {key!r}{_nearest(key, list(allowed))}; {takes}")
         if key in given:
-            raise ConfigError(f"{model!r} sets {key} twice")
+            raise ConfigError(f"{model!r} sets the parameter {key} twice")
         given[key] = value
     if query and not given:
-        raise ConfigError(f"{model!r}: parameters look like ?accuracy=0.7&seed=1")
-    return Policy(policy, _accuracy(model, given), _seed(model, given))
-
-
-def _accuracy(model: str, given: dict[str, str]) -> float:
-    text = given.get("accuracy", str(DEFAULT_ACCURACY))
+        raise ConfigError(f"{model!r}: write parameters as in ?accuracy=0.7&seed=1")
+    accuracy, seed = given.get("accuracy", str(DEFAULT_ACCURACY)), given.get("seed", "0")
     try:
-        value = float(text)
+        value = float(accuracy)
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise ConfigError(f"{model!r}: accuracy must be a number from 0 to 1, not {text!r}")
-    return value
-
-
-def _seed(model: str, given: dict[str, str]) -> int:
-    text = given.get("seed", "0")
+        raise ConfigError(f"{model!r}: accuracy must be a number from 0 to 1, not {accuracy!r}")
     try:
-        return int(text)
+        return Policy(policy, value, int(seed))
     except ValueError:
-        raise ConfigError(f"{model!r}: seed must be a whole number, not {text!r}") from None
+        raise ConfigError(f"{model!r}: seed must be a whole number, not {seed!r}") from None
 
 
 def _nearest(word: str, known: list[str], prefix: str = "") -> str:
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     if near:
         return f"; did you mean {prefix}{near[0]}?"
-    return f"; there are {', '.join(prefix + name for name in known)}" if known else ""
+    return f"; known are {', '.join(prefix + name for name in known)}" if known else ""

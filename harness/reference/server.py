@@ -1,4 +1,4 @@
-"""The embedded OpenAI-compatible server: start and stop, players and statistics. `http` has the request handling and is
+"""The embedded OpenAI-compatible server: start and stop, players and statistics. `http` handles the requests and is
 imported on start, because importing aiohttp takes a third of a second."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ COUNTED_ROLLOUTS = 200_000
 is bounded."""
 
 LOGGED = 10_000
-"""Number of recent requests that are kept with their faults, so that memory is bounded. `ServerStats.faults` counts
-all."""
+"""Number of recent requests that are stored with their faults, so that memory is bounded. `ServerStats.faults` counts
+all requests with a fault."""
 
 REPORTED = 1000
 """Number of recent requests in the reply to `GET /faults`."""
@@ -159,7 +159,7 @@ class ReferenceServer:
                 self._port = await listener.start(self._host, self._port)
             except OSError as error:
                 raise ConfigError(
-                    f"cannot listen on {self._host}:{self._port}: {error.strerror or error}; port 0 picks a free one"
+                    f"cannot listen on {self._host}:{self._port}: {error.strerror or error}; port 0 selects a free port"
                 ) from error
             self._listener = listener
         return self.url

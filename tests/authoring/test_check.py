@@ -109,7 +109,7 @@ FAULTS = {
     ),
     "a question with two answers": (
         changed(("for n in range(size)]", 'for n in range(size)] + [{"question": "1 + 1?", "answer": "11"}]')),
-        "duplicates", "1 example with an earlier one's prompt: 6 (as 1), but with another answer or info",
+        "duplicates", "1 example with the prompt of an earlier one: 6 (as 1), but with another answer or info",
     ),
     "an empty prompt": (
         changed(("for n in range(size)]", 'for n in range(size)] + [{"prompt": [{"role": "user", "content": " "}]}]')),
@@ -257,7 +257,7 @@ def test_wrong_words_are_refused_before_anything_is_loaded(write: Write, tmp_pat
     path = write(SOUND)
     with pytest.raises(ConfigError, match="at least 1, or -1"):
         check_environment(path, num_examples=0)
-    with pytest.raises(ConfigError, match="one environment is checked at a time"):
+    with pytest.raises(ConfigError, match="only one environment can be checked at a time"):
         check_environment("gsm8k,wordle")
     with pytest.raises(EnvironmentNotFound, match="bench env check: no environment 'nothing-here' is installed"):
         check_environment("nothing-here")

@@ -40,8 +40,8 @@ def test_names_go_to_the_index_without_their_organisation(
     assert replace(read_target(text, options), doubt="") == InstallTarget(text, requirement, distribution)
 
 
-ELSEWHERE = "a package index may have another project's gsm8k"
-UNKNOWN = "nothing here is called"
+ELSEWHERE = "the package of that name in the index may be another project"
+UNKNOWN = "no environment here is called"
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ UNKNOWN = "nothing here is called"
         ("gsm8k", ELSEWHERE),
         ("org/gsm8k@0.2.1", ELSEWHERE),
         ("gsm8k[extra]>=1,<2", ELSEWHERE),
-        ("my-emv", f"{UNKNOWN} my-emv, so it would be taken from the package index, where anybody can have taken that "
-                   "name (did you mean 'my-env'?)"),
+        ("my-emv", f"{UNKNOWN} my-emv, so it would be installed from the package index, where anybody can "
+                   "register that name (did you mean 'my-env'?)"),
         ("agent-evl", "(did you mean 'agent-eval'?)"),
-        ("nothing-like-it", "where anybody can have taken that name"),
+        ("nothing-like-it", "where anybody can register that name"),
         ("nothing-like-it>=1", UNKNOWN),
         ("nothing-like-it==1.*", UNKNOWN),
-        ("lab/nothing-like-it==1.0", "they call nothing-like-it may be of others than lab"),
+        ("lab/nothing-like-it==1.0", "their package nothing-like-it may not be from lab"),
     ],
 )  # fmt: skip
 def test_a_name_that_may_be_a_strangers_is_doubted(text: str, words: str, options: InstallOptions) -> None:
@@ -100,11 +100,11 @@ def test_a_wheel_is_a_file_that_names_its_distribution(options: InstallOptions, 
         ("environments/nothere", "there is no such folder; to install the package nothere: bench env install nothere"),
         ("empty/nothere==1.0", "there is no such folder"),
         ("./empty", "the folder has no pyproject.toml"),
-        ("./single.py", "a single file needs no installing; run it as it is: bench run ./single.py"),
+        ("./single.py", "a single file does not need to be installed; run it directly: bench run ./single.py"),
         ("other-1.0-py3-none-any.whl", "there is no such file"),
         ("my env", "is neither a folder nor a name"),
         *(
-            (text, "nothing to install, and a package of that name would be another party's; agent-eval is built in")
+            (text, "nothing to install, and a package of that name would be from somebody else; agent-eval is built in")
             for text in ("agent-eval", "Agent_Eval==1.0", "org/agent-eval", "agent-eval@2.0", "agent.eval[x]>1")
         ),
         ("--pre", "is neither a folder nor a name"),

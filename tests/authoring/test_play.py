@@ -42,7 +42,7 @@ def test_replies_are_given_turn_after_turn_and_too_few_are_told() -> None:
     env = Asking(dataset=ROWS, rubric=Rubric([right]), max_turns=3)
     state = play(env, "a", "b", "4")
     assert [message["content"] for message in state["completion"]] == ["a", "You said a.", "b", "You said b.", "4"]
-    with pytest.raises(EnvironmentFault, match="requests another reply after the 1 reply given to play"):
+    with pytest.raises(EnvironmentFault, match="requests another reply after the 1 reply passed to play"):
         play(env, "a")
 
 

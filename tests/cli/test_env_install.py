@@ -14,7 +14,7 @@ from harness.authoring.installed import Verified
 from harness.cli.env_install import model_for
 from harness.cli.main import main
 
-INDEX = "so it would be taken from the package index, where anybody can have taken that name"
+INDEX = "so it would be installed from the package index, where anybody can register that name"
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_where_nobody_can_be_asked_a_strange_name_is_refused(
     said = capsys.readouterr()
     assert (code, said.out) == (2, "")
     assert said.err == (
-        f"error: nothing-like-it: nothing here is called nothing-like-it, {INDEX}. Nothing was installed. If it is "
-        "meant: bench env install --yes nothing-like-it, or with the version that is meant: bench env install "
+        f"error: nothing-like-it: no environment here is called nothing-like-it, {INDEX}. Nothing was installed. If it "
+        "is meant: bench env install --yes nothing-like-it, or with the version that is meant: bench env install "
         "nothing-like-it==VERSION\n"
     )
 
@@ -78,7 +78,7 @@ def test_who_says_so_or_knows_the_version_is_not_asked(
     said = capsys.readouterr().err
     assert code == 1
     assert "ended with exit code 1; what it says stands above" in said  # it was called, and has found nothing
-    assert "nothing here is called" not in said
+    assert "no environment here is called" not in said
 
 
 @pytest.mark.parametrize(("answer", "called"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False)])

@@ -224,8 +224,8 @@ def test_results_that_cannot_be_are_refused_before_anything_is_asked(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "outputs", SECOND)
-    assert "say which benchmark the run is a result of" in refused(capsys, FIRST, "--eval-results", MODEL)
-    assert "--task is about a result" in refused(capsys, FIRST, "--task", "sums")
+    assert "name the benchmark by its dataset on the Hub" in refused(capsys, FIRST, "--eval-results", MODEL)
+    assert "--task needs --eval-results" in refused(capsys, FIRST, "--task", "sums")
     assert "--print is about a result" in refused(capsys, FIRST, "--print")
     assert "2 runs are named, and a result is of one run" in refused(capsys, FIRST, SECOND, *RESULT)
     assert "--eval-results my-model: give NAMESPACE/NAME" in refused(
@@ -234,9 +234,9 @@ def test_results_that_cannot_be_are_refused_before_anything_is_asked(
     closed = make_result(tmp_path / "outputs", "20260103T000000Z-cccc", settings={"save.private": True})
     assert "--allow-private" in refused(capsys, str(closed), *RESULT)
     stand_in = make_result(tmp_path / "outputs", "20260104T000000Z-dddd", model="reference/oracle")
-    assert "reference/oracle is a stand-in" in refused(capsys, str(stand_in), *RESULT)
+    assert "reference/oracle is a reference model" in refused(capsys, str(stand_in), *RESULT)
     cut = make_result(tmp_path / "outputs", "20260105T000000Z-eeee", status="stopped")
-    assert "is stopped, and so no result" in refused(capsys, str(cut), *RESULT)
+    assert "is stopped, so it is not a result" in refused(capsys, str(cut), *RESULT)
 
 
 @pytest.mark.plugins

@@ -63,8 +63,8 @@ def test_names() -> None:
     ("model", "words"),
     [
         ("reference/oracel", "did you mean reference/oracle?"),
-        ("reference/xyz", "there are reference/oracle, reference/noisy"),
-        ("reference/", "there are reference/oracle"),
+        ("reference/xyz", "known are reference/oracle, reference/noisy"),
+        ("reference/", "known are reference/oracle"),
         ("oracle", "did you mean reference/oracle?"),
         ("reference/noisy?acuracy=0.5", "did you mean accuracy?"),
         ("reference/noisy?temperature=0.5", "it takes accuracy and seed"),
@@ -73,8 +73,8 @@ def test_names() -> None:
         ("reference/noisy?accuracy=nan", "from 0 to 1"),
         ("reference/noisy?accuracy=", "from 0 to 1"),
         ("reference/noisy?seed=x", "whole number"),
-        ("reference/noisy?seed=1&seed=2", "sets seed twice"),
-        ("reference/noisy?&", "parameters look like"),
+        ("reference/noisy?seed=1&seed=2", "sets the parameter seed twice"),
+        ("reference/noisy?&", "write parameters as in"),
     ],
 )
 def test_wrong_names_say_what_is_right(model: str, words: str) -> None:
@@ -167,11 +167,11 @@ def returning(value: object) -> Any:
 METHODS = [("oracle", "reference_reply"), ("null", "null_reply"), ("judge", "reference_verdict")]
 
 WRONG: list[tuple[object, str]] = [
-    (None, "returned NoneType, not a text or a message (a forgotten return?)"),
+    (None, "returned NoneType, not a text or a message (missing return statement?)"),
     (1.0, "returned float, not a text or a message"),
-    ({}, "returned a dict that is no message"),
-    ({"content": 3}, "returned a dict that is no message"),
-    ({"content": None, "tool_calls": "f"}, "returned a dict that is no message"),
+    ({}, "returned a dict that is not a message"),
+    ({"content": 3}, "returned a dict that is not a message"),
+    ({"content": None, "tool_calls": "f"}, "returned a dict that is not a message"),
 ]
 
 

@@ -206,7 +206,7 @@ def test_a_bug_in_a_player_is_that_requests_error() -> None:
 @for_each_row(
     ("returned", "words"),
     [
-        (None, "reference_reply returned NoneType, not a text or a message (a forgotten return?)"),
+        (None, "reference_reply returned NoneType, not a text or a message (missing return statement?)"),
         ({"content": "x", "extra": object()}, "the environment's reply cannot be sent as JSON"),
         ("half \ud800 of a pair", "the environment's reply cannot be sent as JSON"),
     ],
@@ -315,7 +315,7 @@ def test_a_taken_port_is_named() -> None:
     async def main() -> None:
         first = ReferenceServer()
         port = int((await first.start()).split(":")[2].removesuffix("/v1"))
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*port 0 picks a free one"):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*port 0 selects a free port"):
             await ReferenceServer(port=port).start()
         await first.stop()
 

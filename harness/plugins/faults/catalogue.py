@@ -1,4 +1,4 @@
-"""Catalogue of faults: names, parameters, and the `Fault` of each. `faults` chooses the requests; `script` parses user
+"""Catalogue of faults: names, parameters, and the `Fault` of each. `rules` chooses the requests; `script` parses user
 input."""
 
 from __future__ import annotations
@@ -76,14 +76,10 @@ def _edit(says: str, edit: str, parameter: str = "", default: str = "") -> Fault
     return FaultKind(says, make, (parameter,) if parameter else ())
 
 
-def _length(given: Given) -> Fault:
-    return Fault(edit="length", value=str(int(number(given.get("tokens", 2), "tokens"))))
-
-
 def _garbled(given: Given) -> Fault:
     form = _text(given, "form", "cut")
     if form not in GARBLINGS:
-        raise ConfigError(f"form {form!r} is none of a garbled tool call; {suggestion(form, GARBLINGS)}")
+        raise ConfigError(f"{form!r} is not a form of a garbled tool call; {suggestion(form, GARBLINGS)}")
     return Fault(edit="bad-tool-call", value=form)
 
 
@@ -102,10 +98,6 @@ def _trickle(given: Given) -> Fault:
 
 def _slow(given: Given) -> Fault:
     return Fault(latency=number(given.get("seconds", 5.0), "seconds"))
-
-
-def _page(given: Given) -> Fault:
-    return Fault("body", status=_status(given), body=HTML, content_type="text/html")
 
 
 def _huge(given: Given) -> Fault:
@@ -132,7 +124,7 @@ def _wrapped(given: Given) -> Fault:
         return Fault("body", body=json.dumps({"error": {**ROUTER_ERROR, "code": code}}).encode())
     if form not in ERROR_PLACES:
         raise ConfigError(
-            f"form {form!r} is none of an error inside a 200; {suggestion(form, ['alone', *ERROR_PLACES])}"
+            f"{form!r} is not a form of an error inside a 200; {suggestion(form, ['alone', *ERROR_PLACES])}"
         )
     finish = _text(given, "finish", "error" if form == "finish" else "stop")
     value = orjson.dumps([form, code, None if finish == "null" else finish])
@@ -146,30 +138,38 @@ def _status(given: Given) -> int:
 _SENT = ("sent", "status")
 
 KINDS: dict[str, FaultKind] = {
-    "reset": _act("the connection is reset before a byte of the reply", Fault("reset")),
+    "reset": _act("the connection is reset before any byte of the reply", Fault("reset")),
     "close": _act("the connection is closed in order, without a reply", Fault("close")),
-    "hang": _act("nothing comes back and the connection stays open, for ever", Fault("hang")),
+    "hang": _act("no reply, and the connection stays open", Fault("hang")),
     "reset-body": FaultKind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
     "close-body": FaultKind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
     "hang-body": FaultKind("the reply stops in the middle, and the connection stays open", _broken("hang"), _SENT),
-    "trickle": FaultKind("the right reply, a few bytes at a time, in `seconds` (10)", _trickle, ("seconds",)),
-    "slow": FaultKind("the right reply after `seconds` (5)", _slow, ("seconds",)),
+    "trickle": FaultKind("the normal reply, a few bytes at a time, within `seconds` (10)", _trickle, ("seconds",)),
+    "slow": FaultKind("the normal reply after `seconds` (5)", _slow, ("seconds",)),
     "truncated": FaultKind("200 with JSON that ends in the middle", _broken("truncated"), ("sent",)),
-    "invalid-json": _act("200 with something that looks like JSON", Fault("body", body=b"{'choices': [None]}")),
-    "html": FaultKind("a proxy's error page, with `status` (200)", _page, ("status",)),
-    "empty-body": _act("200 without a byte", Fault("body", body=b"")),
+    "invalid-json": _act(
+        "200 with text that looks like JSON but is not valid", Fault("body", body=b"{'choices': [None]}")
+    ),
+    "html": FaultKind(
+        "a proxy's error page, with `status` (200)",
+        lambda given: Fault("body", status=_status(given), body=HTML, content_type="text/html"),
+        ("status",),
+    ),
+    "empty-body": _act("200 with an empty body", Fault("body", body=b"")),
     "event-stream": _act(
-        "200 with a stream that was not asked for, cut off",
+        "200 with an event stream that was not requested and is cut off",
         Fault("body", body=EVENTS, content_type="text/event-stream"),
     ),
     "bad-gzip": _act(
-        "200 that says it is packed and is not",
+        "200 with `Content-Encoding: gzip`, but a body that is not gzip",
         Fault("body", body=b"\x1f\x8bnot gzip at all", headers=(("Content-Encoding", "gzip"),)),
     ),
-    "cut-gzip": _act("the right reply, packed, without the last 8 bytes of the packing", Fault(edit="cut-gzip")),
-    "partial": _act("the right reply with the status 206, which says that it is a part", Fault(edit="partial")),
-    "two-choices": _edit("another answer of index 1 before the right one of index 0", "two-choices"),
-    "malformed": _act("200 with cut JSON, a page, no choices, nothing, in turn", Fault("body", body=MALFORMED[0])),
+    "cut-gzip": _act("the normal reply with gzip, without the last 8 bytes", Fault(edit="cut-gzip")),
+    "partial": _act("the normal reply with the status 206 (partial content)", Fault(edit="partial")),
+    "two-choices": _edit("another answer of index 1 before the normal one of index 0", "two-choices"),
+    "malformed": _act(
+        "200 with cut JSON, an HTML page, no choices or an empty body, in turn", Fault("body", body=MALFORMED[0])
+    ),
     "wrapped-error": FaultKind(
         f"an error with `code` (429) inside a 200; `form` is alone, or beside an answer: {', '.join(ERROR_PLACES)}; "
         "`finish` is the finish reason",
@@ -177,25 +177,29 @@ KINDS: dict[str, FaultKind] = {
         ("code", "form", "finish"),
     ),
     "no-max-tokens": _act(
-        "a request with max_tokens is refused as OpenAI's reasoning models do; max_completion_tokens is taken",
+        "a request with max_tokens is refused, as by OpenAI's reasoning models; max_completion_tokens is accepted",
         Fault(edit="no-max-tokens"),
     ),
     "body": FaultKind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
     "huge": FaultKind(
-        "a reply of `megabytes` (100), with `status` (200); `gzip = true` packs it",
+        "a reply of `megabytes` (100), with `status` (200); `gzip = true` compresses it",
         _huge,
         ("megabytes", "status", "gzip"),
     ),
     "no-choices": _edit("no choices", "no-choices"),
     "null-content": _edit("content is null", "null-content"),
     "empty-content": _edit("content is empty", "empty-content"),
-    "no-usage": _edit("the right reply, without usage", "no-usage"),
+    "no-usage": _edit("the normal reply, without usage", "no-usage"),
     "wrong-model": _edit(
-        "the right reply, from a model called `name` (another-model)", "wrong-model", "name", "another-model"
+        "the normal reply, from a model called `name` (another-model)", "wrong-model", "name", "another-model"
     ),
-    "refusal": _edit("the model refuses in the words of `text`", "refusal", "text", "I cannot help with that."),
+    "refusal": _edit("the model refuses with `text`", "refusal", "text", "I cannot help with that."),
     "content-filter": _edit("filtered: empty, `finish_reason` is content_filter", "content-filter"),
-    "length": FaultKind("the reply is cut after `tokens` (2), `finish_reason` is length", _length, ("tokens",)),
+    "length": FaultKind(
+        "the reply is cut after `tokens` (2), `finish_reason` is length",
+        lambda given: Fault(edit="length", value=str(int(number(given.get("tokens", 2), "tokens")))),
+        ("tokens",),
+    ),
     "bad-tool-call": FaultKind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
 }
 """Fault kinds by name. Three digits are an HTTP error (`429`, `503`); one of several is drawn from `500|502|503`."""
@@ -238,9 +242,9 @@ def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fa
         made = tuple(_error(status, given) for status in name.split("|"))
     for key, value in headers.items():
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or not value.isprintable():
-            raise ConfigError(f"{key}: {value!r} is no HTTP header")
+            raise ConfigError(f"{key}: {value!r} is not a valid HTTP header")
     if headers and made[0].act not in ("status", "body", "huge"):
-        raise ConfigError(f"{name} sends no headers of its own: only HTTP errors and bodies do")
+        raise ConfigError(f"{name} cannot have headers: only HTTP errors and bodies can")
     return tuple(
         replace(fault, name=fault.name or name, latency=fault.latency + delay,
                 headers=(*fault.headers, *headers.items()))
@@ -251,12 +255,12 @@ def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fa
 def _error(digits: str, given: Given) -> Fault:
     status = int(digits)
     if not 400 <= status <= 599:
-        raise ConfigError(f"{status} is no HTTP error; use 400 to 599")
+        raise ConfigError(f"{status} is not an HTTP error; use 400 to 599")
     headers: tuple[tuple[str, str], ...] = ()
     if "retry_after" in given:
         asked = _text(given, "retry_after", "")
         if not asked.isprintable():
-            raise ConfigError(f"retry_after {asked!r} is no HTTP header")
+            raise ConfigError(f"retry_after {asked!r} is not a valid HTTP header")
         headers = (("Retry-After", asked),)
     body = None
     if "message" in given or "code" in given:

@@ -1,4 +1,4 @@
-"""Fault injection for the reference server: send error responses, broken connections and changed replies. `faults`
+"""Fault injection for the reference server: send error responses, broken connections and changed replies. `rules`
 chooses the fault of each request."""
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import socket
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
+from itertools import chain
 
 import orjson
 from aiohttp import web
@@ -28,7 +29,7 @@ _BLOCK = 256 * 1024
 _LATER = re.compile(r"date([+-]\d{1,9})")
 
 _PIECES = 400
-"""Most pieces of a trickle; a timer for each byte of a long answer would mainly measure timers."""
+"""Maximum number of pieces of a trickle; a timer for each byte of a long answer would mainly measure timers."""
 
 _JSON = "application/json"
 
@@ -71,7 +72,15 @@ async def _do(
         return await _send_huge(request, fault)
     if (error := refused(fault.edit, asked.body)) is not None:
         return web.Response(status=400, body=orjson.dumps(error), content_type=_JSON)
-    body = _body(fault, asked, answer)
+    body = fault.body
+    if body is None and fault.act == "status":
+        error = {"message": f"injected fault: {fault.status}", "type": "reference_server", "code": "injected"}
+        body = orjson.dumps({"error": error})
+    elif body is None:
+        reply = answer()
+        if fault.edit:
+            EDITS[fault.edit](reply, fault.value, asked.body)
+        body = orjson.dumps(reply)
     if fault.edit == "partial":
         return web.Response(status=206, body=body, content_type=_JSON)
     if fault.edit == "cut-gzip":
@@ -84,26 +93,12 @@ async def _do(
     return web.Response(status=fault.status, body=body, headers=_headers(fault), content_type=fault.content_type)
 
 
-def _body(fault: Fault, asked: ObservedRequest, answer: Callable[[], JsonDict]) -> bytes:
-    if fault.body is not None:
-        return fault.body
-    if fault.act == "status":
-        error = {"message": f"injected fault: {fault.status}", "type": "reference_server", "code": "injected"}
-        return orjson.dumps({"error": error})
-    reply = answer()
-    if fault.edit:
-        EDITS[fault.edit](reply, fault.value, asked.body)
-    return orjson.dumps(reply)
-
-
 def _headers(fault: Fault) -> list[tuple[str, str]]:
-    return [(name, _later(value)) for name, value in fault.headers]
-
-
-def _later(value: str) -> str:
-    """Replace `date+30` by the HTTP-date of 30 seconds from now; return other values unchanged."""
-    match = _LATER.fullmatch(value)
-    return formatdate(time.time() + int(match[1]), usegmt=True) if match else value
+    """The headers of the reply, in which `date+30` is replaced by the HTTP-date of 30 seconds from now."""
+    return [
+        (name, formatdate(time.time() + int(match[1]), usegmt=True) if (match := _LATER.fullmatch(value)) else value)
+        for name, value in fault.headers
+    ]
 
 
 async def _send_badly(request: web.BaseRequest, fault: Fault, body: bytes) -> web.StreamResponse:
@@ -127,7 +122,7 @@ async def _send_badly(request: web.BaseRequest, fault: Fault, body: bytes) -> we
 
 
 async def _send_huge(request: web.BaseRequest, fault: Fault) -> web.StreamResponse:
-    """Stream a huge but valid reply, without holding it in memory."""
+    """Stream a huge but valid reply, without keeping it in memory."""
     response = web.StreamResponse(status=fault.status, headers=_headers(fault))
     response.content_type = _JSON
     if fault.gzip:
@@ -135,21 +130,15 @@ async def _send_huge(request: web.BaseRequest, fault: Fault) -> web.StreamRespon
     response.enable_chunked_encoding()
     await response.prepare(request)
     packer = zlib.compressobj(level=1, wbits=31) if fault.gzip else None
-    for part in _parts(fault.size):
+    block = b"x" * _BLOCK
+    blocks = (block[: fault.size - start] for start in range(0, fault.size, _BLOCK))
+    for part in chain([_HEAD], blocks, [_TAIL]):
         if data := packer.compress(part) if packer else part:  # an empty piece would end a chunked body
             await response.write(data)
         await asyncio.sleep(0)  # compression seldom yields output, and other requests must run
     if packer:
         await response.write(packer.flush())
     return response
-
-
-def _parts(size: int) -> Iterator[bytes]:
-    yield _HEAD
-    block = b"x" * _BLOCK
-    for start in range(0, size, _BLOCK):
-        yield block[: size - start]
-    yield _TAIL
 
 
 def _cut(request: web.BaseRequest, *, hard: bool) -> None:

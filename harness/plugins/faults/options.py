@@ -15,7 +15,7 @@ from harness.plugins.faults.script import fault_script, read_rule
 
 
 def _list_faults(wanted: bool) -> None:
-    """Print the available faults, one line each, and end."""
+    """Print the available faults, one line each, and exit."""
     if not wanted:
         return
     errors = {"429, 500|503, …": f"an HTTP error, or one of several; takes {', '.join(STATUS_PARAMETERS)}"}
@@ -26,7 +26,7 @@ def _list_faults(wanted: bool) -> None:
 
 
 FaultFile: TypeAlias = Annotated[
-    Path | None, typer.Option(help="TOML file of [[fault]] tables: which requests meet which fault.")
+    Path | None, typer.Option(help="TOML file of [[fault]] tables: which requests get which fault.")
 ]
 FaultSpecs: TypeAlias = Annotated[
     list[str] | None,
@@ -34,12 +34,12 @@ FaultSpecs: TypeAlias = Annotated[
 ]
 ListFaults: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--list-faults", callback=_list_faults, is_eager=True, help="Print the faults that there are, and end."
-    ),
+    typer.Option("--list-faults", callback=_list_faults, is_eager=True, help="Print the available faults and exit."),
 ]
 Latency: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Median latency, milliseconds.")]
-Sigma: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Spread of the latency (of its logarithm).")]
+Sigma: TypeAlias = Annotated[
+    float | None, typer.Option(min=0, help="Standard deviation of the logarithm of the latency.")
+]
 FailRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that get --fail-status.")]
 FailStatus: TypeAlias = Annotated[str, typer.Option(help="HTTP errors to draw from, e.g. 429,500.")]
 RetryAfter: TypeAlias = Annotated[
@@ -48,7 +48,7 @@ RetryAfter: TypeAlias = Annotated[
 ResetRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests whose connection is reset.")]
 HangRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that are never answered.")]
 MalformedRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests answered with an unreadable body.")]
-Seed: TypeAlias = Annotated[int | None, typer.Option(help="Of latency and faults; 0, or the file's.")]
+Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of latency and faults; default 0, or the file's.")]
 
 
 def faults_of_options(  # noqa: PLR0913 - the options are its parameters

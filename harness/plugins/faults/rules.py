@@ -37,12 +37,13 @@ MALFORMED: tuple[bytes, ...] = (
 """Bodies that no client can parse: cut JSON, a proxy's error page, no choices, an empty body."""
 
 COUNTED_KEYS = 200_000
-"""Most rollouts (or examples, models) that a rule counts separately; it ignores further ones, to bound memory."""
+"""Maximum number of rollouts (or examples, models) that a rule counts separately; it ignores further ones, to bound
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The response to one request."""
+    """A fault: the response to one request."""
 
     act: Act = "answer"
     latency: float = 0.0
@@ -102,7 +103,7 @@ class FaultRule:
     share: float | None = None
     """Probability of the fault for each of these requests."""
     times: int = 0
-    """Most faults of this rule; 0 for no limit."""
+    """Maximum number of faults of this rule; 0 for no limit."""
     per: Per = ""
     """Count, draw and limit separately for each rollout, example or model; "" for all requests together."""
     filters: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -118,17 +119,13 @@ class FaultRule:
             return False
         for name, pattern in self.filters.items():
             if name == "prompt":
-                if pattern not in asked.prompt:
-                    return False
-            elif not ((seen := _seen(name, asked)) and fnmatchcase(seen, pattern)):
-                return False  # also if the value is unknown
+                fits = pattern in asked.prompt
+            else:
+                value = asked.path if name == "path" else asked.key(cast("Per", name))
+                fits = bool(value) and fnmatchcase(value, pattern)  # an unknown value does not match
+            if not fits:
+                return False
         return True
-
-
-def _seen(name: str, asked: ObservedRequest) -> str:
-    if name == "path":
-        return asked.path
-    return asked.key(cast("Per", name))
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
 """Parse fault settings: `429@every=3,retry_after=1` on a command line, `[[fault]]` tables in a file. Both become one
-table with the same keys, parsed by `read_rule`. `faults` and `catalogue` implement the faults.
+table with the same keys, parsed by `read_rule`. `rules` and `catalogue` implement the faults.
 
     fault       a name of the catalogue, or HTTP errors: 429, 500|503
-    at every share times per            which requests: numbers, every n-th, a random share, at most so many
+    at every share times per            which requests: numbers, every n-th, a random share, a maximum, counted per what
     path model prompt example rollout   filters on the request
     headers     of the reply; `header.NAME=VALUE` on a command line
-    anything else is a parameter of the fault
+    all other keys are parameters of the fault
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def read_shorthand(text: str) -> FaultRule:
         key, equals, value = setting.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise ConfigError(f"{where}: {setting!r} is no setting; write it like 429@every=3,retry_after=1")
+            raise ConfigError(f"{where}: {setting!r} is not a setting; write it as in 429@every=3,retry_after=1")
         if key in table or key == "fault":
             raise ConfigError(f"{where} sets {key} twice")
         if key.startswith("header."):
@@ -115,16 +115,23 @@ def read_rule(table: Mapping[str, object], where: str, label: str = "") -> Fault
         near = nearest(key, (*SELECTORS, "headers"))
         if key not in _PARAMETERS and near is not None:
             raise ConfigError(f'{where}: unknown key {key!r}; did you mean "{near}"?')
+    settings = ",".join(f"{key}={value}" for key, value in table.items() if key not in ("fault", "headers"))
+    per, filters = table.get("per", ""), {key: table[key] for key in FILTERS if key in table}
     try:
         faults = make_faults(name, given, headers)
+        if per not in get_args(Per):
+            raise ConfigError(f"per must be one of {', '.join(filter(None, get_args(Per)))}, not {per!r}")
+        for key, value in filters.items():
+            if not isinstance(value, str) or not value:
+                raise ConfigError(f"{key} must be a non-empty text, not {value!r}")
         return FaultRule(
-            faults, label or _label(name, table),
+            faults, label or (f"{name}@{settings}" if settings else name),
             at=_ranges(table["at"]) if "at" in table else (),
             every=_whole(table["every"], "every", 1) if "every" in table else 0,
             share=number(table["share"], "share", high=1.0) if "share" in table else None,
             times=_whole(table["times"], "times", 1) if "times" in table else 0,
-            per=_per(table.get("per", "")),
-            filters={key: _pattern(table[key], key) for key in FILTERS if key in table},
+            per=cast("Per", per),
+            filters=cast("dict[str, str]", filters),
             in_turn=name == "malformed",
         )  # fmt: skip
     except ConfigError as error:
@@ -139,7 +146,7 @@ def _read_file(path: Path) -> dict[str, object]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
 def _read_tables(document: Mapping[str, object], where: str) -> list[FaultRule]:
@@ -148,14 +155,9 @@ def _read_tables(document: Mapping[str, object], where: str) -> list[FaultRule]:
             raise ConfigError(f"{where}: unknown key {key!r}; {suggestion(key, (*SETTINGS, 'fault'))}")
     tables = document.get("fault", [])
     if not isinstance(tables, list) or not all(isinstance(each, dict) for each in cast("list[object]", tables)):
-        raise ConfigError(f'{where}: faults are [[fault]] tables, each with its name: fault = "429"')
+        raise ConfigError(f'{where}: write faults as [[fault]] tables, each with a name, such as fault = "429"')
     found = cast("list[dict[str, object]]", tables)
     return [read_rule(table, f"{where}: [[fault]] {number}") for number, table in enumerate(found, 1)]
-
-
-def _label(name: str, table: Mapping[str, object]) -> str:
-    settings = ",".join(f"{key}={value}" for key, value in table.items() if key not in ("fault", "headers"))
-    return f"{name}@{settings}" if settings else name
 
 
 def _whole(value: object, name: str, low: int = 0) -> int:
@@ -178,21 +180,8 @@ def _ranges(value: object) -> tuple[tuple[int, int | None], ...]:
             raise ConfigError(f'at must be numbers from 1, as in 3, [1, 2] or "1-3+7+10-", not {value!r}')
         found.append((low, high))
     if not found:
-        raise ConfigError("at is empty; leave it out to mean every request")
+        raise ConfigError("at is empty; omit it to select every request")
     return tuple(found)
-
-
-def _per(value: object) -> Per:
-    names = [each for each in get_args(Per) if each]
-    if value not in ("", *names):
-        raise ConfigError(f"per must be one of {', '.join(names)}, not {value!r}")
-    return cast("Per", value)
-
-
-def _pattern(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be a text that is not empty, not {value!r}")
-    return value
 
 
 def _headers(value: object, where: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Changes that turn a correct reply into a faulty one. `faults` chooses the requests; `catalogue` names the faults."""
+"""Changes that turn a correct reply into a faulty one. `rules` chooses the requests; `catalogue` names the faults."""
 
 from __future__ import annotations
 
@@ -57,10 +57,6 @@ def _choice(reply: JsonDict) -> dict[str, Any]:
     return cast("dict[str, Any]", cast("list[object]", reply["choices"])[0])
 
 
-def _function(call: JsonDict) -> JsonDict:
-    return cast("JsonDict", call["function"])
-
-
 def _say(reply: JsonDict, content: object, finish: str) -> None:
     """Set the answer of a chat or text completion to `content`, and drop tool calls."""
     choice = _choice(reply)
@@ -109,14 +105,14 @@ def refused(edit: str, request: JsonDict) -> JsonDict | None:
 
 
 GARBLINGS: dict[str, Callable[[JsonDict], object]] = {
-    "cut": lambda call: _function(call).update(arguments='{"x": "half a wo'),
-    "quote": lambda call: _function(call).update(arguments=f'{_function(call)["arguments"]}"'),
-    "array": lambda call: _function(call).update(arguments="[1, 2]"),
-    "empty": lambda call: _function(call).update(arguments=""),
-    "null": lambda call: _function(call).update(arguments=None),
-    "object": lambda call: _function(call).update(arguments={"x": 1}),
-    "unknown": lambda call: _function(call).update(name="no_such_tool"),
-    "nameless": lambda call: _function(call).pop("name"),
+    "cut": lambda call: call["function"].update(arguments='{"x": "half a wo'),
+    "quote": lambda call: call["function"].update(arguments=f'{call["function"]["arguments"]}"'),
+    "array": lambda call: call["function"].update(arguments="[1, 2]"),
+    "empty": lambda call: call["function"].update(arguments=""),
+    "null": lambda call: call["function"].update(arguments=None),
+    "object": lambda call: call["function"].update(arguments={"x": 1}),
+    "unknown": lambda call: call["function"].update(name="no_such_tool"),
+    "nameless": lambda call: call["function"].pop("name"),
     "id": lambda call: call.update(id=7),
 }
 """Forms of a bad tool call: arguments cut, with a stray quote, an array, empty, null or an object instead of text; an

@@ -1,5 +1,6 @@
-"""The YAML document of a run's result under `.eval_results/` in a model repository, from which the Hub makes its
-leaderboards (`docs/hub/eval-results`): checks of the run, and the document's value and notes. Sends nothing."""
+"""Make the YAML document of a run's result, which is stored under `.eval_results/` in a model repository and from which
+the Hub makes its leaderboards (`docs/hub/eval-results`): checks of the run, and the document's value and notes. Sends
+nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SOURCE_NAME = "Rollouts by bench"
 
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _SETTINGS = 300
-"""Most characters of the sampling arguments, and of the environment's arguments, in the notes."""
+"""Maximum number of characters of the sampling arguments, and of the environment's arguments, in the notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Claim:
     revision: str | None = None
     """Commit of the benchmark's dataset."""
     fraction: bool = False
-    """Give the mean as a fraction, not in percent."""
+    """Whether to report the mean as a fraction, not in percent."""
     subset: bool = False
-    """Accept a run of a part of the benchmark."""
+    """Whether to accept a run of a part of the benchmark."""
     notes: str = ""
-    """Text at the beginning of the notes."""
+    """Text for the beginning of the notes."""
 
 
 def check_claim(claim: Claim) -> None:
@@ -80,22 +81,22 @@ def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> Non
     """
     names = [manifest.model, *_names(table(manifest.identity.get("model")).get("names"))]
     if made_up := [name for name in names if is_reference(name)]:
-        raise UsageError(f"{manifest.id}: {made_up[0]} is a stand-in, and its scores are no results of a model")
+        raise UsageError(f"{manifest.id}: {made_up[0]} is a reference model, so its scores are not results of a model")
     if judges := [name for name in _judges(manifest) if is_reference(name)]:
-        raise UsageError(f"{manifest.id}: judged by {judges[0]}, a stand-in, so its scores are no results")
+        raise UsageError(f"{manifest.id}: judged by {judges[0]}, a reference model, so its scores are not results")
     if manifest.status != "done" or summary is None or summary.get("not_run"):
         status = "not finished" if manifest.status == "done" else manifest.status
         raise UsageError(
-            f"{manifest.id} is {status}, and so no result",
+            f"{manifest.id} is {status}, so it is not a result",
             remedy="resume it first: {resume_command} {run}",
             run=manifest.id,
         )
     if number(table(summary.get("reward")).get("mean")) is None:
-        raise UsageError(f"{manifest.id} has no score, and so no result")
+        raise UsageError(f"{manifest.id} has no score, so it is not a result")
     if _is_part(manifest, summary) and not claim.subset:
         raise UsageError(
-            f"{manifest.id} is a run of {_examples(manifest, summary)}, perhaps not of the whole benchmark",
-            remedy="run all of it with {num_examples} -1, or add {subset}, and the notes will say what was run",
+            f"{manifest.id} has {_examples(manifest, summary)}, which may not be the whole benchmark",
+            remedy="run all of it with {num_examples} -1, or add {subset}, and the notes will name the part",
         )
 
 
@@ -115,7 +116,7 @@ def tasks_in(text: str, benchmark: str) -> tuple[str, ...]:
     listed = table(document).get("tasks")
     tasks = [table(task).get("id") for task in cast("list[object]", listed)] if isinstance(listed, list) else []
     if not tasks or not all(isinstance(task, str) and task and task.isprintable() for task in tasks):
-        raise StoreError(f"{wrong}: it has no list `tasks` with an `id` in each")
+        raise StoreError(f"{wrong}: it has no list `tasks` of items with an `id`")
     return tuple(dict.fromkeys(cast("list[str]", tasks)))
 
 
@@ -130,7 +131,7 @@ def task_of(claim: Claim, tasks: Sequence[str]) -> str:
             raise UsageError(
                 f"{claim.benchmark} has {len(tasks)} tasks",
                 remedy="choose one with {task}: {tasks}",
-                tasks=_listed(tasks),
+                tasks=", ".join(tasks[:10]) + (f", and {len(tasks) - 10} more" if len(tasks) > 10 else ""),
             )
         return tasks[0]
     if claim.task not in tasks:
@@ -142,17 +143,15 @@ def task_of(claim: Claim, tasks: Sequence[str]) -> str:
 
 def path_of(claim: Claim, task: str, run_id: str) -> str:
     """Path of the document in the model repository. It contains the run's id, so that no other result is replaced."""
-    name = _slug(claim.benchmark.rpartition("/")[2])
-    parts = [name, *([_slug(task)] if _slug(task) not in (name, "default") else []), run_id]
+    name, of_task = _slug(claim.benchmark.rpartition("/")[2]), _slug(task)
+    parts = [name, *([of_task] if of_task not in (name, "default") else []), run_id]
     return f"{FOLDER}/{'_'.join(parts)}.yaml"
 
 
 def title_of(claim: Claim, task: str, run_id: str) -> str:
     """Title of the pull request. It contains the run's id, by which the pull request is found again."""
-    named = (
-        claim.benchmark if _slug(task) == _slug(claim.benchmark.rpartition("/")[2]) else f"{claim.benchmark} ({task})"
-    )
-    return f"Add a result of {named}: bench run {run_id}"
+    of_task = "" if _slug(task) == _slug(claim.benchmark.rpartition("/")[2]) else f" ({task})"
+    return f"Add a result of {claim.benchmark}{of_task}: bench run {run_id}"
 
 
 def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, url: str, user: str) -> str:
@@ -186,20 +185,28 @@ def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, 
 def value_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> float:
     """The mean reward: in percent if all rewards lie between 0 and 1 and the claim does not ask for a fraction."""
     mean = number(table(summary.get("reward")).get("mean"))
-    assert mean is not None, "check_run has seen it"
+    assert mean is not None, "see check_run"
     return round(100 * mean, 2) if _in_percent(manifest, summary, claim) else round(mean, 4)
 
 
 def notes_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> str:
-    """One line with the conditions of the result: examples, interval, missing scores, sampling, versions."""
+    """Make one line with the conditions of the result: examples, interval, missing scores, sampling, versions."""
     percent = _in_percent(manifest, summary, claim)
+    reward, early = table(summary.get("reward")), table(summary.get("until_ci"))
+    each = manifest.planned.get("rollouts_per_example")
+    rollouts = f", {each} rollout{'' if each == 1 else 's'} each" if isinstance(each, int) else ""
+    interval = _span(reward.get("ci95"), percent=percent)
+    stopped = (
+        f"stopped once the mean was known to ±{early.get('half_width')} (--until-ci), with an interval that is valid "
+    )
+    sampling = table(table(manifest.identity.get("model")).get("sampling_args"))
     parts = [
         " ".join(claim.notes.split()),
-        f"mean reward{' in percent' if percent else ''} over {_examples(manifest, summary)}{_rollouts(manifest)}",
-        _interval(summary, percent=percent),
-        _early(summary),
+        f"mean reward{' in percent' if percent else ''} over {_examples(manifest, summary)}{rollouts}",
+        f"95 % interval {interval} ({reward.get('method')})" if interval else "no interval",
+        f"{stopped}at any stopping time" if early else "",
         _coverage(summary, percent=percent),
-        _sampling(manifest),
+        f"sampling: {_arguments(sampling)}" if sampling else "sampling: the endpoint's defaults",
         _made_with(manifest),
     ]
     line = "; ".join(part for part in parts if part)
@@ -238,32 +245,11 @@ def _examples(manifest: Manifest, summary: JsonDict) -> str:
     if not part:
         return f"all {planned:,} examples"
     if manifest.derived:
-        return f"{planned:,} examples that run {manifest.parent} had recorded"
+        return f"{planned:,} examples recorded by run {manifest.parent}"
     if manifest.settings.get("env.shuffle"):
         return f"{planned:,} examples drawn at random (seed {manifest.settings.get('env.shuffle_seed')})"
     skipped = _skipped(manifest)
     return f"{planned:,} examples after the first {skipped:,}" if skipped else f"the first {planned:,} examples"
-
-
-def _rollouts(manifest: Manifest) -> str:
-    each = manifest.planned.get("rollouts_per_example")
-    return f", {each} rollout{'' if each == 1 else 's'} each" if isinstance(each, int) else ""
-
-
-def _interval(summary: JsonDict, *, percent: bool) -> str:
-    reward = table(summary.get("reward"))
-    words = _span(reward.get("ci95"), percent=percent)
-    return f"95 % interval {words} ({reward.get('method')})" if words else "no interval"
-
-
-def _early(summary: JsonDict) -> str:
-    early = table(summary.get("until_ci"))
-    if not early:
-        return ""
-    return (
-        f"stopped once the mean was known to ±{early.get('half_width')} (--until-ci), with an interval that holds "
-        "however one stops"
-    )
 
 
 def _coverage(summary: JsonDict, *, percent: bool) -> str:
@@ -273,13 +259,8 @@ def _coverage(summary: JsonDict, *, percent: bool) -> str:
     total = max(count(summary.get("planned")), count(summary.get("num_rollouts")))
     reasons = ", ".join(f"{reason} {times}" for reason, times in unscored.items())
     bounds = _span(summary.get("bounds"), percent=percent)
-    worth = f"; {bounds} if they had been all worst, or all best" if bounds else ""
-    return f"{count(summary.get('scored')):,} of {total:,} rollouts have a score (without: {reasons}{worth})"
-
-
-def _sampling(manifest: Manifest) -> str:
-    given = table(table(manifest.identity.get("model")).get("sampling_args"))
-    return f"sampling: {_arguments(given)}" if given else "sampling: the endpoint's defaults"
+    worth = f"; {bounds} if all of them had the lowest, or the highest, reward" if bounds else ""
+    return f"{count(summary.get('scored')):,} of {total:,} rollouts have a score (unscored: {reasons}{worth})"
 
 
 def _made_with(manifest: Manifest) -> str:
@@ -317,11 +298,6 @@ def _span(value: object, *, percent: bool) -> str:
     if known is None:
         return ""
     return " to ".join(f"{100 * end:.2f}" if percent else f"{end:.4g}" for end in known)
-
-
-def _listed(tasks: Sequence[str]) -> str:
-    named = ", ".join(tasks[:10])
-    return named if len(tasks) <= 10 else f"{named}, and {len(tasks) - 10} more"
 
 
 def _slug(text: str) -> str:

@@ -25,7 +25,7 @@ ModelRepo: TypeAlias = Annotated[
     typer.Option("--eval-results", metavar="MODEL_REPO", help="Propose the result to this model, by a pull request."),
 ]
 Benchmark: TypeAlias = Annotated[
-    str | None, typer.Option("--benchmark", metavar="ID", help="The dataset on the Hub that it is a result of.")
+    str | None, typer.Option("--benchmark", metavar="ID", help="The benchmark: its dataset on the Hub.")
 ]
 Task: TypeAlias = Annotated[
     str | None, typer.Option("--task", metavar="ID", help="The benchmark's task. [the only one]")
@@ -36,15 +36,15 @@ Revision: TypeAlias = Annotated[
 Notes: TypeAlias = Annotated[
     str, typer.Option("--notes", metavar="TEXT", help="Text at the beginning of the result's notes.")
 ]
-Fraction: TypeAlias = Annotated[bool, typer.Option("--fraction", help="Give the mean as it is, and not in percent.")]
-Subset: TypeAlias = Annotated[bool, typer.Option("--subset", help="Take a part of the benchmark for a result, too.")]
-PrintOnly: TypeAlias = Annotated[bool, typer.Option("--print", help="Print the result, and send nothing.")]
+Fraction: TypeAlias = Annotated[bool, typer.Option("--fraction", help="Report the mean as a fraction, not in percent.")]
+Subset: TypeAlias = Annotated[bool, typer.Option("--subset", help="Accept a run of a part of the benchmark.")]
+PrintOnly: TypeAlias = Annotated[bool, typer.Option("--print", help="Print the result and send nothing.")]
 
 _OUTCOMES = {
     "opened": "pull request opened",
-    "updated": "open pull request changed",
-    "unchanged": "pull request open already",
-    "merged": "result merged already",
+    "updated": "open pull request updated",
+    "unchanged": "pull request already open",
+    "merged": "result already merged",
 }
 
 
@@ -59,21 +59,18 @@ def leaderboard(  # noqa: PLR0913 - the options are its parameters
     subset: Subset = False,
     print_only: PrintOnly = False,
 ) -> Callable[..., None] | None:
-    """Make the function that proposes the result of a run; None without --eval-results.
+    """Make the function that proposes the result of a run; return None without --eval-results.
 
     Raises:
-        UsageError: an option is missing, or a name cannot be one on the Hub.
+        UsageError: an option is missing, or a name is not valid on the Hub.
     """
     claim = Claim(model_repo or "", benchmark or "", task, revision, fraction=fraction, subset=subset, notes=notes)
     if model_repo is None:
         if lonely := [*_options(claim), *["--print"] * print_only]:
-            raise UsageError(f"{lonely[0]} is about a result: name the model's repository with --eval-results")
+            raise UsageError(f"{lonely[0]} needs --eval-results with the model's repository")
         return None
     if not claim.benchmark:
-        raise UsageError(
-            "--eval-results: say which benchmark the run is a result of, as the Hub calls its dataset: --benchmark "
-            "openai/gsm8k"
-        )
+        raise UsageError("--eval-results: name the benchmark by its dataset on the Hub, as in --benchmark openai/gsm8k")
     check_claim(claim)
     return partial(_publish, claim=claim, print_only=print_only)
 
@@ -81,9 +78,7 @@ def leaderboard(  # noqa: PLR0913 - the options are its parameters
 def _publish(push: Push, claim: Claim, *, print_only: bool) -> None:
     """Push the run, then open a pull request that refers to it; or print the document and send nothing."""
     if len(push.folders) > 1:
-        raise UsageError(
-            f"--eval-results: {len(push.folders)} runs are named, and a result is of one run and one benchmark"
-        )
+        raise UsageError(f"--eval-results: a result has one run and one benchmark; {len(push.folders)} runs are given")
     [folder] = push.folders
     proposal = propose(RunDir(folder.resolve()), claim, notice=partial(typer.echo, err=True))
     check_readable(proposal, private=not push.public)
@@ -95,7 +90,7 @@ def _publish(push: Push, claim: Claim, *, print_only: bool) -> None:
             typer.echo(json.dumps({"model": claim.model, "file": proposal.path, "text": text}))
         else:
             typer.echo(f"# {proposal.path} in {claim.model}\n{text}", nl=False)
-        typer.echo("nothing was sent: without --print this opens a pull request", err=True)
+        typer.echo("nothing was sent; without --print this command opens a pull request", err=True)
         return
     words = shlex.join(["--eval-results", claim.model, *_options(claim)])
     try:

@@ -1,7 +1,7 @@
 """Open a pull request with a run's result in the model's repository on the Hub. `document` makes the file, which refers
 to the pushed dataset.
 
-Nothing is committed to the model's main branch. A second call for the same run updates the open pull request, also if
+Nothing is committed to the model's main branch. A second call for the same run updates the open pull request, even if
 the reply to the first call was lost."""
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 _MOST_REQUESTS = 500
-"""Most open pull requests of the user that are searched for the run's."""
+"""Maximum number of the user's open pull requests that are searched for that of the run."""
 
 _READING = {
     401: "The Hub does not accept the token: set HF_TOKEN to a valid one or run `hf auth login`.",
-    403: "The token may not read it: ask for access on its page, or use another token.",
-    404: "There is none of that name, or the token cannot see it: give NAMESPACE/NAME as in the address of its page.",
-    429: "The Hub's rate limit is used up: try again later.",
+    403: "The token has no read access: ask for access on the page of the repository, or use another token.",
+    404: "It does not exist, or the token cannot see it: give NAMESPACE/NAME as in the address of its page.",
+    429: "The Hub's rate limit is exceeded: try again later.",
 }
 
 _OPENING = {
     **_READING,
-    403: "The token may not open pull requests there: use one with write access (a fine-grained one needs "
-    "`discussion.write` there). Or the owner has turned pull requests off.",
+    403: "The token may not open pull requests: use one with write access (a fine-grained token needs the permission "
+    "`discussion.write`). Or the owner has disabled pull requests.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A pull request, or the file that the model has already."""
+    """Result of `open_request`: a pull request, or the file if the model has it already."""
 
     url: str
     """Address of the pull request, or of the file if the model has it already."""
@@ -87,7 +87,7 @@ class Proposal:
         """The document that refers to the dataset repository `repo`."""
         manifest, summary = self.run.read_manifest(), self.run.read_summary()
         check_run(manifest, summary, self.claim)
-        assert summary is not None, "check_run has seen it"
+        assert summary is not None, "see check_run"
         url = f"{self.endpoint}/datasets/{repo}"
         return document_of(manifest, summary, self.claim, self.task, url, repo.partition("/")[0])
 
@@ -120,21 +120,24 @@ def propose(
     check_claim(claim)
     check_run(run.read_manifest(), run.read_summary(), claim)
     key, patience = login_token(token), patience or Patience()
-    told: Callable[[str], None] = notice or (lambda line: None)
+    report: Callable[[str], None] = notice or (lambda line: None)
     api = HfApi(endpoint=endpoint, token=key, library_name="bench-harness")
     asked = [claim.model]
-    tries = Tries(patience, patience.deadline(0), told, lambda: asked[0], _READING)
+    tries = Tries(patience, patience.deadline(0), report, lambda: asked[0], _READING)
 
     def look() -> tuple[str, bool, str]:
         asked[0] = claim.model
         is_private = bool(api.model_info(claim.model, timeout=patience.silence).private)
         asked[0] = claim.benchmark
-        return _tasks_text(api, claim, key), is_private, _name(api)
+        me = cast(JsonDict, api.whoami())["name"]  # pyright: ignore[reportUnknownMemberType]
+        return _tasks_text(api, claim, key), is_private, str(me)
 
     with conversation():
-        text, is_private, me = tries.until_done(look, lambda failure: _unread(asked[0], failure))
+        text, is_private, me = tries.until_done(
+            look, lambda failure: _error(f"could not read {asked[0]} on the Hub", failure, "Nothing was sent.")
+        )
     task = task_of(claim, tasks_in(text, claim.benchmark))
-    return Proposal(run, claim, task, is_private, me, str(api.endpoint), patience, told)
+    return Proposal(run, claim, task, is_private, me, str(api.endpoint), patience, report)
 
 
 def open_request(proposal: Proposal, repo: str, *, token: str | None = None) -> Opened:
@@ -156,7 +159,10 @@ def open_request(proposal: Proposal, repo: str, *, token: str | None = None) -> 
     patience = proposal.patience
     tries = Tries(patience, patience.deadline(0), proposal.notice, lambda: claim.model, _OPENING)
     with conversation():
-        return tries.until_done(lambda: _open(api, proposal, text), lambda failure: _unopened(claim.model, failure))
+        return tries.until_done(
+            lambda: _open(api, proposal, text),
+            lambda failure: _error(f"could not open a pull request in {claim.model}", failure),
+        )
 
 
 def check_readable(proposal: Proposal, *, private: bool) -> None:
@@ -171,8 +177,8 @@ def check_readable(proposal: Proposal, *, private: bool) -> None:
     """
     if private and not proposal.model_is_private:
         raise UsageError(
-            f"{proposal.claim.model} is public, and a result there must rest on rollouts that its readers can see",
-            remedy="add {public}; a dataset that is there already as a private one must be made public in its settings",
+            f"{proposal.claim.model} is public, so its readers must be able to see the rollouts of a result",
+            remedy="add {public}; an existing private dataset must be made public in its settings",
         )
 
 
@@ -188,7 +194,11 @@ def _open(api: HfApi, proposal: Proposal, text: str) -> Opened:
         model,
         [CommitOperationAdd(path, text.encode("utf-8"))],
         commit_message=title,
-        commit_description=_description(proposal),
+        commit_description=redactor.text(
+            f"One file in `{FOLDER}/`: the result of a run with bench-harness. Its source is a dataset with every "
+            "rollout, how it was scored, and how to repeat it. The model was requested as "
+            f"`{proposal.run.read_manifest().model.replace('`', ' ')}`."
+        ),
         revision=revision,
         create_pr=found is None,
     )
@@ -209,16 +219,6 @@ def _open_request(api: HfApi, model: str, title: str, me: str) -> int | None:
     return None
 
 
-def _description(proposal: Proposal) -> str:
-    """Description of the pull request, for the owner of the model."""
-    manifest = proposal.run.read_manifest()
-    return redactor.text(
-        f"One file in `{FOLDER}/`: the result of a run with bench-harness. Its source is a dataset with every rollout, "
-        "how it was scored, and how to repeat it. The model was asked for as "
-        f"`{manifest.model.replace('`', ' ')}`."
-    )
-
-
 def _tasks_text(api: HfApi, claim: Claim, token: str) -> str:
     from huggingface_hub import hf_hub_url
 
@@ -226,20 +226,11 @@ def _tasks_text(api: HfApi, claim: Claim, token: str) -> str:
     content = fetch(url, token, f"{TASKS_FILE} of {claim.benchmark}", TASKS_BYTES)
     if content is None:
         raise StoreError(
-            f"{claim.benchmark} is no benchmark: it has no {TASKS_FILE}, so that no leaderboard would show the result"
+            f"{claim.benchmark} is not a benchmark: it has no {TASKS_FILE}, so no leaderboard would show the result"
         )
     return content.decode("utf-8", "replace")
 
 
-def _name(api: HfApi) -> str:
-    return str(cast(JsonDict, api.whoami())["name"])  # pyright: ignore[reportUnknownMemberType]
-
-
-def _unread(name: str, failure: HubFailure) -> PublishError:
-    parts = [f"could not read {name} on the Hub: {failure.cause.rstrip('.')}.", failure.advice, "Nothing was sent."]
-    return PublishError(redactor.text(" ".join(part for part in parts if part)))
-
-
-def _unopened(model: str, failure: HubFailure) -> PublishError:
-    parts = [f"could not open a pull request in {model}: {failure.cause.rstrip('.')}.", failure.advice]
+def _error(what: str, failure: HubFailure, *more: str) -> PublishError:
+    parts = [f"{what}: {failure.cause.rstrip('.')}.", failure.advice, *more]
     return PublishError(redactor.text(" ".join(part for part in parts if part)))

@@ -248,7 +248,7 @@ def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None
             asked("", model="reference/orcle"),
             {},
             "problem",
-            "there is no reference model 'reference/orcle'; did you mean reference/oracle?",
+            "unknown reference model 'reference/orcle'; did you mean reference/oracle?",
         ),
         (asked("https://api.example.org/v1"), {}, "note", "not asked: MY_KEY is not set, see keys"),
         (asked("https://api.example.org/v1"), {"MY_KEY": f'"{KEY}"'}, "note", "not asked: MY_KEY is odd, see keys"),

@@ -88,8 +88,8 @@ def test_percent_is_for_rewards_between_0_and_1(
 def test_what_has_no_score_is_in_the_notes() -> None:
     summary = {**SUMMARY, "scored": 1300, "unscored": {"timeout": 12, "judge error": 7}, "bounds": [0.724, 0.7384]}
     assert (
-        "1,300 of 1,319 rollouts have a score (without: timeout 12, judge error 7; 72.40 to 73.84 if they had been all "
-        "worst, or all best)"
+        "1,300 of 1,319 rollouts have a score (unscored: timeout 12, judge error 7; 72.40 to 73.84 if all of them had "
+        "the lowest, or the highest, reward)"
     ) in notes_of(result_manifest(), summary, CLAIM)
 
 
@@ -101,7 +101,8 @@ def test_a_run_that_ended_early_says_so() -> None:
     notes = notes_of(manifest, summary, CLAIM)
     assert notes.startswith("mean reward in percent over 412 of all 1,319 examples, in random order, 1 rollout each; ")
     assert (
-        "(betting); stopped once the mean was known to ±0.03 (--until-ci), with an interval that holds however" in notes
+        "(betting); stopped once the mean was known to ±0.03 (--until-ci), with an interval that is valid at any"
+        in notes
     )
 
 
@@ -109,7 +110,7 @@ def test_a_part_of_a_benchmark_is_a_result_only_if_that_is_said() -> None:
     planned = {"num_examples": 5, "rollouts_per_example": 3}
     settings = {"env.num_examples": 5, "env.shuffle": False}
     message = refused(settings=settings, planned=planned)
-    assert "is a run of the first 5 examples, perhaps not of the whole benchmark" in message
+    assert "has the first 5 examples, which may not be the whole benchmark" in message
     assert "num_examples -1, or add subset" in message
     allowed = Claim(MODEL, BENCHMARK, subset=True)
     manifest = result_manifest(settings=settings, planned=planned)
@@ -118,16 +119,16 @@ def test_a_part_of_a_benchmark_is_a_result_only_if_that_is_said() -> None:
         "mean reward in percent over the first 5 examples, 3 rollouts each; "
     )
     drawn = {"env.num_examples": 5, "env.shuffle": True, "env.shuffle_seed": 7}
-    assert "a run of 5 examples drawn at random (seed 7), perhaps" in refused(settings=drawn, planned=planned)
+    assert "has 5 examples drawn at random (seed 7), which may" in refused(settings=drawn, planned=planned)
 
 
 def test_what_may_be_a_part_is_told_from_the_whole() -> None:
     derived = {"how": "rescore", "parent": "20251231T000000Z-zzzz", "only": None}
-    assert "a run of 1,319 examples that run 20251231T000000Z-zzzz had recorded, perhaps" in refused(
+    assert "has 1,319 examples recorded by run 20251231T000000Z-zzzz, which may" in refused(
         derived=derived, parent="20251231T000000Z-zzzz"
     )
     later = {"env": {"env_args": {"offset": 100}}, "model": {"names": ["my-model"]}}
-    assert "a run of 1,319 examples after the first 100, perhaps" in refused(identity=later)
+    assert "has 1,319 examples after the first 100, which may" in refused(identity=later)
 
 
 def test_more_examples_than_there_are_is_all_of_them() -> None:
@@ -137,11 +138,14 @@ def test_more_examples_than_there_are_is_all_of_them() -> None:
 @for_each_row(
     ("changes", "said"),
     [
-        ({"model": "reference/oracle"}, "reference/oracle is a stand-in"),
-        ({"identity": {"model": {"names": ["real", "reference/noisy"]}}}, "reference/noisy is a stand-in"),
-        ({"identity": {"judges": {"judge": {"model": ["reference/judge"]}}}}, "judged by reference/judge, a stand-in"),
-        ({"status": "stopped"}, "is stopped, and so no result; resume it first: bench resume"),
-        ({"status": "running"}, "is running, and so no result"),
+        ({"model": "reference/oracle"}, "reference/oracle is a reference model"),
+        ({"identity": {"model": {"names": ["real", "reference/noisy"]}}}, "reference/noisy is a reference model"),
+        (
+            {"identity": {"judges": {"judge": {"model": ["reference/judge"]}}}},
+            "judged by reference/judge, a reference model",
+        ),
+        ({"status": "stopped"}, "is stopped, so it is not a result; resume it first: bench resume"),
+        ({"status": "running"}, "is running, so it is not a result"),
     ],
 )
 def test_runs_that_are_no_results(changes: dict[str, Any], said: str) -> None:

@@ -56,7 +56,7 @@ def test_a_result_is_a_pull_request_and_nothing_else(server: HubServer, run: Run
     assert (request.title, request.author) == (f"Add a result of {BENCHMARK} (sums): bench run {RUN}", "alice")
     assert [commit.touched for commit in request.commits[1:]] == [(PATH,)]
     assert request.head.files[PATH].data.decode() == opened.text
-    assert "asked for as `my-model`" in request.description
+    assert "requested as `my-model`" in request.description
     [entry] = yaml.safe_load(opened.text)
     assert entry["dataset"] == {"id": BENCHMARK, "task_id": "sums"}
     assert entry["value"] == 73.46
@@ -157,7 +157,7 @@ def test_the_task_is_the_only_one_or_the_one_that_is_named(server: HubServer, ru
 def test_a_dataset_that_is_no_benchmark_is_refused(server: HubServer, run: RunDir) -> None:
     stock_benchmark(server)
     server.hub.repos[BENCHMARK].add("no more", {"eval.yaml": None})
-    with pytest.raises(PublishError, match=r"is no benchmark: it has no eval\.yaml.*Nothing was sent"):
+    with pytest.raises(PublishError, match=r"is not a benchmark: it has no eval\.yaml.*Nothing was sent"):
         look(server, run)
 
 
@@ -167,7 +167,7 @@ def test_a_dataset_that_is_no_benchmark_is_refused(server: HubServer, run: RunDi
 )
 def test_what_is_not_there_is_named(server: HubServer, run: RunDir, claim: Claim, name: str) -> None:
     stock_benchmark(server)
-    with pytest.raises(PublishError, match=f"could not read {name} on the Hub: HTTP 404.*There is none of that name"):
+    with pytest.raises(PublishError, match=f"could not read {name} on the Hub: HTTP 404.*It does not exist"):
         look(server, run, claim)
 
 
@@ -183,7 +183,7 @@ def test_a_token_without_the_scope_says_which(server: HubServer, run: RunDir) ->
     with pytest.raises(PublishError, match=r"HTTP 403.*`discussion\.write`"):
         open_request(proposal, DATASET, token=READER)
     model.takes_requests = False
-    with pytest.raises(PublishError, match=r"HTTP 403: Pull requests are disabled.*turned pull requests off"):
+    with pytest.raises(PublishError, match=r"HTTP 403: Pull requests are disabled.*disabled pull requests"):
         propose_and_open(server, run)
     assert model.requests == []
 
@@ -198,7 +198,7 @@ def test_an_unknown_token_is_final(server: HubServer, run: RunDir) -> None:
 def test_a_run_that_is_no_result_asks_nothing(server: HubServer, tmp_path: Path) -> None:
     stock_benchmark(server)
     run = RunDir(make_result(tmp_path, OTHER, model="reference/oracle"))
-    with pytest.raises(UsageError, match="stand-in"):
+    with pytest.raises(UsageError, match="is a reference model"):
         look(server, run)
     assert server.requests == []
 
