@@ -235,7 +235,7 @@ class _CellReader:
 
 
 def message_fault(message: object) -> str:
-    """Error of an invalid message, as the rest of a sentence; "" if the message is valid."""
+    """Error of an invalid message, such as `has no role`; "" if the message is valid."""
     if not isinstance(message, Mapping):
         return f"must be a dict with 'role' and 'content', not {type(message).__name__}"
     fields = cast("Mapping[str, object]", message)

@@ -95,8 +95,8 @@ class Environment(ABC):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of data that the arguments only name, such as files. Part of the run's identity, which must not change
-        on resume.
+        """Hashes of data that the arguments only name, such as files. They are part of the run's identity, which must
+        not change on resume.
 
         Replaces the default, the hash of `source_files`. An override must therefore include hashes of the source files;
         otherwise a run could be resumed with different code."""
@@ -204,7 +204,8 @@ class Environment(ABC):
         state["completion"] = said if last is None else said + last
 
     async def _finish(self, state: State, started: float) -> EnvironmentFault | None:
-        """Render the completion and run the `@cleanup` methods; return the first error."""
+        """Render the completion and run the `@cleanup` methods; return an error, if there was one. The transcript
+        replaces a completion of the wrong type."""
         state["timing"]["generation"] = time.monotonic() - started
         fault: EnvironmentFault | None = None
         try:
@@ -215,18 +216,14 @@ class Environment(ABC):
         finally:
             fault = await self._clean_up(state) or fault
             state.chat = None
-        return self._check_completion(state) or fault
-
-    def _check_completion(self, state: State) -> EnvironmentFault | None:
-        """Replace a completion of the wrong type, left by rendering or cleanup, by the transcript; return the error."""
         said = cast("dict[str, object]", state).get("completion")
         wanted = str if self.message_type == "completion" else list
-        if isinstance(said, wanted):
-            return None
-        state["completion"] = state.transcript[state.start :]
-        return EnvironmentFault(
-            f"{type(self).__name__}: state['completion'] must be a {wanted.__name__}, not {type(said).__name__}"
-        )
+        if not isinstance(said, wanted):  # left by rendering or cleanup
+            state["completion"] = state.transcript[state.start :]
+            fault = EnvironmentFault(
+                f"{type(self).__name__}: state['completion'] must be a {wanted.__name__}, not {type(said).__name__}"
+            )
+        return fault
 
     async def _clean_up(self, state: State) -> EnvironmentFault | None:
         first: EnvironmentFault | None = None
@@ -284,7 +281,7 @@ class Environment(ABC):
     # Changes by a run
 
     def add_rubric(self, rubric: Rubric) -> None:
-        """Score with `rubric` in addition."""
+        """Add `rubric` to the rubrics that score rollouts."""
         rubric.adopt_parser(self.parser)
         self.rubric = RubricGroup([self.rubric, rubric])
 
@@ -343,7 +340,7 @@ class Environment(ABC):
         return type(self).reference_reply is not Environment.reference_reply
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a perfect player.
+        """Return the next message of a perfect player.
 
         Args:
             example: The row.
@@ -355,7 +352,7 @@ class Environment(ABC):
         raise NotImplementedError(f"{self.env_id or type(self).__name__} has no reference policy")
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The next message of a player without any knowledge. Its score is the baseline that a model must exceed.
+        """Return the next message of a player without any knowledge. Its score is the baseline for models.
 
         Args:
             example: The row.
@@ -369,7 +366,7 @@ class Environment(ABC):
         return type(self).reference_verdict is not Environment.reference_verdict
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """The reply of a perfect judge. `reference/judge` returns it, so that a rubric with a judge can be tested
+        """Return the reply of a perfect judge. `reference/judge` sends it, so that a rubric with a judge can be tested
         without a model.
 
         Args:

@@ -25,7 +25,7 @@ REMEMBERED = 60.0
 """Seconds for which the result is cached, since a suite may load many environments."""
 
 _open_blocks: list[list[str]] = []
-"""Reasons of rejected requests, for each open block."""
+"""Reasons of rejected requests, for each open `failing_fast` block."""
 _results: dict[str, tuple[float, str]] = {}
 _asking = threading.Lock()
 _own = threading.local()
@@ -49,9 +49,9 @@ def failing_fast() -> Generator[None]:
 
 
 def refusal() -> str:
-    """Why a request to the Hub was rejected in the innermost open block; "" if none was.
+    """Reason why a request to the Hub was rejected in the innermost `failing_fast` block; "" if none was rejected.
 
-    The messages of the libraries do not contain it."""
+    The error messages of the libraries do not contain the reason."""
     return next(iter(_open_blocks[-1]), "") if _open_blocks else ""
 
 
@@ -90,7 +90,7 @@ def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
         status, why = 0, ""
     if status or (why and "timed out" not in why):
         return status, why
-    return 0, f"no answer within {seconds:g} s; HF_HUB_ETAG_TIMEOUT=10 waits longer"
+    return 0, f"no answer within {seconds:g} s; set HF_HUB_ETAG_TIMEOUT=10 to wait longer"
 
 
 def _refuse_unreachable(request: Any) -> None:

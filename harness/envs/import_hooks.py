@@ -1,4 +1,5 @@
-"""Plugins of the group `bench.import_hooks`: what answers an environment's or agent's imports of another SDK."""
+"""Plugins of the group `bench.import_hooks`, which provide the modules of another SDK when an environment or an agent
+imports them."""
 
 from __future__ import annotations
 
@@ -14,45 +15,45 @@ from harness.envs.environment import Environment
 from harness.settings.packages import FoundEnvironment
 
 Adopt: TypeAlias = Callable[[ModuleSpec], None]
-"""Prepare a module that is about to be imported by its path."""
+"""Function that prepares a module before it is imported from its path."""
 
 
 class ImportHook:
-    """An import hook; a plugin overrides what it needs, and the defaults do nothing."""
+    """Base class of import hooks. A plugin overrides the methods that it needs; the defaults do nothing."""
 
     module: str = ""
-    """The top-level module that it answers for, such as `verifiers`."""
+    """Name of the top-level module that the hook provides, such as `verifiers`."""
 
     unsupported: str = ""
-    """The reason why an object of an installed package of that name is not an environment."""
+    """Error message for an object of an installed package of that name, which is not an environment."""
 
     datasets: ClassVar[Mapping[str, str]] = {}
-    """The Hub datasets that the SDK knows by a short name."""
+    """Ids of Hub datasets, by the short names that the SDK has for them."""
 
     def may_ask(self, source: Path) -> bool:
-        """Whether an environment may need the hook: a quick look at its `__init__.py` or single file."""
+        """Return whether an environment may need the hook, judged by its `__init__.py` or single file."""
         return False
 
     def asks(self, text: str) -> bool:
-        """Whether the text of a Python file imports the SDK."""
+        """Return whether the source code of a Python file imports the SDK."""
         return False
 
     def loading(self, found: FoundEnvironment) -> Context[Adopt | None]:
-        """Answer imports while an environment that may need the hook is imported and built."""
+        """Return a context in which an environment that may need the hook is imported and built."""
         return nullcontext()
 
     def settle(self, environment: Environment) -> None:
-        """Check an environment that was built.
+        """Check an environment after it was built.
 
         Raises:
             EnvironmentFault: it cannot be used.
         """
 
     def answer_agents(self, *, in_command: bool) -> None:
-        """Answer imports of agents from now on.
+        """Provide the hook's modules to agents from now on.
 
         Args:
-            in_command: Whether the process is ours, so that an installed package may be replaced.
+            in_command: Whether this process is a command of bench, so that an installed package may be replaced.
         """
 
 
@@ -62,18 +63,18 @@ def import_hooks() -> Sequence[ImportHook]:
 
 
 def answer_agents(*, in_command: bool = False) -> None:
-    """Let every import hook answer the imports of agents; see `ImportHook.answer_agents`."""
+    """Call `ImportHook.answer_agents` of every import hook."""
     for hook in import_hooks():
         hook.answer_agents(in_command=in_command)
 
 
 @contextmanager
 def loading(source: Path | None, find: Callable[[], FoundEnvironment | None]) -> Generator[Adopt]:
-    """Let import hooks answer while an environment is imported and built.
+    """Context in which import hooks provide their modules while an environment is imported and built.
 
     Args:
-        source: Its `__init__.py` or single file; None if unknown.
-        find: Looks up what is known of it; called only if a hook may be needed.
+        source: The environment's `__init__.py` or single file; None if unknown.
+        find: Looks up the environment; called only if a hook may be needed.
     """
     hooks = [hook for hook in import_hooks() if source is not None and hook.may_ask(source)]
     found = find() if hooks else None

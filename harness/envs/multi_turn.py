@@ -80,8 +80,8 @@ class MultiTurnEnv(Environment):
         """
 
     async def get_prompt_messages(self, state: State) -> Prompt:
-        """The next prompt for the model: at first the rollout's prompt, then the transcript with the environment's
-        response."""
+        """Return the next prompt for the model: at first the rollout's prompt, later the transcript with the
+        environment's response."""
         transcript = state.transcript
         if not state["trajectory"]:
             return transcript
@@ -129,26 +129,26 @@ class MultiTurnEnv(Environment):
 
     @stop(priority=100)
     async def has_error(self, state: State) -> bool:
-        """Whether the environment set an error in the state; the rollout has failed."""
+        """Stop condition: the environment set an error in the state, so the rollout has failed."""
         return state["error"] is not None
 
     @stop
     async def prompt_too_long(self, state: State) -> bool:
-        """Whether the conversation exceeds the model's context; the rollout is truncated and scored."""
+        """Stop condition: the conversation exceeds the model's context. The rollout is truncated, but scored."""
         return bool(state.get("prompt_too_long"))
 
     @stop
     async def max_turns_reached(self, state: State) -> bool:
-        """Whether the model has used all of its turns."""
+        """Stop condition: the model has used all of its turns."""
         return 0 < self.max_turns <= len(state["trajectory"])
 
     @stop
     async def has_final_env_response(self, state: State) -> bool:
-        """Whether the environment has given its final response."""
+        """Stop condition: the environment has set `final_env_response`."""
         return state["final_env_response"] is not None
 
     async def is_completed(self, state: State) -> bool:
-        """Whether a stop condition is true; stores the name of the first one."""
+        """Return whether a stop condition is true, and store the name of the first one."""
         for hook in self._stops:
             if _is_true(await hook(state), f"{type(self).__name__} @stop {hook.name}"):
                 state["is_completed"], state["stop_condition"] = True, hook.name

@@ -96,7 +96,7 @@ def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
 
 
 def option_fault(name: str, value: object) -> str:
-    """Error of an option's value, as the rest of a sentence; "" if it is valid, or if the name is not an option."""
+    """Error of an option's value, such as `must be a string, not 3`; "" if it is valid or no option has the name."""
     kind, description = _TYPES.get(name, (object, ""))
     is_valid = isinstance(value, kind)
     if name == "message_type":
@@ -107,7 +107,7 @@ def option_fault(name: str, value: object) -> str:
 
 
 def unknown_name(where: str, name: str, known: Iterable[str]) -> str:
-    """Message for an unknown name, with the most similar known one."""
+    """Error message for an unknown name, with the most similar known name."""
     near = nearest(name, known := sorted(known))
     return f"{where}: unknown name; {f'did you mean {near!r}? ' if near else ''}Known are {', '.join(known)}"
 

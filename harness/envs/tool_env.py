@@ -21,7 +21,7 @@ ErrorFormatter = Callable[[Exception], str]
 
 
 def format_error(error: Exception) -> str:
-    """The exception's message, or its type if the message is empty."""
+    """Return the exception's message, or the name of its type if the message is empty."""
     return f"{error}" or type(error).__name__
 
 
@@ -107,7 +107,7 @@ class ToolEnv(MultiTurnEnv):
         for name, known in self._tool_map.items():
             if wanted in (name, known.function):
                 del self._tool_map[name]
-                self._counts.drop(_counter_name(name))
+                self._counts.drop(f"{name}_calls")
                 self.tool_defs = [kept.definition for kept in self._tool_map.values()]
                 return
         raise EnvironmentFault(
@@ -115,7 +115,7 @@ class ToolEnv(MultiTurnEnv):
         )
 
     def _bind_hooks(self) -> None:
-        """Validate the methods that a subclass may override."""
+        """Validate the signature of `call_tool`, which a subclass may override."""
         if not self._hook("call_tool", ("tool_name", "tool_args", "tool_call_id")).is_async:
             raise EnvironmentFault(f"{type(self).__name__}.call_tool must be async def")
 
@@ -136,13 +136,18 @@ class ToolEnv(MultiTurnEnv):
 
     def _tools(self, state: State) -> list[JsonDict]:
         """The tool definitions of the row, converted to the wire format, or else those of the environment."""
-        return [_wire_shape(definition) for definition in super()._tools(state)]
+        return [
+            {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+            if "name" in tool and "function" not in tool  # a flat definition
+            else tool
+            for tool in super()._tools(state)
+        ]
 
     # Turns
 
     @stop
     async def no_tools_called(self, state: State) -> bool:
-        """Whether the model's last reply has no tool call and is therefore the answer."""
+        """Stop condition: the model's last reply has no tool call and is therefore the answer."""
         if not state["trajectory"]:
             return False
         last = state["trajectory"][-1]["completion"][-1]
@@ -150,10 +155,8 @@ class ToolEnv(MultiTurnEnv):
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
         """Run the tool calls of the last reply one after another, since a later call may depend on an earlier one."""
-        answers: Messages = []
-        for call in messages[-1].get("tool_calls") or ():
-            answers.append(await self._answer_call(cast(JsonDict, call), messages, state))
-        return answers
+        calls: Iterable[JsonDict] = messages[-1].get("tool_calls") or ()
+        return [await self._answer_call(call, messages, state) for call in calls]
 
     async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
         """Call a tool.
@@ -251,18 +254,14 @@ def _counter(tool: str) -> Callable[..., Any]:
     async def count(completion: Prompt) -> float:
         return float(sum(name == tool for name in called_tools(completion)))
 
-    count.__name__ = _counter_name(tool)
-    count.__doc__ = f"How often the model has called {tool}."
+    count.__name__ = f"{tool}_calls"
+    count.__doc__ = f"Number of calls of {tool}."
     return count
 
 
-def _counter_name(tool: str) -> str:
-    return f"{tool}_calls"
-
-
 def _reportable(error: Exception) -> Exception:
-    """Return an error to report to the model. Raises errors that are not the tool's but those of an endpoint, a sandbox
-    or the environment."""
+    """Return `error` if it can be reported to the model as the result of a tool. Raise it if it is not an error of the
+    tool but of an endpoint, a sandbox or the environment."""
     if isinstance(error, HarnessError) and not isinstance(error, ToolError):
         raise error
     if isinstance(error, ExceptionGroup):
@@ -272,18 +271,11 @@ def _reportable(error: Exception) -> Exception:
 
 
 def _offered(state: State, known: Iterable[str]) -> list[str]:
-    """Names of the rollout's tools; before it has started, all known tools."""
+    """Names of the rollout's tools; if the rollout has not started, of all known tools."""
     definitions = cast("list[JsonDict] | None", state.get("tools"))
     if definitions is None:
         return list(known)
     return [str(tool["function"]["name"]) for tool in definitions if "function" in tool]
-
-
-def _wire_shape(definition: JsonDict) -> JsonDict:
-    """Convert a tool definition to the wire format; `name`, `description` and `parameters` may be at its top level."""
-    if "function" in definition or "name" not in definition:
-        return definition
-    return {"type": "function", "function": {key: value for key, value in definition.items() if key != "type"}}
 
 
 def _parts(call: JsonDict) -> tuple[str, str, str | JsonDict | None]:

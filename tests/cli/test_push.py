@@ -226,8 +226,8 @@ def test_results_that_cannot_be_are_refused_before_anything_is_asked(
     make_run(tmp_path / "outputs", SECOND)
     assert "name the benchmark by its dataset on the Hub" in refused(capsys, FIRST, "--eval-results", MODEL)
     assert "--task needs --eval-results" in refused(capsys, FIRST, "--task", "sums")
-    assert "--print is about a result" in refused(capsys, FIRST, "--print")
-    assert "2 runs are named, and a result is of one run" in refused(capsys, FIRST, SECOND, *RESULT)
+    assert "--print needs --eval-results" in refused(capsys, FIRST, "--print")
+    assert "a result has one run and one benchmark; 2 runs are given" in refused(capsys, FIRST, SECOND, *RESULT)
     assert "--eval-results my-model: give NAMESPACE/NAME" in refused(
         capsys, FIRST, "--eval-results", "my-model", "--benchmark", BENCHMARK
     )
