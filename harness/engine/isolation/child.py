@@ -163,7 +163,8 @@ def _line(pipe: BinaryIO) -> bytes:
 def _load(order: JsonDict) -> Environment:
     logging.getLogger("harness").setLevel(order["log_level"])
     megabytes = order["memory_mb"]
-    _bound_memory(megabytes)
+    # A limit below the memory already in use would end the process before it could report that.
+    _bound_memory(megabytes if megabytes < 0 else max(megabytes, _used_memory() + HEADROOM))
     try:
         environment = load_environment(order["env_id"], **order["env_args"])
         environment.set_kwargs(**order["extra_env_kwargs"])
@@ -173,6 +174,7 @@ def _load(order: JsonDict) -> Environment:
         raise
     if words := _too_little(megabytes):
         raise EnvironmentLoadError(f"environment {order['env_id']!r}: {words}")
+    _bound_memory(megabytes)
     return environment
 
 
@@ -185,13 +187,21 @@ def _bound_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20, megabytes << 20))
 
 
+def _used_memory() -> int:
+    """Memory in MiB that counts towards the limit; 0 where the system does not report it."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            return next((int(line.split()[1]) for line in status if line.startswith("VmData:")), 0) >> 10
+    except OSError:
+        return 0
+
+
 def _too_little(megabytes: int) -> str:
     """Message with the required setting if the memory limit leaves too little for rollouts; "" if enough is left or
     there is no limit."""
     if megabytes < 0 or sys.platform != "linux":
         return ""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        used = next((int(line.split()[1]) for line in status if line.startswith("VmData:")), 0) >> 10
+    used = _used_memory()
     if megabytes - used >= HEADROOM:
         return ""
     return (
