@@ -105,7 +105,7 @@ def test_without_runs_it_says_how_to_make_one(bench: Bench, here: Path) -> None:
         (("--env", "gsm9k"), "none of 4 runs is like that: --env gsm9k is not part of any name; did you mean gsm8k?"),
         (
             ("--env", "gsm8k", "--model", "xxxx"),
-            "--model xxxx is not part of any name; known are reference/oracle, openai/",
+            "--model xxxx is not part of any name; there are reference/oracle, openai/",
         ),
         (("--state", "stopped"), "none of 4 runs is like that"),
     ],

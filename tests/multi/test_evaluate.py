@@ -479,7 +479,7 @@ def test_models_are_required(nothing: Any) -> None:
          r"OPENAI_API_KEY or LITELLM_API_KEY, or pass apiKey\.$"),
         ([{"provider": "opnai", "id": "m"}], {},
          r"^models\[0\] \(m\): no provider is called 'opnai'; did you mean 'openai'\?$"),
-        (["reference/oracel"], {}, r"there is no reference model 'reference/oracel'; did you mean reference/oracle\?"),
+        (["reference/oracel"], {}, r"unknown reference model 'reference/oracel'; did you mean reference/oracle\?"),
         ([{"id": "m", "modelid": "x", "endpoit": "y"}], {}, "unknown key 'modelid'; did you mean \"modelId\""),
         ([{"modelId": "a", "model_id": "b"}], {}, r"^models\[0\]: 'model_id' means the same as 'modelId'; keep one"),
         ([{"provider": "openai"}], {}, r"^models\[0\]: names no model"),
@@ -490,7 +490,7 @@ def test_models_are_required(nothing: Any) -> None:
         (["reference/oracle"], {"runId": "../x"}, "options: runId = \"../x\": must be letters"),
         (["reference/oracle"], {"modelConcurrency": -1}, "options: modelConcurrency = -1: must be at least 1"),
         (["reference/oracle"], {"resume": True}, "options: resume goes on with run folders"),
-        ([{"id": "reference/oracle", "samplingArgs": {"model": "other"}}], {}, r"^sampling_args\.model: would ask"),
+        ([{"id": "reference/oracle", "samplingArgs": {"model": "other"}}], {}, r"^sampling_args\.model: this would"),
         (["reference/oracle"], {"apiKeys": {"no one": "k"}}, "options: apiKeys: 'no one' is no model's id"),
     ],
 )  # fmt: skip

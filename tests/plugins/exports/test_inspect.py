@@ -198,8 +198,8 @@ def test_messages_tools_reasoning_and_refusals_have_their_places(logs: Logs) -> 
     assert [(part["type"], part["reasoning"]) for part in first["content"]] == [("reasoning", "I need two tools.")]
     calls = {call["id"]: call for call in first["tool_calls"]}
     assert calls["c1"]["arguments"] == {"a": 2, "b": [1, 2]} and calls["c1"]["parse_error"] is None
-    assert calls["c2"]["arguments"] == {"arguments": '{"a": '} and "no JSON" in calls["c2"]["parse_error"]
-    assert calls["c3"]["arguments"] == {"arguments": "[1]"} and "no JSON object" in calls["c3"]["parse_error"]
+    assert calls["c2"]["arguments"] == {"arguments": '{"a": '} and "not JSON" in calls["c2"]["parse_error"]
+    assert calls["c3"]["arguments"] == {"arguments": "[1]"} and "not a JSON object" in calls["c3"]["parse_error"]
     assert (calls["c4"]["type"], calls["c4"]["arguments"]) == ("custom", {"input": "x.*"})
     assert calls["c6"]["arguments"]["a"] is None
     assert [(each["role"], each["tool_call_id"], each["function"]) for each in answers] == [
