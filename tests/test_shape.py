@@ -41,10 +41,7 @@ LINES = {
     "authoring": (2320, 1600),  # errors with setting and remedy as fields, an argument a line
     "cli": (9502, 6492),  # bench import
     "core": (2269, 1221),  # errors with setting and remedy as fields, an argument a line
-    "engine": (
-        7362,
-        5076,
-    ),  # errors with setting and remedy as fields, an argument a line; executors and listeners of plugins
+    "engine": (7372, 5082),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2496, 1524),
     "errors": (3, 1),
     "eval": (25, 14),
