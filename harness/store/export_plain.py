@@ -12,6 +12,7 @@ from typing import IO, cast
 
 from harness.core.types import JsonDict, Message, text_of
 from harness.stats.summary import tokens_known
+from harness.store.arrow import unbroken
 from harness.store.codec import from_text, to_text
 from harness.store.dataset import NOTES
 from harness.store.export_formats import Exported
@@ -258,15 +259,6 @@ def _part(part: object) -> str:
     known = cast(JsonDict, part)
     text = known.get("text")
     return text if isinstance(text, str) else f"[{known.get('type', 'part')}]"
-
-
-def unbroken(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def one_line(document: bytes) -> bytes:

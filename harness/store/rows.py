@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from harness.core.errors import ConfigError, StoreError
 from harness.core.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
-from harness.core.types import Message, Prompt
+from harness.core.types import JsonDict, Message, Prompt
 from harness.stats.scores import LARGEST_SCORE, NO_REASON
-from harness.store.arrow import arrow, column, integers, parquet
+from harness.store.arrow import arrow, json_line, parquet, table_from
 from harness.store.atomic import translated
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
@@ -33,8 +33,6 @@ _CALL_TEXTS = ("id", "type", "name", "arguments")
 _MESSAGE_FIELDS = frozenset({"role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls"})
 _BEFORE_METRICS = 8
 """Number of fixed columns before the metrics: up to `reward`."""
-
-_Texts: TypeAlias = "list[str | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +82,9 @@ class RowFile:
     def __init__(self, path: Path, columns: RowShape, notes: Mapping[str, str]) -> None:
         self.path = path
         self.rows = 0
-        self._columns = columns
-        schema = arrow_schema(columns).with_metadata(notes)
-        self._schema = schema
+        self._schema = arrow_schema(columns)
         with translated("write", path):
-            self._writer = parquet().ParquetWriter(path, schema, **WRITER_OPTIONS)
+            self._writer = parquet().ParquetWriter(path, self._schema.with_metadata(notes), **WRITER_OPTIONS)
         self._batch = _RowBatch(columns)
 
     def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
@@ -101,7 +97,7 @@ class RowFile:
         """
         self._batch.add(example, base, score)
         self.rows += 1
-        if self._batch.rows >= BATCH_ROWS or self._batch.size >= BATCH_BYTES:
+        if self._batch.is_full:
             self._flush()
 
     def close(self) -> None:
@@ -127,114 +123,72 @@ class RowFile:
         try:
             table = self._batch.table(self._schema)
             with translated("write", self.path):
-                self._writer.write_table(table, row_group_size=self._batch.rows)
+                self._writer.write_table(table, row_group_size=len(table))
         except arrow().ArrowException as error:
             raise StoreError(f"cannot write {self.path}: {error}") from error
-        self._batch = _RowBatch(self._columns)
 
 
 class _RowBatch:
-    """Rows as columns of Python values, before conversion to Arrow."""
+    """Rows as lines of JSON, before conversion to Arrow."""
 
     def __init__(self, columns: RowShape) -> None:
         self.rows = 0
-        self.size = 0
+        self._lines = bytearray()
         self._columns = columns
-        self._values: dict[str, list[Any]] = {
-            name: [] for name in columns.names if name not in ("prompt", "completion")
-        }
-        self._prompt = _Messages()
-        self._completion = _Messages()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows are enough for a row group."""
+        return self.rows >= BATCH_ROWS or len(self._lines) >= BATCH_BYTES
 
     def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
-        row = plain_row(self._columns, example, base, score)
-        for name, value in row.items():
-            self._values[name].append(value)
-        self.size += self._prompt.add(as_messages(example.prompt, "user"))
-        self.size += self._completion.add(completion_messages(base))
-        self.size += sum(len(value) for value in row.values() if isinstance(value, str))
+        row: JsonDict = {**plain_row(self._columns, example, base, score)}
+        row["prompt"] = [_message(each) for each in as_messages(example.prompt, "user")]
+        row["completion"] = [_message(each) for each in completion_messages(base)]
+        self._lines += json_line(row)
         self.rows += 1
 
     def table(self, schema: Any) -> Any:
-        pa = arrow()
-        arrays: list[Any] = []
-        for field in schema:
-            if field.name == "prompt":
-                arrays.append(self._prompt.array())
-            elif field.name == "completion":
-                arrays.append(self._completion.array())
-            else:
-                arrays.append(column(self._values[field.name], field.type))
-        return pa.Table.from_arrays(arrays, schema=schema)
+        """Convert the rows to an Arrow table, and remove them."""
+        lines, self._lines, self.rows = self._lines, bytearray(), 0
+        return table_from(lines, schema)
 
 
-class _Messages:
-    """A column of message lists, stored flat: Arrow converts flat text lists ten times faster than lists of dicts."""
-
-    def __init__(self) -> None:
-        self._ends = [0]
-        self._texts: dict[str, _Texts] = {name: [] for name in (*_MESSAGE_TEXTS, "extra")}
-        self._call_ends = [0]
-        self._calls: dict[str, _Texts] = {name: [] for name in _CALL_TEXTS}
-
-    def add(self, messages: Sequence[object]) -> int:
-        """Add one row; return its approximate number of characters."""
-        size = 0
-        for message in messages:
-            size += self._add(cast(Message, message) if isinstance(message, dict) else {"content": message})
-        self._ends.append(len(self._texts["role"]))
-        return size
-
-    def _add(self, message: Message) -> int:
-        texts = self._texts
-        content = content_text(message.get("content"))
+def _message(message: object) -> JsonDict:
+    """Convert a message to the fixed fields of the dataset."""
+    if not isinstance(message, dict):
+        message = {"content": message}
+    found = cast(Message, message)
+    content = content_text(found.get("content"))
+    extra: JsonDict = {name: value for name, value in found.items() if name not in _MESSAGE_FIELDS}
+    calls, exact = _tool_calls(found.get("tool_calls") or [])
+    if not exact:
+        extra["tool_calls"] = found.get("tool_calls")
+    return {
+        **{name: _text(found.get(name)) for name in _MESSAGE_TEXTS},
+        "content": content,
         # Content that is not a plain text is also kept, as JSON.
-        parts = None if content is message.get("content") else to_text(message.get("content"))
-        extra: Message | None = None
-        if not message.keys() <= _MESSAGE_FIELDS:
-            extra = {name: value for name, value in message.items() if name not in _MESSAGE_FIELDS}
-        calls = message.get("tool_calls")
-        if calls and not self._add_calls(calls):
-            extra = {**(extra or {}), "tool_calls": calls}
-        self._call_ends.append(len(self._calls["id"]))
-        reasoning = _text(message.get("reasoning_content"))
-        texts["role"].append(_text(message.get("role")))
-        texts["content"].append(content)
-        texts["parts"].append(parts)
-        texts["reasoning_content"].append(reasoning)
-        texts["name"].append(_text(message.get("name")))
-        texts["tool_call_id"].append(_text(message.get("tool_call_id")))
-        texts["extra"].append(to_text(extra) if extra else None)
-        return len(content or "") + len(parts or "") + len(reasoning or "") + 100
+        "parts": None if content is found.get("content") else to_text(found.get("content")),
+        "tool_calls": calls,
+        "extra": to_text(extra) if extra else None,
+    }
 
-    def _add_calls(self, calls: object) -> bool:
-        """Add a message's tool calls; return whether they have exactly the usual fields."""
-        if not isinstance(calls, list):
-            return False
-        exact = True
-        for item in cast("list[object]", calls):
-            call = cast(Message, item) if isinstance(item, dict) else {}
-            given = call.get("function")
-            function = cast(Message, given) if isinstance(given, dict) else {}
-            exact = exact and call.keys() <= {"id", "type", "function"} and function.keys() <= {"name", "arguments"}
-            exact = exact and isinstance(given, dict)
-            self._calls["id"].append(_text(call.get("id")))
-            self._calls["type"].append(_text(call.get("type")))
-            self._calls["name"].append(_text(function.get("name")))
-            self._calls["arguments"].append(_text(function.get("arguments")))
-        return exact
 
-    def array(self) -> Any:
-        pa = arrow()
-        message, call = _message_type(), _call_type()
-        calls = pa.StructArray.from_arrays(
-            [column(self._calls[n], pa.string()) for n in _CALL_TEXTS], fields=list(call)
-        )
-        call_lists = pa.ListArray.from_arrays(integers(self._call_ends), calls, type=pa.list_(call))
-        texts = [column(self._texts[name], pa.string()) for name in _MESSAGE_TEXTS]
-        extra = column(self._texts["extra"], pa.string())
-        flat = pa.StructArray.from_arrays([*texts, call_lists, extra], fields=list(message))
-        return pa.ListArray.from_arrays(integers(self._ends), flat, type=pa.list_(message))
+def _tool_calls(calls: object) -> tuple[list[JsonDict], bool]:
+    """Convert a message's tool calls; also return whether they have exactly the usual fields."""
+    if not isinstance(calls, list):
+        return [], False
+    exact = True
+    rows: list[JsonDict] = []
+    for item in cast("list[object]", calls):
+        call = cast(Message, item) if isinstance(item, dict) else {}
+        given = call.get("function")
+        function = cast(Message, given) if isinstance(given, dict) else {}
+        exact = exact and call.keys() <= {"id", "type", "function"} and function.keys() <= {"name", "arguments"}
+        exact = exact and isinstance(given, dict)
+        values = call.get("id"), call.get("type"), function.get("name"), function.get("arguments")
+        rows.append(dict(zip(_CALL_TEXTS, map(_text, values), strict=True)))
+    return rows, exact
 
 
 def plain_row(
@@ -280,35 +234,26 @@ def plain_row(
 
 def table_of(columns: RowShape, rollouts: Iterable[tuple[Example, Generated | Failed, Scored | None]]) -> Any:
     """Convert rollouts to an Arrow table with the dataset's schema (a `pyarrow.Table`)."""
-    pa, schema = arrow(), arrow_schema(columns)
+    schema = arrow_schema(columns)
     tables: list[Any] = []
     batch = _RowBatch(columns)
     for rollout in rollouts:
         batch.add(*rollout)
-        if batch.rows >= BATCH_ROWS or batch.size >= BATCH_BYTES:
+        if batch.is_full:
             tables.append(batch.table(schema))
-            batch = _RowBatch(columns)
-    return pa.concat_tables([*tables, batch.table(schema)])
+    return arrow().concat_tables([*tables, batch.table(schema)])
 
 
 def arrow_schema(columns: RowShape) -> Any:
     """The Arrow schema of a run's rows (a `pyarrow.Schema`)."""
     pa = arrow()
-    messages = pa.list_(_message_type())
+    call = pa.struct([pa.field(name, pa.string()) for name in _CALL_TEXTS])
+    fields = [pa.field(name, pa.string()) for name in _MESSAGE_TEXTS]
+    message = pa.struct([*fields, pa.field("tool_calls", pa.list_(call)), pa.field("extra", pa.string())])
+    messages = pa.list_(message)
     special = {"prompt": messages, "completion": messages, "rollout_index": pa.int64(), "is_truncated": pa.bool_()}
     special |= dict.fromkeys(("reward", *columns.metric_names), pa.float64())
     return pa.schema([pa.field(name, special.get(name, pa.string())) for name in columns.names])
-
-
-def _message_type() -> Any:
-    pa = arrow()
-    fields = [pa.field(name, pa.string()) for name in _MESSAGE_TEXTS]
-    return pa.struct([*fields, pa.field("tool_calls", pa.list_(_call_type())), pa.field("extra", pa.string())])
-
-
-def _call_type() -> Any:
-    pa = arrow()
-    return pa.struct([pa.field(name, pa.string()) for name in _CALL_TEXTS])
 
 
 def completion_messages(base: Generated | Failed) -> Sequence[object]:

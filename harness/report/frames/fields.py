@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from harness.core.errors import UsageError
 from harness.settings.wording import suggestion
-from harness.store.arrow import arrow, column
+from harness.store.arrow import arrow, json_line, table_from
 from harness.store.codec import to_text
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["text", "number", "integer", "flag", "time"]
 
 BATCH_ROWS = 1000
 BATCH_CHARACTERS = 16 << 20
-"""Maximum rows and characters held as Python values before conversion to Arrow."""
+"""Maximum rows and characters held before conversion to Arrow."""
 
 _LIMIT = 1 << 63
 
@@ -41,20 +41,20 @@ def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
         rows: Source objects of the rows; iterated once.
     """
     pa = arrow()
-    schema = pa.schema([pa.field(field.name, _arrow_type(field.kind)) for field in fields])
-    values = [(field.value, _CLEAN[field.kind]) for field in fields]
-    texts = [place for place, field in enumerate(fields) if field.kind == "text"]
+    types = _arrow_types()
+    schema = pa.schema([pa.field(field.name, types[field.kind]) for field in fields])
+    # JSON has neither infinity nor times: numbers are read as text, and times as integers.
+    raw = {"number": pa.string(), "time": pa.int64()}
+    raw_schema = pa.schema([pa.field(field.name, raw.get(field.kind, types[field.kind])) for field in fields])
     tables: list[Any] = []
-    batch: list[list[object]] = []
-    size = 0
+    batch, count = bytearray(), 0
     for row in rows:
-        cells = [clean(value(row)) for value, clean in values]
-        batch.append(cells)
-        size += sum(len(cast(str, cells[place])) for place in texts if cells[place])
-        if len(batch) >= BATCH_ROWS or size >= BATCH_CHARACTERS:
-            tables.append(_table(schema, batch))
-            batch, size = [], 0
-    return pa.concat_tables([*tables, _table(schema, batch)])
+        batch += json_line({field.name: _CLEAN[field.kind](field.value(row)) for field in fields})
+        count += 1
+        if count >= BATCH_ROWS or len(batch) >= BATCH_CHARACTERS:
+            tables.append(table_from(batch, raw_schema).cast(schema))
+            batch, count = bytearray(), 0
+    return pa.concat_tables([*tables, table_from(batch, raw_schema).cast(schema)])
 
 
 def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[Field[T]]:
@@ -81,22 +81,12 @@ def free_name(name: str, prefix: str, taken: Container[str]) -> str:
     return name
 
 
-def _table(schema: Any, batch: Sequence[Sequence[object]]) -> Any:
+def _arrow_types() -> dict[Kind, Any]:
     pa = arrow()
-    columns = list(zip(*batch, strict=True)) or [()] * len(schema)
-    arrays: list[Any] = []
-    for values, field in zip(columns, schema, strict=True):
-        is_time = pa.types.is_timestamp(field.type)
-        array = column(values, pa.int64() if is_time else field.type)
-        arrays.append(array.cast(field.type) if is_time else array)
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _arrow_type(kind: Kind) -> Any:
-    pa = arrow()
-    if kind == "time":
-        return pa.timestamp("us", tz="UTC")
-    return {"text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "flag": pa.bool_()}[kind]
+    return {
+        "text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "flag": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"),
+    }  # fmt: skip
 
 
 def _text(value: object) -> str | None:
@@ -111,6 +101,11 @@ def _number(value: object) -> float | None:
     except OverflowError:
         return None
     return None if math.isnan(number) else number
+
+
+def _number_text(value: object) -> str | None:
+    number = _number(value)
+    return None if number is None else repr(number)
 
 
 def _integer(value: object) -> int | None:
@@ -128,7 +123,7 @@ def _microseconds(value: object) -> int | None:
 
 _CLEAN: dict[Kind, Callable[[object], object]] = {
     "text": _text,
-    "number": _number,
+    "number": _number_text,
     "integer": _integer,
     "flag": _flag,
     "time": _microseconds,
