@@ -126,10 +126,9 @@ class AgentInvocation:
 def requested_models(options: AgentFlags) -> tuple[RequestedModel, ...]:
     """Requested models: one, or primary and baseline."""
     literal = options.literal_keys
-    model: str = getattr(options, "model")  # noqa: B009 - each of the two dataclasses has it, their base has not
     has_key = LITERAL_KEY_VAR in literal
     primary = RequestedModel(
-        model, None, options.base_url, LITERAL_KEY_VAR if has_key else options.api_key_var, has_key
+        options.model, None, options.base_url, LITERAL_KEY_VAR if has_key else options.api_key_var, has_key
     )
     if not isinstance(options, EvalOptions) or options.baseline_model is None:
         return (primary,)

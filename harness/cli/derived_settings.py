@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from harness.cli.grouped import argument, option, switch
-from harness.cli.options import SHARED, TRUST_HELP, RunOptions, command_text
+from harness.cli.options import SHARED, TRUST_HELP, RunOptions
 from harness.core.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.engine.provenance import IN_PLACE
 from harness.settings.built_in import BUILT_INS
@@ -32,7 +32,7 @@ SETTINGS = {RUN: ("endpoints_path", "max_concurrent", *SHARED)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class DerivedOptions:
+class DerivedOptions(RunOptions):
     """Options of `bench resume`, `replay` and `rescore`."""
 
     run: str = argument("RUN", "The run: its folder, its id, the beginning of exactly one id, or `latest`.")
@@ -41,31 +41,9 @@ class DerivedOptions:
     sets: list[str] | None = option(RUN, "--set PATH=VALUE", "Any other setting of the run; repeatable.")
     trust: bool = switch(RUN, "--trust", TRUST_HELP)
     output_dir: str = option(OUTPUT, "--output-dir -o DIR", "Where the runs are. [default: outputs]", "outputs")
-    as_json: bool = switch(OUTPUT, "--json", "Print the result as JSON on stdout.")
+    json: bool = switch(OUTPUT, "--json", "Print the result as JSON on stdout.")
     quiet: bool = switch(OUTPUT, "--quiet -q", "No live display.")
     verbose: bool = switch(OUTPUT, "--verbose -v", "Log in detail, and show tracebacks.")
-
-    def run_options(
-        self, state: Mapping[str, Any], *, is_ours: bool, resume_from: str | None = None, retry_failed: bool = False
-    ) -> RunOptions:
-        """Build the options of the execution.
-
-        Args:
-            state: State of the invocation, with the command line.
-            is_ours: Whether the settings count as made on this machine.
-            resume_from: Folder of the run to resume.
-            retry_failed: Whether to retry failed rollouts.
-        """
-        return RunOptions(
-            False,
-            resume_from,
-            retry_failed,
-            self.as_json,
-            self.quiet,
-            self.verbose,
-            command_text(state["argv"]),
-            is_ours,
-        )
 
 
 _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")

@@ -4,13 +4,13 @@ baseline. The steps are in `cli.agent_runs`, `cli.eval_view` and `cli.execute`."
 from __future__ import annotations
 
 import sys
-from typing import cast
 
-from harness.cli.eval_options import EvalOptions, command_of, masked
+from harness.cli.eval_options import GROUPS, EvalOptions
+from harness.cli.grouped import command_of
 from harness.cli.stdout import print_notices
 
 
-def evaluate(state: dict[str, object], options: EvalOptions) -> int:
+def evaluate(options: EvalOptions) -> int:
     """Evaluate an agent over the rows of a dataset, and score every run.
 
     The agent is your class or instance (-m), or the built-in loop with the tools of a folder (--mcp). Each run is saved
@@ -19,9 +19,7 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
     """
     from harness.cli.agent_runs import make_job
     from harness.cli.eval_view import EvalView, check_target, execute_agents
-    from harness.cli.options import RunOptions, command_text
 
-    argv = masked(cast("list[str]", state["argv"]))
     own: dict[str, object] = {
         "rollouts_per_example": options.n,
         "pass_threshold": None if options.pass_threshold == 1.0 else options.pass_threshold,
@@ -36,16 +34,7 @@ def evaluate(state: dict[str, object], options: EvalOptions) -> int:
 
         show(job.resolution, sys.stdout)
         return 0
-    chosen = RunOptions(
-        resume=options.is_resuming,
-        retry_failed=options.retry_failed,
-        quiet=options.quiet,
-        verbose=options.is_verbose,
-        command=command_text(argv),
-    )
-    return execute_agents(
-        options, job, chosen, lambda progress: EvalView(options, job, argv, progress), options.batch_size
-    )
+    return execute_agents(options, job, lambda progress: EvalView(options, job, progress), options.batch_size)
 
 
-app = command_of(EvalOptions, evaluate)
+app = command_of(EvalOptions, evaluate, GROUPS, settings=EvalOptions.setting_keys)

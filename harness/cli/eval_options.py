@@ -3,17 +3,13 @@ engine, and sends nothing."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import typer
-
-from harness.cli import grouped
-from harness.cli.grouped import option, switch
-from harness.cli.options import SAVING, SHARED
+from harness.cli.grouped import at_least, finite, not_empty, option, switch
+from harness.cli.options import SAVING, SHARED, RunOptions
 from harness.core.errors import UsageError
 
 REQUIRED = "Required"
@@ -24,21 +20,19 @@ EXECUTION = "Execution"
 STEPPING = "Stepping"
 OUTPUT = "Output"
 RESULTS = "Run folder and resuming"
-_ORDER = (REQUIRED, AGENT, MODEL, BASELINE, EXECUTION, STEPPING, OUTPUT, RESULTS)
-
-MASK = "***"
-_KEY_OPTIONS = ("--api-key", "--baseline-api-key")
+GROUPS = (REQUIRED, AGENT, MODEL, BASELINE, EXECUTION, STEPPING, OUTPUT, RESULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentFlags:
-    """Options of both commands."""
+class AgentFlags(RunOptions):
+    """Options of both commands. A command declares `model` itself."""
 
     debug_folder: ClassVar[str] = ""
     """Default folder of debug traces."""
     setting_keys: ClassVar[Mapping[str, Sequence[str]]] = {EXECUTION: ("sampling_args", *SHARED)}
     """Settings of the table that are options, by group."""
 
+    model: str
     settings: Mapping[str, object]
     """Given options that are settings of the table, by key."""
     dataset: str = option(REQUIRED, "-d --dataset FILE", "Rows: .json, .jsonl, .parquet or .csv.", MISSING)
@@ -59,20 +53,22 @@ class AgentFlags:
         "The key itself; never recorded. By default the provider's variable, with --base-url none.",
     )
     api_key_var: str | None = option(MODEL, "--api-key-var NAME", "Environment variable that holds the key.")
-    max_turns: int = option(EXECUTION, "--max-turns N", "Maximum number of turns of the agent. [10]", 10)
-    temperature: float | None = option(EXECUTION, "--temperature T", "Sampling temperature, unless the agent sets it.")
-    max_tokens: int | None = option(
-        EXECUTION, "--max-tokens N", "Maximum tokens per completion, unless the agent sets it."
+    max_turns: int = option(EXECUTION, "--max-turns N", "Maximum number of turns of the agent. [10]", 10, at_least(1))
+    temperature: float | None = option(
+        EXECUTION, "--temperature T", "Sampling temperature, unless the agent sets it.", test=finite
     )
-    limit: int | None = option(EXECUTION, "--limit N", "Maximum number of rows. [all]")
-    offset: int = option(EXECUTION, "--offset N", "Rows to skip. [0]", 0)
+    max_tokens: int | None = option(
+        EXECUTION, "--max-tokens N", "Maximum tokens per completion, unless the agent sets it.", test=at_least(1)
+    )
+    limit: int | None = option(EXECUTION, "--limit N", "Maximum number of rows. [all]", test=at_least(1))
+    offset: int = option(EXECUTION, "--offset N", "Rows to skip. [0]", 0, at_least(0))
     set: list[str] | None = option(
         EXECUTION, "--set PATH=VALUE", "Any other setting, such as model.rpm=60; repeatable."
     )
-    output: str | None = option(OUTPUT, "-o --output FILE", "Write the results as JSON; - is stdout.")
+    output: str | None = option(OUTPUT, "-o --output FILE", "Write the results as JSON; - is stdout.", test=not_empty)
     quiet: bool = switch(OUTPUT, "-q --quiet", "No progress: only the report.")
     debug: bool = switch(OUTPUT, "--debug", "Log in detail, and write a trace of every run to --debug-dir.")
-    debug_dir: str | None = option(OUTPUT, "--debug-dir DIR", "Folder of the traces; implies --debug.")
+    debug_dir: str | None = option(OUTPUT, "--debug-dir DIR", "Folder of the traces; implies --debug.", test=not_empty)
     verbose: bool = switch(OUTPUT, "-v --verbose", "Log in detail, and show tracebacks.")
 
     @property
@@ -102,23 +98,9 @@ class AgentFlags:
             raise UsageError("--module and --mcp are mutually exclusive.")
         if not self.module and not self.mcp:
             raise UsageError("Either --module (-m) or --mcp is required.")
-        if self.temperature is not None and not math.isfinite(self.temperature):
-            raise UsageError(f"--temperature must be a number, not {self.temperature}.")
-        for name, text in (("--output", self.output), ("--debug-dir", self.debug_dir)):
-            if text == "":
-                raise UsageError(f"{name} is empty: is the variable set that it was to be taken from?")
         if self.traces is not None and Path(self.traces).exists() and not Path(self.traces).is_dir():
             raise UsageError(f"--debug-dir {self.traces}: is no folder; name one for the traces")
-        for name, value, least in self._bounds():
-            if value is not None and value < least:
-                raise UsageError(f"{name} must be >= {least}.")
         _check_keys("", self.api_key, self.api_key_var)
-
-    def _bounds(self) -> Iterator[tuple[str, int | None, int]]:
-        yield "--max-turns", self.max_turns, 1
-        yield "--max-tokens", self.max_tokens, 1
-        yield "--offset", self.offset, 0
-        yield "--limit", self.limit, 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,20 +121,15 @@ class EvalOptions(AgentFlags):
     baseline_base_url: str | None = option(BASELINE, "--baseline-base-url URL", "Its endpoint.")
     baseline_api_key: str | None = option(BASELINE, "--baseline-api-key KEY", "Its key; never recorded.")
     baseline_api_key_var: str | None = option(BASELINE, "--baseline-api-key-var NAME", "Variable that holds its key.")
-    n: int = option(EXECUTION, "--n N", "Runs per row, for pass@k. [1]", 1)
+    n: int = option(EXECUTION, "--n N", "Runs per row, for pass@k. [1]", 1, at_least(1))
     pass_threshold: float = option(EXECUTION, "--pass-threshold X", "Minimum score of a run that passes. [1.0]", 1.0)
     batch_size: int = option(
-        EXECUTION, "--batch-size --batch_size N", "Concurrent runs of both models together. [1]", 1
+        EXECUTION, "--batch-size --batch_size N", "Concurrent runs of both models together. [1]", 1, at_least(1)
     )
     dry_run: bool = switch(OUTPUT, "--dry-run", "Check everything and show it; call no model.")
     resume: bool = switch(RESULTS, "--resume", "Resume the newest run of the same settings; --n, --limit may grow.")
     retry_failed: bool = switch(RESULTS, "--retry-failed", "Resume, and retry failed runs.")
     fresh: bool = switch(RESULTS, "--fresh", "Ignore earlier runs.")
-
-    @property
-    def is_resuming(self) -> bool:
-        """Whether to resume an earlier run."""
-        return self.resume or self.retry_failed
 
     @property
     def literal_keys(self) -> dict[str, str]:
@@ -182,11 +159,6 @@ class EvalOptions(AgentFlags):
         if self.dry_run and self.is_resuming:
             raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
 
-    def _bounds(self) -> Iterator[tuple[str, int | None, int]]:
-        yield "--n", self.n, 1
-        yield "--batch-size", self.batch_size, 1
-        yield from super()._bounds()
-
 
 @dataclass(frozen=True, kw_only=True)
 class AgentTestOptions(AgentFlags):
@@ -196,7 +168,7 @@ class AgentTestOptions(AgentFlags):
 
     model: str = option(MODEL, "--model MODEL", "Its name at --base-url, or PROVIDER/NAME. [gpt-5-mini]", "gpt-5-mini")
     interactive: bool = switch(STEPPING, "-i --interactive", "Stop before every model call; ? lists the commands.")
-    row: int | None = option(STEPPING, "--row N", "Start at this row; needs -i.")
+    row: int | None = option(STEPPING, "--row N", "Start at this row; needs -i.", test=at_least(0))
 
     def check(self) -> None:
         """Validate the common options, then those of `bench test`."""
@@ -206,46 +178,9 @@ class AgentTestOptions(AgentFlags):
         if self.interactive and self.output is not None:
             raise UsageError("--output needs every row to be run: leave it, or --interactive, out")
 
-    def _bounds(self) -> Iterator[tuple[str, int | None, int]]:
-        yield "--row", self.row, 0
-        yield from super()._bounds()
-
 
 def _check_keys(prefix: str, key: str | None, variable: str | None) -> None:
-    if key is not None and not key.strip():
-        raise UsageError(f"--{prefix}api-key is empty: is the variable set that it was to be taken from?")
-    if key is not None and variable is not None:
-        raise UsageError(f"--{prefix}api-key is the key, --{prefix}api-key-var names it: give one of them")
-
-
-def masked(argv: Sequence[str]) -> list[str]:
-    """Mask API keys in a command line.
-
-    Args:
-        argv: Arguments after `bench`.
-    """
-    words: list[str] = []
-    for index, word in enumerate(argv):
-        name, equals, _ = word.partition("=")
-        if index and argv[index - 1] in _KEY_OPTIONS:
-            word = MASK
-        elif equals and name in _KEY_OPTIONS:
-            word = f"{name}={MASK}"
-        words.append(word)
-    return words
-
-
-def command_of(options: type[AgentFlags], run: Callable[[Any, Any], int]) -> typer.Typer:
-    """Build a command whose options are the fields of a dataclass and settings.
-
-    Args:
-        options: The dataclass.
-        run: Called with the context's object and the checked options; returns the exit code. Its docstring is the help.
-    """
-
-    def command(state: dict[str, Any], chosen: AgentFlags) -> int:
-        return run(state, chosen)
-
-    command.__doc__ = run.__doc__
-    common = frozenset(field.name for field in fields(AgentFlags))  # the command's own groups come first
-    return grouped.command_of(options, command, _ORDER, settings=options.setting_keys, last=common)
+    if key is not None:
+        not_empty(f"--{prefix}api-key", key)
+        if variable is not None:
+            raise UsageError(f"--{prefix}api-key is the key, --{prefix}api-key-var names it: give one of them")

@@ -53,17 +53,15 @@ class EvalView(View):
     Args:
         options: Validated options as typed.
         job: Models, environments and settings of the invocation.
-        argv: Command line without API keys.
         progress: Printer of progress lines.
     """
 
     needs_all_runs = True
     plain_lines = False
 
-    def __init__(self, options: EvalOptions, job: AgentInvocation, argv: Sequence[str], progress: Progress) -> None:
+    def __init__(self, options: EvalOptions, job: AgentInvocation, progress: Progress) -> None:
         self._options = options
         self._job = job
-        self._argv = argv
         self._progress = progress
         self._console = progress.console
         self._found: dict[int, list[tuple[int, EvalRunResult]]] = {}
@@ -248,16 +246,15 @@ class EvalView(View):
         """Suggest commands to resume an incomplete evaluation and to retry failed runs."""
         is_cut = any(run.progress.state != "done" for run in runs)
         if is_cut:
-            yield Step(GO_ON, _again(self._argv, "--resume", self.budget))
+            yield Step(GO_ON, _again(self._options.command, "--resume", self.budget))
         if any(run.progress.unscored for run in runs):
-            again = _again(self._argv, "--retry-failed", self.budget)
+            again = _again(self._options.command, "--retry-failed", self.budget)
             yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
 
 def execute_agents(
     options: AgentFlags,
     job: AgentInvocation,
-    chosen: RunOptions,
     view_of: Callable[[Progress], View],
     in_flight: int = 1,
 ) -> int:
@@ -266,7 +263,6 @@ def execute_agents(
     Args:
         options: Validated options as typed.
         job: Models, environments and settings of the invocation.
-        chosen: Options of the execution.
         view_of: Makes the view from the printer of progress lines.
         in_flight: Maximum number of concurrent rollouts of all models together.
     """
@@ -276,7 +272,7 @@ def execute_agents(
         first = () if options.quiet else tuple(header(options, job))
         view = view_of(Progress(console, first, is_live=is_live, quiet=options.quiet))
         evaluation = Evaluation(job.resolution.runs, job.loader, keys=job.keys, in_flight=in_flight)
-        return execute(job.resolution, chosen, view, evaluation)
+        return execute(job.resolution, options, view, evaluation)
 
 
 def is_empty(model: EvalModelSummary) -> bool:
@@ -379,7 +375,7 @@ def _wall_ms(run: LiveRun) -> float:
     return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0
 
 
-def _again(argv: Sequence[str], option: str, budget: Budget) -> str:
+def _again(command: str, option: str, budget: Budget) -> str:
     """Repeat the command line with `option` (such as --resume), and with a larger limit where one was reached."""
-    ways = {"--resume", "--retry-failed", "--fresh"}
-    return shlex.join(["bench", *budget.enlarged([word for word in argv if word not in ways]), option])
+    words = [word for word in shlex.split(command)[1:] if word not in {"--resume", "--retry-failed", "--fresh"}]
+    return shlex.join(["bench", *budget.enlarged(words), option])

@@ -117,7 +117,7 @@ def execute(
     _check_hub(resolution)
     suite_id = new_run_id()
     evaluation.start = replace(
-        evaluation.start, command=options.command, suite_id=suite_id, resume=options.resume,
+        evaluation.start, command=options.command, suite_id=suite_id, resume=options.is_resuming,
         resume_from=options.resume_from, retry_failed=options.retry_failed, is_ours=options.is_ours,
     )  # fmt: skip
     evaluation.listener = EvaluationListener(partial(_admit, view), view.begin, view.finished, view.recorded)
@@ -125,7 +125,7 @@ def execute(
     display = open_display(evaluation.progress, quiet=options.quiet, plain=view.plain_lines, budget=budget.words)
     view.display = display
     budget.on_reached = partial(_say_reached, budget, display)
-    with own_stdout(), display, logging_to(display, verbose=options.verbose):
+    with own_stdout(), display, logging_to(display, verbose=options.is_verbose):
         runs = evaluation.prepare()
         ready = [run for run in runs if isinstance(run, LiveRun)]
         _say_what_differs(ready, display)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from inspect import Parameter
-from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, cast, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from harness.core.errors import UsageError
+
 T = TypeVar("T")
 
-OPTION, NAMES = "option", "names"
-"""Metadata of a field: what typer reads, and the names of the option."""
+Test: TypeAlias = Callable[[str, Any], object]
+"""Validates a given value of an option, whose name is the first argument; raises a UsageError."""
+
+OPTION, NAMES, TEST = "option", "names", "test"
+"""Metadata of a field: what typer reads, the names of the option, and its `Test`."""
 
 
-def option(group: str, usage: str, doc: str, default: object = None) -> Any:
+def option(group: str, usage: str, doc: str, default: object = None, test: Test | None = None) -> Any:
     """Declare an option as a field of a dataclass.
 
     Args:
@@ -25,10 +31,51 @@ def option(group: str, usage: str, doc: str, default: object = None) -> Any:
         usage: Names and placeholder of the value, as in the help: `-o --output FILE`.
         doc: Help text.
         default: Default value; `MISSING` makes the option required.
+        test: Validates a given value; of a repeatable option, each of them.
     """
     names, metavar = _split(usage)
     info = typer.Option(*names, help=doc, metavar=metavar, show_default=False, rich_help_panel=group)
-    return field(default=default, metadata={OPTION: info, NAMES: names})
+    return field(default=default, metadata={OPTION: info, NAMES: names, TEST: test})
+
+
+def at_least(least: int) -> Test:
+    """Require a minimum."""
+
+    def test(name: str, value: int) -> None:
+        if value < least:
+            raise UsageError(f"{name} must be >= {least}.")
+
+    return test
+
+
+def one_of(*known: str) -> Test:
+    """Require one of some words."""
+
+    def test(name: str, word: str) -> None:
+        if word not in known:
+            raise UsageError(f"{name} {word}: there are {' and '.join(known)}")
+
+    return test
+
+
+def finite(name: str, value: float) -> None:
+    """Reject infinity and NaN.
+
+    Raises:
+        UsageError: the value is one of them.
+    """
+    if not math.isfinite(value):
+        raise UsageError(f"{name} must be a number, not {value}.")
+
+
+def not_empty(name: str, text: str) -> None:
+    """Reject a blank text.
+
+    Raises:
+        UsageError: the text is blank.
+    """
+    if not text.strip():
+        raise UsageError(f"{name} is empty: is the variable set that it was to be taken from?")
 
 
 def switch(group: str, usage: str, doc: str) -> Any:
@@ -54,87 +101,78 @@ class GroupedCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 names, doc = record
-                is_argument = parameter.param_type_name == "argument"
-                group = "Arguments" if is_argument else _group_of(parameter)
-                shown = names.partition(" ")[0] if is_argument else names  # without the type, which is always text
-                groups[group].append((shown, doc.removesuffix("  [required]")))
+                group = getattr(parameter, "rich_help_panel", None) or "Other"
+                if parameter.param_type_name == "argument":
+                    group, names = "Arguments", names.partition(" ")[0]  # without the type, which is always text
+                groups[group].append((names, doc.removesuffix("  [required]")))
         for name, records in groups.items():
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records, col_max=28)
 
 
-def _group_of(parameter: Any) -> str:
-    return getattr(parameter, "rich_help_panel", None) or "Other"
-
-
-def ordered(groups: Sequence[str]) -> type[GroupedCommand]:
-    """Create a command class whose help lists these groups."""
-
-    class Ordered(GroupedCommand):
-        order = groups
-
-    return Ordered
-
-
 def command_of(
     options: type[T],
-    run: Callable[[dict[str, Any], T], int],
+    run: Callable[[T], int],
     groups: Sequence[str],
     *,
     settings: Mapping[str, Sequence[str]] | None = None,
-    last: frozenset[str] = frozenset(),
     epilog: str | None = None,
 ) -> typer.Typer:
     """Build a command whose parameters are the fields of a dataclass, and settings.
 
     Args:
         options: The dataclass. Its `check`, if any, validates the options; its field `settings` receives the values of
-            the settings that were given, by key.
-        run: Called with the invocation's state and the options; returns the exit code. Its docstring is the help.
+            the settings that were given, by key, and its field `command` the command line. The help lists a class's
+            own options before inherited ones.
+        run: Called with the options; returns the exit code. Its docstring is the help.
         groups: Option groups, in the order of the help.
         settings: Keys of the settings that are options of the command, by group.
-        last: Fields listed last in their group.
         epilog: Last paragraph of the help.
     """
-    parameters = [_parameter("ctx", typer.Context), *_parameters(options, last)]
+    hints, declared = get_type_hints(options), {each.name: each for each in fields(cast("Any", options))}
+    parameters = [Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for name in dict.fromkeys(name for each in options.__mro__ for name in inspect.get_annotations(each)):
+        if name in declared and OPTION in declared[name].metadata:
+            annotation, default = Annotated[hints[name], declared[name].metadata[OPTION]], declared[name].default
+            default = Parameter.empty if default is MISSING else default
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
     keys = [key for keys in (settings or {}).values() for key in keys]
     if settings:
         from harness.cli.options import setting_parameter  # slow to import, and not every command has settings
 
-        taken = {flag for each in fields(cast("Any", options)) for flag in each.metadata.get(NAMES, ())}
+        taken = {flag for each in declared.values() for flag in each.metadata.get(NAMES, ())}
         parameters += [setting_parameter(key, group, taken) for group, keys in settings.items() for key in keys]
 
     def command(ctx: typer.Context, **values: Any) -> None:
+        state = cast("dict[str, Any]", ctx.find_root().obj)
         if settings:
             given = {key: values.pop(key) for key in keys}
             values["settings"] = {key: value for key, value in given.items() if value is not None}
+        if "command" in declared:
+            from harness.cli.options import command_text  # slow to import, as above
+
+            values["command"] = command_text(state["argv"])
         chosen = options(**values)  # typer has converted the values to the fields' types
-        state = cast("dict[str, Any]", ctx.find_root().obj)
         state["verbose"] = getattr(chosen, "verbose", False)
+        for name, each in declared.items():
+            if (test := each.metadata.get(TEST)) and (value := getattr(chosen, name)) is not None:
+                for one in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+                    test(next(flag for flag in each.metadata[NAMES] if flag.startswith("--")), one)
         check: Callable[[], None] | None = getattr(chosen, "check", None)
         if check is not None:
             check()
-        raise typer.Exit(run(state, chosen))
+        raise typer.Exit(run(chosen))
+
+    class Ordered(GroupedCommand):
+        order = groups
 
     command.__doc__ = run.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] what typer reads
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(cls=ordered(groups), epilog=epilog)(command)
+    app.command(cls=Ordered, epilog=epilog)(command)
     return app
-
-
-def _parameters(options: type[Any], last: frozenset[str]) -> Iterator[Parameter]:
-    hints = get_type_hints(options)
-    for each in sorted(fields(options), key=lambda each: each.name in last):
-        if OPTION in each.metadata:
-            annotation = Annotated[hints[each.name], each.metadata[OPTION]]
-            yield _parameter(each.name, annotation, Parameter.empty if each.default is MISSING else each.default)
-
-
-def _parameter(name: str, annotation: Any, default: object = Parameter.empty) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def flag(usage: str, doc: str, default: Any = None, **more: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from harness.core.messages import Labels
 
 if TYPE_CHECKING:
     from harness.cli.multi_job import MultiJob
-    from harness.core.types import JsonDict
     from harness.multi.events import EventFile
 
 COMMANDS = {
@@ -36,7 +34,7 @@ _EPILOG = (
 )
 
 
-def evaluate(state: dict[str, Any], options: MultiOptions) -> int:
+def evaluate(options: MultiOptions) -> int:
     """Evaluate several models on one list of tasks, and show them side by side.
 
     Every model gets every task. One report shows the score of each model with its interval, its cost and its difference
@@ -44,40 +42,29 @@ def evaluate(state: dict[str, Any], options: MultiOptions) -> int:
     """
     from harness.cli.multi_job import make_job
 
-    return carry_out(make_job(options), options, state)
+    return carry_out(make_job(options), options)
 
 
-def carry_out(job: MultiJob, options: EvaluationOptions, state: dict[str, Any], replayed: str | None = None) -> int:
+def carry_out(job: MultiJob, options: EvaluationOptions, replayed: str | None = None) -> int:
     """Execute a job and print its results, or only print the settings of a dry run.
 
     Args:
         job: Models, tasks and settings of the invocation.
         options: Typed options.
-        state: State of the invocation.
         replayed: Name of the record that is replayed; None for a new job.
 
     Returns:
         The exit code.
     """
     from harness.cli.dry_run import dry_run
-    from harness.cli.options import RunOptions, command_text
 
     resolution = job.runs.resolution
     print_notices((*job.notices, *resolution.notices))
     if options.dry_run:
         environ = ChainMap(dict(job.runs.keys), dict(os.environ))
-        return dry_run(resolution, environ, as_json=options.as_json, labels=_labels(options))
-    argv: list[str] = state["argv"]
-    chosen = RunOptions(
-        resume=options.is_resuming,
-        retry_failed=options.retry_failed,
-        json=options.as_json,
-        quiet=options.quiet,
-        verbose=options.verbose,
-        command=command_text(argv),
-    )
+        return dry_run(resolution, environ, as_json=options.json, labels=_labels(options))
     try:
-        return _execute(job, options, chosen, argv, replayed)
+        return _execute(job, options, replayed)
     except HarnessError as error:
         error.labels = _labels(options)
         raise
@@ -89,24 +76,22 @@ def _labels(options: EvaluationOptions) -> Labels:
     return labels.MULTI if options.model else labels.MULTI_FILE
 
 
-def _execute(job: MultiJob, options: EvaluationOptions, chosen: Any, argv: Sequence[str], replayed: str | None) -> int:
+def _execute(job: MultiJob, options: EvaluationOptions, replayed: str | None) -> int:
     from harness.cli.execute import execute
-    from harness.cli.multi_view import MultiInvocation, MultiView
+    from harness.cli.multi_view import MultiView
     from harness.cli.stdout import kept_stdout
     from harness.engine.evaluation import Evaluation
     from harness.engine.prepare import StartOptions
     from harness.report.text import make_console
 
-    extra: JsonDict = {} if replayed is None else {"replayOf": replayed}
-    asked = MultiInvocation(argv, extra)
     with ExitStack() as stack:
         stdout = stack.enter_context(kept_stdout())
-        console = make_console(stderr=True) if options.as_json else make_console(file=stdout)
+        console = make_console(stderr=True) if options.json else make_console(file=stdout)
         sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
         at_once = job.options.model_concurrency
         start = StartOptions(fail_fast=job.options.abort_on_error)
         evaluation = Evaluation(job.runs.runs, job.loader, keys=job.runs.keys, start=start, at_once=at_once)
-        return execute(job.runs.resolution, chosen, MultiView(job, asked, console, sinks), evaluation)
+        return execute(job.runs.resolution, options, MultiView(job, options, console, sinks, replayed), evaluation)
 
 
 def _event_file(path: str, job: MultiJob) -> EventFile:

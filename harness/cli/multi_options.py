@@ -3,12 +3,11 @@ Imports no engine, and sends nothing."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.cli.grouped import argument, option, switch
-from harness.cli.options import SAVING, SHARED, TRUST_HELP
+from harness.cli.grouped import argument, at_least, finite, not_empty, one_of, option, switch
+from harness.cli.options import SAVING, SHARED, TRUST_HELP, RunOptions
 from harness.core.errors import UsageError
 from harness.multi.options import RECORDS
 
@@ -23,64 +22,81 @@ GROUPS = (MODELS, SCORING, EXECUTION, OUTPUT, RECORD, RESULTS)
 SETTINGS = {EXECUTION: ("sampling_args", *SHARED), RESULTS: SAVING}
 """Settings of the table that are options of an evaluation, by group."""
 
-MATCH_MODES = ("contains", "exact")
-SCHEMA_MODES = ("subset", "jsonschema")
-
 LIMIT = 25
 """Default number of listed records."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
+class EvaluationOptions(RunOptions):
     """Options of an evaluation except tasks and models; None selects the default or the record's value."""
 
     settings: Mapping[str, object]
     """Given options that are settings of the table, by key."""
-    model: list[str] | None = option(MODELS, "-m --model MODEL", "PROVIDER/NAME, an alias, or reference/…; repeatable.")
+    model: list[str] | None = option(
+        MODELS, "-m --model MODEL", "PROVIDER/NAME, an alias, or reference/…; repeatable.", test=not_empty
+    )
     api_base_url: list[str] | None = option(
         MODELS,
         "-b --api-base-url URL",
         "Endpoint of every -m, or of each in turn if repeated; receives the name unchanged.",
+        test=not_empty,
     )
     api_key_var: list[str] | None = option(
-        MODELS, "-k --api-key-var NAME", "Variable that holds the key of every -m, or of each in turn if repeated."
+        MODELS,
+        "-k --api-key-var NAME",
+        "Variable that holds the key of every -m, or of each in turn if repeated.",
+        test=not_empty,
     )
     endpoints_path: str | None = option(
         MODELS, "-e --endpoints-path FILE", "Registry of aliases. [configs/endpoints.toml]"
     )
     match_mode: str | None = option(
-        SCORING, "--match-mode MODE", "Comparison with `expected`: contains or exact. [contains]"
+        SCORING,
+        "--match-mode MODE",
+        "Comparison with `expected`: contains or exact. [contains]",
+        test=one_of("contains", "exact"),
     )
-    length_target: float | None = option(SCORING, "--length-target N", "Characters for the full length bonus. [400]")
+    length_target: float | None = option(
+        SCORING, "--length-target N", "Characters for the full length bonus. [400]", test=finite
+    )
     score_output: str | None = option(
-        SCORING, "--score-output MODULE:FN", "Your scoring function, instead of the formula."
+        SCORING, "--score-output MODULE:FN", "Your scoring function, instead of the formula.", test=not_empty
     )
     schema_mode: str | None = option(
-        SCORING, "--schema-mode MODE", "Schema check: subset (as documented) or jsonschema (full). [subset]"
+        SCORING,
+        "--schema-mode MODE",
+        "Schema check: subset (as documented) or jsonschema (full). [subset]",
+        test=one_of("subset", "jsonschema"),
     )
-    model_concurrency: int | None = option(EXECUTION, "--model-concurrency N", "Models evaluated concurrently. [2]")
+    model_concurrency: int | None = option(
+        EXECUTION, "--model-concurrency N", "Models evaluated concurrently. [2]", test=at_least(1)
+    )
     task_concurrency: int | None = option(
-        EXECUTION, "--task-concurrency N", "Concurrent tasks per model; 1 runs them in order. [1]"
+        EXECUTION, "--task-concurrency N", "Concurrent tasks per model; 1 runs them in order. [1]", test=at_least(1)
     )
-    timeout_ms: float | None = option(EXECUTION, "--timeout-ms MS", "Timeout of a task; 0 is no limit. [0]")
+    timeout_ms: float | None = option(
+        EXECUTION, "--timeout-ms MS", "Timeout of a task; 0 is no limit. [0]", test=finite
+    )
     abort_on_error: bool = switch(
         EXECUTION, "--abort-on-error", "Stop a model at its first failed task; others continue."
     )
-    temperature: float | None = option(EXECUTION, "-T --temperature T", "Sampling temperature.")
-    max_tokens: int | None = option(EXECUTION, "-t --max-tokens N", "Maximum tokens per answer.")
+    temperature: float | None = option(EXECUTION, "-T --temperature T", "Sampling temperature.", test=finite)
+    max_tokens: int | None = option(EXECUTION, "-t --max-tokens N", "Maximum tokens per answer.", test=at_least(1))
     set: list[str] | None = option(
         EXECUTION,
         "--set PATH=VALUE",
         "Any other setting, such as model.rpm=60; MODEL:PATH=VALUE for one model; repeatable.",
     )
-    as_json: bool = switch(OUTPUT, "--json", "Print the documented result as JSON on stdout.")
-    events: str | None = option(OUTPUT, "--events FILE", "Write start, progress and complete as JSON Lines.")
+    json: bool = switch(OUTPUT, "--json", "Print the documented result as JSON on stdout.")
+    events: str | None = option(
+        OUTPUT, "--events FILE", "Write start, progress and complete as JSON Lines.", test=not_empty
+    )
     dry_run: bool = switch(OUTPUT, "--dry-run", "Check everything and show it; call no model.")
     quiet: bool = switch(OUTPUT, "-q --quiet", "No progress: only the result.")
     verbose: bool = switch(OUTPUT, "-v --verbose", "Log in detail, and show tracebacks.")
     persist: bool = switch(RECORD, "--persist", "Store a record for `bench multi runs`, `show` and `replay`.")
     persist_dir: str | None = option(
-        RECORD, "--persist-dir DIR", f"Folder of the records; implies --persist. [{RECORDS}]"
+        RECORD, "--persist-dir DIR", f"Folder of the records; implies --persist. [{RECORDS}]", test=not_empty
     )
     no_include_inputs: bool = switch(
         RECORD, "--no-include-inputs", "Leave out tasks and models; then it cannot be replayed."
@@ -89,11 +105,6 @@ class EvaluationOptions:
     no_include_options: bool = switch(RECORD, "--no-include-options", "Leave out the options.")
     resume: bool = switch(RESULTS, "--resume", "Resume the newest runs of the same tasks, models and settings.")
     retry_failed: bool = switch(RESULTS, "--retry-failed", "Resume, and retry failed tasks.")
-
-    @property
-    def is_resuming(self) -> bool:
-        """Whether to resume earlier runs."""
-        return self.resume or self.retry_failed
 
     @property
     def is_persisting(self) -> bool:
@@ -106,32 +117,12 @@ class EvaluationOptions:
         Raises:
             UsageError: an option is out of range, or conflicts with another.
         """
-        for name, number in self._counts():
-            if number is not None and number < 1:
-                raise UsageError(f"{name} must be >= 1.")
-        for name, value in self._numbers():
-            if value is not None and not math.isfinite(value):
-                raise UsageError(f"{name} must be a number, not {value}.")
-        for name, text in self._texts():
-            if text is not None and not text.strip():
-                raise UsageError(f"{name} is empty: is the variable set that it was to be taken from?")
-        for name, word, known in self._words():
-            if word is not None and word not in known:
-                raise UsageError(f"{name} {word}: there are {' and '.join(known)}")
-        self._check_pairs()
-
-    def _check_pairs(self) -> None:
-        """Reject options that require or exclude another one."""
-        if not self.is_persisting and (idle := next((name for name, given in self._includes() if given), None)):
-            raise UsageError(f"{idle} says what a record leaves out: add --persist, or leave it out")
-        self._check_named()
-        if self.is_resuming and self.settings.get("save_results") is False:
-            raise UsageError("--no-save keeps nothing that --resume could go on with: leave one of them out")
-        if self.dry_run and self.is_resuming:
-            raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
-
-    def _check_named(self) -> None:
-        """Reject options for `-m` models if no `-m` is given."""
+        if not self.is_persisting:
+            for part in ("inputs", "outputs", "options"):
+                if getattr(self, f"no_include_{part}"):
+                    raise UsageError(
+                        f"--no-include-{part} says what a record leaves out: add --persist, or leave it out"
+                    )
         named = len(self.model or ())
         for name, given in (("--api-base-url", self.api_base_url), ("--api-key-var", self.api_key_var)):
             if given and not named:
@@ -141,33 +132,10 @@ class EvaluationOptions:
                     f"{name} is given {len(given)} times for {named} models of -m: give it once for all of them, or "
                     "once for each, in their order; a file of models can say it of some"
                 )
-
-    def _counts(self) -> Iterator[tuple[str, int | None]]:
-        yield "--model-concurrency", self.model_concurrency
-        yield "--task-concurrency", self.task_concurrency
-        yield "--max-tokens", self.max_tokens
-
-    def _words(self) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
-        yield "--match-mode", self.match_mode, MATCH_MODES
-        yield "--schema-mode", self.schema_mode, SCHEMA_MODES
-
-    def _numbers(self) -> Iterator[tuple[str, float | None]]:
-        yield "--temperature", self.temperature
-        yield "--timeout-ms", self.timeout_ms
-        yield "--length-target", self.length_target
-
-    def _texts(self) -> Iterator[tuple[str, str | None]]:
-        yield from (("--model", name) for name in self.model or ())
-        yield from (("--api-base-url", url) for url in self.api_base_url or ())
-        yield from (("--api-key-var", name) for name in self.api_key_var or ())
-        yield "--score-output", self.score_output
-        yield "--events", self.events
-        yield "--persist-dir", self.persist_dir
-
-    def _includes(self) -> Iterator[tuple[str, bool]]:
-        yield "--no-include-inputs", self.no_include_inputs
-        yield "--no-include-outputs", self.no_include_outputs
-        yield "--no-include-options", self.no_include_options
+        if self.is_resuming and self.settings.get("save_results") is False:
+            raise UsageError("--no-save keeps nothing that --resume could go on with: leave one of them out")
+        if self.dry_run and self.is_resuming:
+            raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,15 +175,6 @@ class ShowOptions:
 class ListOptions:
     """Options of `bench multi runs`."""
 
-    limit: int = option(OUTPUT, "-n --limit N", f"The newest N; 0 is all. [{LIMIT}]", LIMIT)
+    limit: int = option(OUTPUT, "-n --limit N", f"The newest N; 0 is all. [{LIMIT}]", LIMIT, at_least(0))
     as_json: bool = switch(OUTPUT, "--json", "Print them as JSON.")
     persist_dir: str = option(OUTPUT, "--persist-dir DIR", f"Folder of the records. [{RECORDS}]", RECORDS)
-
-    def check(self) -> None:
-        """Validate the number of records.
-
-        Raises:
-            UsageError: the number is negative.
-        """
-        if self.limit < 0:
-            raise UsageError("--limit must be >= 0.")

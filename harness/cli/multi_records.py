@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` keeps one"
 
 
-def list_records(_state: dict[str, Any], options: ListOptions) -> int:
+def list_records(options: ListOptions) -> int:
     """List the records that --persist has stored, the newest last."""
     from harness.multi.persist import list_records
     from harness.report.text import make_console
@@ -37,7 +37,7 @@ def list_records(_state: dict[str, Any], options: ListOptions) -> int:
     return 0
 
 
-def show_record(_state: dict[str, Any], options: ShowOptions) -> int:
+def show_record(options: ShowOptions) -> int:
     """Show the result of a stored evaluation."""
     from harness.report.text import make_console
 
@@ -49,7 +49,7 @@ def show_record(_state: dict[str, Any], options: ShowOptions) -> int:
     return 0
 
 
-def replay_record(state: dict[str, Any], options: ReplayOptions) -> int:
+def replay_record(options: ReplayOptions) -> int:
     """Evaluate the tasks and models of a record again.
 
     All requests are sent again, with the options of the record; typed options override them. A record has neither API
@@ -65,7 +65,7 @@ def replay_record(state: dict[str, Any], options: ReplayOptions) -> int:
     record = _record(options.run, folder)
     if not options.model and not options.trust and (leaks := leaks_of(record)):
         require_trust(f"{record['runId']} was not made on this machine", leaks)
-    return carry_out(replay_job(options, record, _file_of(record, folder)), options, state, record["runId"])
+    return carry_out(replay_job(options, record, _file_of(record, folder)), options, record["runId"])
 
 
 def _record(run: str, folder: str) -> RunRecord:

@@ -6,16 +6,16 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from harness.cli.execute import View
 from harness.cli.multi_job import MultiJob
+from harness.cli.multi_options import EvaluationOptions
 from harness.cli.options import RunOptions
 from harness.cli.private_files import any_private
 from harness.core.records import Failed, Generated, Scored
-from harness.core.redact import hidden_words, redactor
+from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.multi.document import Started, meta_of, new_run_id, result_document
@@ -37,40 +37,34 @@ from harness.store.outcomes import outcomes
 
 _RESUME_OPTIONS = {"--resume", "--retry-failed"}
 
-Listener: TypeAlias = Callable[[Recorded], None]
-
-
-@dataclass(frozen=True, slots=True)
-class MultiInvocation:
-    """How an invocation was typed, apart from tasks and models."""
-
-    argv: Sequence[str]
-    """Arguments after `bench`."""
-    extra: JsonDict = field(default_factory=dict[str, object])
-    """Further fields of `meta` in the result."""
-
 
 class MultiView(View):
     """Printer of one invocation of `bench multi`.
 
     Args:
         job: Models, tasks and settings of the invocation.
-        asked: The invocation as typed.
+        options: Options as typed.
         console: Console for the report.
         sinks: Receivers of events.
+        replayed: Name of the record that is replayed, if any.
     """
 
     needs_all_runs = True
 
     def __init__(
-        self, job: MultiJob, asked: MultiInvocation, console: PlainConsole, sinks: Sequence[Sink] = ()
+        self,
+        job: MultiJob,
+        options: EvaluationOptions,
+        console: PlainConsole,
+        sinks: Sequence[Sink],
+        replayed: str | None,
     ) -> None:
-        options = job.options
         self._job = job
-        self._asked = asked
+        self._options = options
         self._console = console
         self._sinks = sinks
-        self._started = Started(options.run_id or new_run_id(), 0, len(job.models))
+        self._replayed = replayed
+        self._started = Started(job.options.run_id or new_run_id(), 0, len(job.models))
         self._events = Events(self._started)
         self._watch = EvaluationWatch(job.models, self._events)
         self._reasons = [dict[str, str]() for _ in job.models]
@@ -124,7 +118,7 @@ class MultiView(View):
             "tasks": self._job.tasks,
             "scoreOutput": self._job.options.score_output,
             "budget": self.budget_json(),
-            **self._asked.extra,
+            **({} if self._replayed is None else {"replayOf": self._replayed}),
         }
         return meta_of(self._job.models, self._job.runs.runs, models, extra)
 
@@ -202,7 +196,7 @@ class MultiView(View):
 
     def _words(self) -> list[str]:
         """The typed arguments without resume options and secrets."""
-        return hidden_words([word for word in self._asked.argv if word not in _RESUME_OPTIONS])
+        return [word for word in shlex.split(self._options.command)[1:] if word not in _RESUME_OPTIONS]
 
     def _say(self, words: str, style: str = "") -> None:
         self._console.print(words, style=style or None, soft_wrap=True)

@@ -34,19 +34,21 @@ _METAVARS: Mapping[Kind, str] = {
 SAVING = ("save_results", "save_to_hf_hub", "hf_hub_dataset_name", "hf_public", "output_dir", "private")
 """Settings about where results go, of the commands that evaluate."""
 
+_KEY_OPTIONS = ("--api-key", "--baseline-api-key")
+
 TRUST_HELP = "Trust a run from another machine: run its code and send keys to its hosts without asking."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of a run that are no settings."""
+    """Options of an execution that are no settings. Commands inherit them, and declare those that can be typed."""
 
     resume: bool = False
     """Resume the newest run of the same settings."""
     resume_from: str | None = None
     """Resume the run in this folder."""
     retry_failed: bool = False
-    """When resuming, retry failed rollouts."""
+    """Resume, and retry failed rollouts."""
     json: bool = False
     """Print results as JSON on stdout."""
     quiet: bool = False
@@ -54,9 +56,19 @@ class RunOptions:
     verbose: bool = False
     """Log in detail, and show tracebacks."""
     command: str = ""
-    """The command line as typed, without the values of headers that may be credentials."""
+    """The command line as typed, without API keys and the values of headers that may be credentials."""
     is_ours: bool = True
     """Whether the settings count as made on this machine."""
+
+    @property
+    def is_resuming(self) -> bool:
+        """Whether to resume the newest run of the same settings."""
+        return self.resume or (self.retry_failed and self.resume_from is None)
+
+    @property
+    def is_verbose(self) -> bool:
+        """Whether to log in detail."""
+        return self.verbose
 
 
 def setting_keys() -> tuple[str, ...]:
@@ -97,7 +109,7 @@ def _default(setting: Setting) -> str:
 
 
 def command_text(argv: Sequence[str]) -> str:
-    """Format the command line for the record, with masked values of headers and settings that may be credentials.
+    """Format the command line for the record, without API keys and values of headers that may be credentials.
 
     Args:
         argv: Arguments after `bench`.
@@ -105,12 +117,16 @@ def command_text(argv: Sequence[str]) -> str:
     words = ["bench"]
     for index, word in enumerate(argv):
         name, equals, value = word.partition("=")
-        if index and argv[index - 1] == "--header":
+        before = argv[index - 1] if index else ""
+        _, is_setting, header = name.rpartition("extra_headers.")
+        if before in _KEY_OPTIONS:
+            word = MASK
+        elif (equals and name in _KEY_OPTIONS) or (is_setting and is_secret_header(header)):
+            word = f"{name}={MASK}"
+        elif before == "--header":
             word = _masked(word)
         elif name == "--header" and equals:
             word = f"{name}={_masked(value)}"
-        elif "extra_headers." in name and is_secret_header(name.rpartition("extra_headers.")[2]):
-            word = f"{name}={MASK}"
         words.append(word)
     return shlex.join(hidden_words(words))
 

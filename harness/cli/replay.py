@@ -3,7 +3,7 @@ defines the new run."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from harness.cli.derived_settings import (
     GROUPS,
@@ -22,7 +22,7 @@ from harness.cli.trust import check_trust
 from harness.core.errors import UsageError
 
 
-def replay(state: dict[str, Any], options: DerivedOptions) -> int:
+def replay(options: DerivedOptions) -> int:
     """Repeat a recorded run, and compare the two.
 
     Without --model, its recorded replies are played: no model is called, and no key is needed. With --model, the same
@@ -43,7 +43,7 @@ def replay(state: dict[str, Any], options: DerivedOptions) -> int:
     print_notices(notices_of(parent, resolution) if model is not None else ())
     is_ours = check_trust(parent, resolution, trusted=options.trust, asks_model=model is not None)
     derivation = Derivation("replay", parent, read_journal(parent), model=model)
-    return execute_derived(resolution, options.run_options(state, is_ours=is_ours), derivation)
+    return execute_derived(resolution, replace(options, is_ours=is_ours), derivation)
 
 
 app = command_of(

@@ -3,8 +3,7 @@ to recompute."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from harness.cli.derived_settings import (
     GROUPS,
@@ -41,7 +40,7 @@ class RescoreOptions(DerivedOptions):
             raise UsageError("--only is empty: give `unscored`, or the name of a reward function")
 
 
-def rescore(state: dict[str, Any], options: RescoreOptions) -> int:
+def rescore(options: RescoreOptions) -> int:
     """Score the recorded rollouts of a run with the current rubric, and compare the two.
 
     Only judges are called. The rollouts are copied unchanged to a new run beside the old one. With --only FUNCTION, the
@@ -56,7 +55,7 @@ def rescore(state: dict[str, Any], options: RescoreOptions) -> int:
     resolution = settings_of(parent, options, of_new_run(parent, options.output_dir))
     is_ours = check_trust(parent, resolution, trusted=options.trust, asks_model=False)
     derivation = Derivation("rescore", parent, read_journal(parent), only=options.only)
-    return execute_derived(resolution, options.run_options(state, is_ours=is_ours), derivation)
+    return execute_derived(resolution, replace(options, is_ours=is_ours), derivation)
 
 
 app = command_of(RescoreOptions, rescore, GROUPS, settings=SETTINGS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -39,7 +39,7 @@ class ResumeOptions(DerivedOptions):
     retry_failed: bool = switch(RUN, "--retry-failed", "Retry failed rollouts, and score unscored ones again.")
 
 
-def resume(state: dict[str, Any], options: ResumeOptions) -> int:
+def resume(options: ResumeOptions) -> int:
     """Resume a run: of an environment, an agent or a list of tasks, a replay or a rescore.
 
     Same as `bench run RUN/config.toml --resume-from RUN`; a replay stays a replay, and a rescore a rescore.
@@ -58,14 +58,12 @@ def resume(state: dict[str, Any], options: ResumeOptions) -> int:
     if is_whole and not options.sets and not (options.retry_failed and unscored):
         with contextlib.suppress(StoreError):  # a read-only folder stays as it is
             tidy(folder)
-        _say_done(folder, manifest, unscored, as_json=options.as_json)
+        _say_done(folder, manifest, unscored, as_json=options.json)
         return 0
     resolution = settings_of(folder, options, in_place(folder, options.output_dir))
     print_notices(resolution.notices)
     is_ours = check_trust(folder, resolution, trusted=options.trust, asks_model=asks_model)
-    chosen = options.run_options(
-        state, is_ours=is_ours, resume_from=str(folder.path), retry_failed=options.retry_failed
-    )
+    chosen = replace(options, is_ours=is_ours, resume_from=str(folder.path))
     if not manifest.derived:
         return execute(resolution, chosen)
     from harness.cli.derived_view import execute_derived

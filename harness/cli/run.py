@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.cli.dry_run import dry_run
 from harness.cli.grouped import argument, command_of, option, switch
-from harness.cli.options import TRUST_HELP, RunOptions, command_text, setting_keys
+from harness.cli.options import TRUST_HELP, RunOptions, setting_keys
 from harness.cli.stdout import print_notices
 from harness.cli.trust import check_trust, recorded_in
 from harness.core.errors import UsageError
@@ -24,7 +23,7 @@ _HEADINGS = {"env": ENVIRONMENT, "model": MODEL, "save": RESULTS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(RunOptions):
     """Options of `bench run`."""
 
     target: str = argument("TARGET", "Environments separated by commas, or a suite file (.toml).")
@@ -60,7 +59,7 @@ class CommandOptions:
             )
 
 
-def run(state: dict[str, Any], options: CommandOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Evaluate environments with a model, many at once, and keep the results as a dataset.
 
     A suite file beats the flags that it also sets; --set beats both. --dry-run shows what would happen.
@@ -75,17 +74,7 @@ def run(state: dict[str, Any], options: CommandOptions) -> int:
     )
     from harness.cli.execute import execute
 
-    chosen = RunOptions(
-        options.resume,
-        options.resume_from,
-        options.retry_failed,
-        options.json,
-        options.quiet,
-        options.verbose,
-        command_text(state["argv"]),
-        is_ours,
-    )
-    return execute(resolution, chosen)
+    return execute(resolution, replace(options, is_ours=is_ours))
 
 
 def _settings() -> dict[str, list[str]]:

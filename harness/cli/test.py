@@ -4,9 +4,10 @@ are in `cli.agent_runs`, `cli.test_run` and `cli.interactive_session`."""
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from harness.cli.eval_options import AgentTestOptions, command_of, masked
+from harness.cli.eval_options import GROUPS, AgentTestOptions
+from harness.cli.grouped import command_of
 from harness.cli.stdout import print_notices
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _SETTINGS: dict[str, object] = {"rollouts_per_example": 1, "max_concurrent": 1, "save_results": False}
 
 
-def run_test(state: dict[str, object], options: AgentTestOptions) -> int:
+def run_test(options: AgentTestOptions) -> int:
     """Run an agent over rows without scoring it, to see whether it works and what it does.
 
     Rows run one after the other; only -o keeps results. With -i, stop before every model call.
@@ -24,18 +25,14 @@ def run_test(state: dict[str, object], options: AgentTestOptions) -> int:
 
     job = make_job(options, "test", _SETTINGS)
     print_notices(job.resolution.notices)
-    return _step(options, job) if options.interactive else _run(options, job, cast("list[str]", state["argv"]))
-
-
-def _run(options: AgentTestOptions, job: AgentInvocation, argv: list[str]) -> int:
+    if options.interactive:
+        return _step(options, job)
     from harness.cli.eval_view import check_target, execute_agents
-    from harness.cli.options import RunOptions, command_text
     from harness.cli.test_run import AgentTestView
 
     private = any(run.settings.save.private for run in job.resolution.runs)
     check_target(options.output, job.files, private=private)
-    chosen = RunOptions(quiet=options.quiet, verbose=options.is_verbose, command=command_text(masked(argv)))
-    return execute_agents(options, job, chosen, lambda progress: AgentTestView(options, job, progress))
+    return execute_agents(options, job, lambda progress: AgentTestView(options, job, progress))
 
 
 def _step(options: AgentTestOptions, job: AgentInvocation) -> int:
@@ -56,4 +53,4 @@ def _step(options: AgentTestOptions, job: AgentInvocation) -> int:
         return 0 if session.run() else 1
 
 
-app = command_of(AgentTestOptions, run_test)
+app = command_of(AgentTestOptions, run_test, GROUPS, settings=AgentTestOptions.setting_keys)

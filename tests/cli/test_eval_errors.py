@@ -8,7 +8,7 @@ import shlex
 import pytest
 from agent_evals import Evals
 
-from harness.cli.eval_options import masked
+from harness.cli.options import command_text
 
 USUAL = "-m my_agent:MyAgentLoop -d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
 ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
@@ -168,8 +168,8 @@ def test_an_agent_that_breaks_on_import_is_the_user_s_and_told_as_such(evals: Ev
 
 def test_keys_are_masked_in_a_command_line() -> None:
     words = ["--api-key", "sk-1", "--baseline-api-key=sk-2", "--api-key-var", "NAME", "--api-key=sk-3", "-o", "x"]
-    assert masked(words) == [
-        "--api-key", "***", "--baseline-api-key=***", "--api-key-var", "NAME", "--api-key=***", "-o", "x",
+    assert shlex.split(command_text(words)) == [
+        "bench", "--api-key", "***", "--baseline-api-key=***", "--api-key-var", "NAME", "--api-key=***", "-o", "x",
     ]  # fmt: skip
 
 

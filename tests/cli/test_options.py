@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.options import RunOptions, setting_keys
-from harness.cli.run import command_text
+from harness.cli.options import command_text, setting_keys
 from harness.settings.schema import SETTINGS, SHORTCUTS, Setting
 
 EXAMPLES: dict[str, tuple[str, object]] = {
@@ -71,7 +70,6 @@ def test_saying_nothing_is_no_value(bench: Any) -> None:
 
 def test_every_parameter_is_a_setting_or_a_shortcut() -> None:
     assert len(set(setting_keys())) == len(SETTINGS) - 1 + len(SHORTCUTS)  # the environment is positional
-    assert RunOptions() == RunOptions(False, None, False, False, False, False, "")
 
 
 def test_the_command_is_recorded_without_credentials() -> None:

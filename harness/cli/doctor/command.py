@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
@@ -74,7 +74,7 @@ class DoctorOptions:
 _SETTINGS = ("model", "api_base_url", "api_key_var", "extra_headers", "endpoints_path", "output_dir")
 
 
-def doctor(_state: dict[str, Any], options: DoctorOptions) -> int:
+def doctor(options: DoctorOptions) -> int:
     """Find problems on this machine that would stop a run, with advice.
 
     Checks Python, packages, machine, disk and sandbox, and the keys, endpoints and environments of TARGET, or of the
