@@ -155,13 +155,7 @@ def command_of(
             values["command"] = command_text(state["argv"])
         chosen = options(**values)  # typer has converted the values to the fields' types
         state["verbose"] = getattr(chosen, "verbose", False)
-        for name, each in declared.items():
-            if (test := each.metadata.get(TEST)) and (value := getattr(chosen, name)) is not None:
-                for one in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
-                    test(next(flag for flag in each.metadata[NAMES] if flag.startswith("--")), one)
-        check: Callable[[], None] | None = getattr(chosen, "check", None)
-        if check is not None:
-            check()
+        _validate(chosen)
         raise typer.Exit(run(chosen))
 
     class Ordered(GroupedCommand):
@@ -173,6 +167,16 @@ def command_of(
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(cls=Ordered, epilog=epilog)(command)
     return app
+
+
+def _validate(options: Any) -> None:
+    for each in fields(options):
+        test, given = each.metadata.get(TEST), getattr(options, each.name)
+        if test and given is not None:
+            for one in given if isinstance(given, list) else [given]:  # pyright: ignore[reportUnknownVariableType]
+                test(next(name for name in each.metadata[NAMES] if name.startswith("--")), one)
+    if check := getattr(options, "check", None):
+        check()
 
 
 def flag(usage: str, doc: str, default: Any = None, **more: Any) -> Any:
