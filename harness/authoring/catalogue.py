@@ -23,7 +23,7 @@ from harness.settings.packages import (
     module_name,
 )
 
-Status: TypeAlias = Literal["installed", "editable", "not installed"]
+Status: TypeAlias = Literal["bundled", "installed", "editable", "not installed"]
 
 _CLASSIC_HINT = re.compile(rb"\bdef +load_environment\b|\bload_environment\b")
 
@@ -60,7 +60,8 @@ def catalogue(folder: Path) -> list[ListedEnvironment]:
         folder: Folder of projects that need not be installed.
     """
     installed = sorted(_installed(), key=lambda entry: entry.name)
-    known = {module_name(entry.name) for entry in installed} | {normal(entry.distribution) for entry in installed}
+    own = [entry for entry in installed if entry.status != "bundled"]  # a copy of a bundled one is listed, too
+    known = {module_name(entry.name) for entry in own} | {normal(entry.distribution) for entry in own}
     local = [
         _local(name, path)
         for name, path in sorted(local_environments(folder).items())
@@ -102,7 +103,7 @@ def _entry(name: str, module: str, package: Package, found: FoundEnvironment | N
     found = found or find_environment(module)
     return ListedEnvironment(
         name,
-        "editable" if package.kind == "editable" else "installed",
+        package.kind if package.kind in ("bundled", "editable") else "installed",
         package.version,
         package.summary,
         package.name,

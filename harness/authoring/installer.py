@@ -20,7 +20,7 @@ from harness.authoring.package import of_project
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.redact import redactor
 from harness.settings.built_in import BUILT_INS, as_built_in
-from harness.settings.packages import installed_environments, local_environments, module_name
+from harness.settings.packages import installed_environments, is_bundled, local_environments, module_name
 from harness.settings.paths import looks_like_path
 from harness.settings.wording import nearest
 
@@ -93,6 +93,12 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
             f"{text}: nothing to install, and a package of that name would be from somebody else; {ours.about}",
             remedy=ours.remedy,
         )
+    if _origin(match["name"]) == "bundled" and not match["rest"]:
+        raise ConfigError(
+            f"{text}: nothing to install, it comes with bench",
+            remedy="to change it, copy it: {copy_command} {text}",
+            text=text,
+        )
     # A mistyped path such as `environments/nothere` has the form of `org/NAME`.
     before, slash, name = text.partition("/")
     if slash and (Path(before).is_dir() or Path(before).absolute() == options.folder.absolute()):
@@ -113,6 +119,8 @@ def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> 
     known = _origin(name)
     if known == "index" or (is_exact and not slash):
         return ""
+    if known == "bundled":
+        return f"{name} comes with bench, and the package of that name in the index may be another project"
     if known:
         return f"{name} is installed from {known}, and the package of that name in the index may be another project"
     near = nearest(name, [*local_environments(options.folder), *installed_environments(), *BUILT_INS])
@@ -126,9 +134,11 @@ def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> 
 
 
 def _origin(name: str) -> str:
-    """Origin of an installed distribution: `index` or an address; "" if it is not installed."""
+    """Origin of an installed distribution: `bundled`, `index` or an address; "" if it is not installed."""
     try:
         dist = importlib.metadata.distribution(name)
+        if is_bundled(dist):
+            return "bundled"
         record: object = json.loads(dist.read_text("direct_url.json") or "null")  # PEP 610 (`direct_url.json`)
     except PackageNotFoundError:
         return ""

@@ -12,10 +12,11 @@ from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from harness.settings.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project
+from harness.settings.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project, is_bundled
 
-Kind: TypeAlias = Literal["installed", "editable", "folder", "file"]
-"""`folder` is a project that is not installed; `file` is a module without a project."""
+Kind: TypeAlias = Literal["bundled", "installed", "editable", "folder", "file"]
+"""`bundled` came inside the wheel of bench; `folder` is a project that is not installed; `file` is a module without a
+project."""
 
 FUNCTION = "load_environment"
 
@@ -64,7 +65,7 @@ def toml_fault(folder: Path) -> str:
 
 def fault_of(found: FoundEnvironment, package: Package) -> str:
     """The `toml_fault` of the project that contains the environment; "" without one."""
-    if package.kind == "installed":
+    if package.kind in ("bundled", "installed"):
         return ""
     folders = [package.project] if package.project else _folders(found)
     nearest = next((folder for folder in folders if folder and (folder / "pyproject.toml").is_file()), None)
@@ -106,7 +107,7 @@ def of_distribution(dist: Distribution) -> Package:
         ENTRY_POINT_GROUP in listed) else []  # fmt: skip
     project = editable_project(dist)
     return Package(
-        "installed" if project is None else "editable",
+        "editable" if project is not None else "bundled" if is_bundled(dist) else "installed",
         fields.get("Name", ""),
         fields.get("Version", ""),
         fields.get("Summary", ""),

@@ -56,7 +56,7 @@ def _defaults(found: FoundEnvironment, package: Package) -> Finding:
         values = ", ".join(f"{name} = {value}" for name, value in found.defaults.items())
         return ok("defaults", f"[{table}] {values}")
     advice = "add [tool.harness.eval] with num_examples and rollouts_per_example to pyproject.toml"
-    if package.kind == "installed":
+    if package.kind in ("bundled", "installed"):
         advice += f", and include that file in the wheel, as `{COMMANDS['init_command']}` does"
     return fail("defaults", "no [tool.harness.eval]: a run has 5 examples by default", advice)
 

@@ -11,6 +11,7 @@ COMMANDS = {
     "install": CommandEntry("harness.cli.env_install", "install", "Install environments, from folders or by name."),
     "list": CommandEntry("harness.cli.env_list", "list_environments", "List installed and other environments."),
     "info": CommandEntry("harness.cli.env_info", "info", "Show prompts, arguments and rewards of an environment."),
+    "copy": CommandEntry("harness.cli.env_copy", "copy", "Copy an environment into a folder of your own to edit."),
     "check": CommandEntry("harness.cli.env_check", "check", "Check that an environment is sound, without any model."),
 }  # fmt: skip
 
@@ -26,7 +27,7 @@ app = typer.Typer(
 
 @app.callback()
 def env() -> None:
-    """Start, install, list, describe and check environments.
+    """Start, install, list, describe, copy and check environments.
 
     An environment is named by its entry point or module (`my-env`, `org/my-env`), or by the path of its file or folder
     (`./my_env.py`).

@@ -71,6 +71,7 @@ def _head(description: Description, width: int) -> Iterator[str]:
     yield from textwrap.wrap(clean(package.summary, 1000), min(width, _WIDEST))
     points = ", ".join(f"{name} = {value}" for name, value in package.entry_points.items())
     origin = {
+        "bundled": f"{package.name} {package.version}, part of bench",
         "installed": f"{package.name} {package.version}, installed",
         "editable": f"{package.name} {package.version}, editable from {shown(package.project or '')}",
         "folder": f"{shown(package.project or '')}, not installed",

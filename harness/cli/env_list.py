@@ -44,8 +44,10 @@ def _lines(entries: Sequence[ListedEnvironment], width: int) -> list[str]:
     rows = [(entry.name, entry.version or "–", _defaults(entry), _origin(entry), _summary(entry)) for entry in entries]
     lines = table(rows, width, head=head)
     missing = [entry for entry in entries if entry.status == "not installed"]
-    count = len(entries) - len(missing)
-    lines += ["", f"{count} installed" + _not_installed(missing)]
+    bundled = sum(entry.status == "bundled" for entry in entries)
+    count = len(entries) - len(missing) - bundled
+    here = [f"{bundled} bundled with bench"] * bool(bundled) + [f"{count} installed"] * bool(count or not bundled)
+    lines += ["", ", ".join(here) + _not_installed(missing)]
     sound = [shown(entry.path) for entry in missing if not entry.problem]
     if sound:
         lines.append(shlex.join(["bench", "env", "install", *sound]))
@@ -74,5 +76,4 @@ def _summary(entry: ListedEnvironment) -> str:
 def _origin(entry: ListedEnvironment) -> str:
     if entry.status == "not installed":
         return "not installed"
-    origin = entry.status if entry.status == "installed" else "editable"
-    return f"{origin}, classic" if entry.is_classic else origin
+    return f"{entry.status}, classic" if entry.is_classic else entry.status

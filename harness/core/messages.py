@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "runs_command": "bench runs",
     "install_command": "bench env install",
     "init_command": "bench env init",
+    "copy_command": "bench env copy",
     "init_path": "--path",
 }
 """Labels of commands, the same at every front door."""

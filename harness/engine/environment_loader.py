@@ -279,13 +279,19 @@ def _how_to_find(env_id: str, name: str) -> str:
     known = {entry.name for entry in declared_environments()}
     near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
-    local = Path("environments", name)
-    if not local.exists():
-        local = Path("environments", name.replace("_", "-"))
-    package = f"./{local}" if local.exists() else name.replace("_", "-")
-    hint = f"; did you mean {near[0]!r}, which is installed? Else" if near else "; to"
+    local = next(
+        (path for path in (Path("environments", name), Path("environments", name.replace("_", "-"))) if path.exists()),
+        None,
+    )
     install = COMMANDS["install_command"]
-    return f"no environment {env_id!r}: no module {name!r} is installed{hint} install it: {install} {package}"
+    if local is not None:
+        return f"no environment {env_id!r}: {local} is not installed; install it: {install} ./{local}"
+    hint = (
+        f"; did you mean {near[0]!r}, which is installed?"
+        if near
+        else f"; `{install} PATH` installs one from its folder"
+    )
+    return f"no environment {env_id!r}: no module {name!r} is installed{hint}"
 
 
 @contextmanager

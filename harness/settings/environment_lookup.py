@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from harness.core.errors import EnvironmentNotFound
 from harness.settings.built_in import as_built_in
 from harness.settings.environment_sources import FoundEnvironment
 from harness.settings.packages import (
+    BUNDLED,
     find_environment,
     installed_environments,
     local_environments,
@@ -37,10 +39,15 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
         found = find_environment(env_id, cwd)
     except EnvironmentNotFound as error:
         raise EnvironmentNotFound(f"{where}: {error}") from None
-    if found is not None:
-        return found
     module = module_name(env_id)
     local = {module_name(name): (name, path) for name, path in local_environments(cwd / LOCAL_FOLDER).items()}
+    if found is not None:
+        is_copied = module in local and found.path is None and any(BUNDLED in f.parents for f in found.source_files)
+        if is_copied:
+            path = shown_path(local[module][1], cwd)
+            notice = f"{env_id} is the environment that comes with bench, not {path}, which is not installed"
+            found = replace(found, notice=notice)
+        return found
     if module in local:
         path = shown_path(local[module][1], cwd)
         raise EnvironmentNotFound(
@@ -51,15 +58,13 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
             f"{where}: no environment {env_id!r} is installed; {beside} is here: to run it, write that path"
         )
     names = list(dict.fromkeys([*installed_environments(), *(name for name, _ in local.values())]))
-    package = env_id.rsplit("/", 1)[-1]
-    close = nearest(package, names)
+    close = nearest(env_id.rsplit("/", 1)[-1], names)
     meant = "did you mean {close!r}? " if close else ""
     raise EnvironmentNotFound(
         f"{where}: no environment {env_id!r} is installed" + ("" if close else "."),
         remedy=meant
-        + "Install it with `{install_command} {package}`, or from a checkout with `{install_command} PATH`."
+        + "`{install_command} PATH` installs one from its folder, `{install_command} NAME` a package of the index."
         + (" Known here: {names}." if names else ""),
         close=close,
-        package=package,
         names=", ".join(names),
     )

@@ -28,6 +28,13 @@ ENTRY_POINT_GROUP = "harness.environments"
 TABLES = ("harness", "verifiers")
 """Tools whose table `[tool.<name>.eval]` may hold defaults, by precedence."""
 
+BUNDLED = Path(__file__).parents[1] / "bundled"
+"""Folder of the environments that the wheel of bench brings, in the form in which pip installs them; absent in a
+checkout. The import path ends with it, so any other installed copy of an environment has precedence."""
+
+if BUNDLED.is_dir() and str(BUNDLED) not in sys.path:
+    sys.path.append(str(BUNDLED))
+
 _SITES = {"site-packages", "dist-packages"}
 
 _PROJECT_LEVELS = 3
@@ -78,6 +85,11 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
         notice,
         path,
     )
+
+
+def is_bundled(dist: Distribution) -> bool:
+    """Whether a distribution came inside the wheel of bench."""
+    return Path(str(dist.locate_file(""))) == BUNDLED
 
 
 def declared_environments() -> tuple[EntryPoint, ...]:

@@ -47,11 +47,11 @@ def test_the_group_lists_its_commands_and_imports_none(bench: Any) -> None:
     done = bench("env", "--help")
     assert done.code == 0
     assert [line.split()[0] for line in done.out.partition("Commands:")[2].strip().splitlines()] == [
-        "init", "install", "list", "info", "check",
+        "init", "install", "list", "info", "copy", "check",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["init", "install", "list", "info", "check"])
+@pytest.mark.parametrize("command", ["init", "install", "list", "info", "copy", "check"])
 def test_each_command_explains_itself(command: str, bench: Any) -> None:
     done = bench("env", command, "--help")
     assert done.code == 0

@@ -126,7 +126,7 @@ def test_an_unknown_environment_says_how_to_install_it_and_what_is_like_it(
     with pytest.raises(EnvironmentNotFound) as caught:
         load_environment("kit-summs")
     assert "no module 'kit_summs' is installed; did you mean 'kit-sums', which is installed?" in str(caught.value)
-    assert str(caught.value).endswith(" Else install it: bench env install kit-summs")
+    assert "bench env install" not in str(caught.value)  # nobody should install a typo
     assert caught.value.exit_code == 2
     with pytest.raises(EnvironmentNotFound, match=r"'agent_eval': the one that is built in is called 'agent-eval'$"):
         load_environment("agent_eval")  # and no word of pip: a package of that name is a stranger's

@@ -195,7 +195,7 @@ def test_an_unknown_environment_says_where_and_how_to_install_it(here: Path, wri
     message = str(caught.value)
     assert caught.value.exit_code == 2
     assert message.startswith("suite.toml: eval[1].id: no environment 'toy-tow' is installed; did you mean 'toy-two'?")
-    assert "`bench env install toy-tow`" in message
+    assert "install toy-tow" not in message  # nobody should install a typo
     with pytest.raises(EnvironmentNotFound, match=r"not installed; run: bench env install environments/toy_two"):
         resolve("toy-two", {})
 

@@ -123,7 +123,9 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
 def _split(message: str, about: str = "") -> tuple[str, str]:
     """Split a message into its problem and its advice, without the prefix `about`."""
     words = message.removeprefix(f"{about}: ")
-    marks = [at for mark in ("run: bench ", "Install it with ", "did you mean ") if (at := words.find(mark)) > 0]
+    marks = [
+        at for mark in ("run: bench ", "`bench env install PATH`", "did you mean ") if (at := words.find(mark)) > 0
+    ]
     if not marks:
         return words, "correct that, and look again"
     return words[: min(marks)].rstrip("; "), words[min(marks) :]

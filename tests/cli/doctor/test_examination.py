@@ -106,7 +106,7 @@ def test_what_cannot_be_resolved_is_a_problem_and_the_rest_is_looked_at() -> Non
     assert [(each.area, each.name, each.status) for each in subject.findings] == [
         ("settings", "nothing-like-it", "problem"), ("settings", "./gone.py", "problem"),
     ]  # fmt: skip
-    assert subject.findings[0].fix.startswith("Install it with `bench env install nothing-like-it`")
+    assert subject.findings[0].fix.startswith("`bench env install PATH` installs one from its folder")
     assert [each.env_id for each in subject.environments] == ["./one_env.py"]
     [found] = find_subject("gone.toml", {}).findings
     assert (found.name, found.status, found.says) == ("gone.toml", "problem", "no such file")

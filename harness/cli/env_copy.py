@@ -1,0 +1,34 @@
+"""Implement `bench env copy NAME`: copy an environment with `authoring.copying`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from harness.authoring.copying import copy_environment
+from harness.cli.env_words import FOLDER, shown, write
+from harness.cli.grouped import flag, positional
+
+
+def copy(
+    name: str = positional("NAME", "An environment of `bench env list`.", ...),
+    path: Path = flag("--path -p DIR", "The folder that gets the project's folder.", FOLDER),
+) -> None:
+    """Copy an environment into a folder of your own, to change it.
+
+    The copy has the same name. Once installed, it takes the place of the original; its runs have an identity of their
+    own as soon as its code differs.
+    """
+    copied = copy_environment(name, path)
+    where = shown(copied.folder)
+    folder = shlex.quote(where if Path(where).is_absolute() else f"./{where}")
+    write(
+        [
+            f"Copied {copied.package.name} {copied.package.version} to {where} ({copied.files} files)",
+            "",
+            "Next",
+            f"  edit {where}/{copied.module}/__init__.py",
+            f"  bench run {folder} -n 5 -m reference/oracle",
+            f"  bench env install {folder}    # then {name} is your copy",
+        ]
+    )
