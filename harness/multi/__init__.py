@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from harness.multi.results import TaskResult as TaskResult
     from harness.multi.results import TaskUsage as TaskUsage
     from harness.multi.results import Totals as Totals
-    from harness.multi.scoring import TaskScore as TaskScore
     from harness.multi.task_files import load_tasks as load_tasks
     from harness.multi.tasks import Task as Task
+    from harness.multi.tasks import TaskScore as TaskScore
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "harness.core.errors": ("ConfigError", "HarnessError", "StateError", "ValidationError"),
@@ -38,20 +38,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.multi.models": ("Model", "load_models"),
     "harness.multi.options": ("Options", "Persist"),
     "harness.multi.results": (
-        "EvaluationResult",
-        "ModelResult",
-        "ModelSummary",
-        "PersistStatus",
-        "RunEntry",
-        "RunRecord",
-        "TaskResult",
-        "TaskUsage",
-        "Totals",
+        "EvaluationResult", "ModelResult", "ModelSummary", "PersistStatus", "RunEntry", "RunRecord", "TaskResult",
+        "TaskUsage", "Totals",
     ),
     "harness.multi.task_files": ("load_tasks",),
-    "harness.multi.scoring": ("TaskScore",),
-    "harness.multi.tasks": ("Task",),
-}
+    "harness.multi.tasks": ("Task", "TaskScore"),
+}  # fmt: skip
 """The module that defines each public name."""
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
-from urllib.parse import urlsplit, urlunsplit
 
+from harness.agents.result_document import without_credentials
 from harness.core.redact import hidden
 from harness.core.types import JsonDict
 from harness.multi.models import Model
@@ -115,9 +115,3 @@ def _asked(model: Model, run: ResolvedRun) -> JsonDict:
         "samplingArgs": dict(run.settings.model.sampling_args),
     }
     return cast(JsonDict, without_secrets(hidden(asked)))
-
-
-def without_credentials(url: str) -> str:
-    """An endpoint's address without user, password, query and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -20,9 +20,9 @@ from harness.multi.chat import sampling_args_of
 from harness.multi.reference import empty_output, ideal_output
 from harness.multi.rubric import TaskRubric, task_of
 from harness.multi.schemas import SchemaMode, chat_options_of, check_schema, schema_of, tools_of
+from harness.multi.scoring import TaskOptions, changed_options
 from harness.multi.scoring_hook import ScoringHook, code_of, hook_of
 from harness.multi.task_files import load_tasks
-from harness.multi.task_options import TaskOptions
 from harness.multi.tasks import MatchMode, Task, read_task, read_tasks
 from harness.usercode.deadline import Deadline
 
@@ -59,14 +59,14 @@ class TaskEnv(Environment):
         ]
         super().__init__(dataset=rows, rubric=TaskRubric(self.tasks, self.options))
         hook = self.options.score_output
-        self.source_files = self.options.files or (hook.files if hook is not None else ())
+        self.source_files = hook.files if hook is not None else ()
 
     @property
     def fingerprint(self) -> JsonDict:
         """Hashes of tasks and hook, and the options, unless the run's arguments contain them."""
         if self.options.fingerprint is not None:
             return self.options.fingerprint
-        return {**_hashes(self.tasks, self.options.score_output), "options": _said(self.options)}
+        return {**_hashes(self.tasks, self.options.score_output), "options": changed_options(self.options)}
 
     def settable(self) -> set[str]:
         """The settings that have an effect here: prompt, tools and turns belong to the tasks."""
@@ -129,11 +129,11 @@ class TaskEnv(Environment):
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
         """The output with the best score by the formula, as far as expected text and schema determine it."""
-        return ideal_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
+        return ideal_output(read_task(example.info["task"], 0), self.options)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
         """A reply that does not answer the task, chosen so that it does not pass by chance."""
-        return empty_output(read_task(example.info["task"], 0), self.options.scoring("reference"))
+        return empty_output(read_task(example.info["task"], 0), self.options)
 
 
 def load_environment(  # noqa: PLR0913 - its parameters are the keys of its table
@@ -205,11 +205,3 @@ def _bytecode(code: CodeType) -> list[object]:
         else:
             constants.append(repr(value))
     return [code.co_code.hex(), list(code.co_names), constants]
-
-
-def _said(options: TaskOptions) -> JsonDict:
-    """The options that affect the measurement and differ from their defaults."""
-    defaults = TaskOptions()
-    names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
-    said: JsonDict = {name: getattr(options, name) for name in names}
-    return {name: value for name, value in said.items() if value != getattr(defaults, name)}

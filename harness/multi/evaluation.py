@@ -28,15 +28,16 @@ from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_
 from harness.multi.environment import TaskEnv, load_environment
 from harness.multi.events import EventFile, Events, listening
 from harness.multi.fields import MODEL_LABELS
-from harness.multi.models import FILES, Model, not_a_list, read_models
+from harness.multi.models import Model, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
 from harness.multi.persist import Inputs, leaks_of, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
 from harness.multi.run_observer import EvaluationWatch
+from harness.multi.schemas import SchemaMode
+from harness.multi.scoring import TaskOptions, changed_options
 from harness.multi.scoring_hook import ScoringHook, hook_of
 from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
-from harness.multi.task_files import load_tasks
-from harness.multi.task_options import SchemaMode, TaskOptions
+from harness.multi.task_files import FILES, load_tasks, not_a_list
 from harness.multi.tasks import MatchMode, read_tasks
 from harness.settings.resolver import missing_keys
 from harness.settings.wording import suggestion
@@ -202,14 +203,15 @@ def _job(tasks: object, models: object, options: Options) -> _Evaluation:
     """Read, validate and resolve everything; sends nothing."""
     file = _file_of(tasks)
     if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
-        raise ValidationError(f"Task list required{not_a_list(cast(object, tasks), FILES)}")
+        raise ValidationError(f"Task list required{not_a_list(cast(object, tasks))}")
     read = load_tasks(file) if file is not None else read_tasks(cast("Sequence[object]", tasks))
     asked, others = _with_keys(read_models(models), options.api_keys)
     hook = hook_of(options.score_output)
+    named = {} if hook is None else {"score_output": hook.name}
     is_whole = file is not None and (hook is None or isinstance(options.score_output, str))
     flags: dict[str, object] = {
         **options.settings,
-        "env_args": {"tasks": str(file or "tasks"), **_env_args(options, hook)},
+        "env_args": {"tasks": str(file or "tasks"), **changed_options(options), **named},
         "max_concurrent": options.task_concurrency,
         "save_results": options.output_dir is not None,
         "output_dir": options.output_dir,
@@ -250,17 +252,6 @@ def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple
             others[name] = key
     keyed = [replace(model, api_key=given.get(model.label, model.api_key)) for model in models]
     return tuple(keyed), others
-
-
-def _env_args(options: Options, hook: ScoringHook | None) -> JsonDict:
-    """The runs' arguments besides the tasks. Only values that differ from the defaults, so that equal evaluations have
-    the same name."""
-    default = Options()
-    names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
-    found: JsonDict = {
-        name: getattr(options, name) for name in names if getattr(options, name) != getattr(default, name)
-    }
-    return found if hook is None else {**found, "score_output": hook.name}
 
 
 async def _evaluate(job: _Evaluation) -> EvaluationResult:

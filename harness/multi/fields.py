@@ -1,25 +1,103 @@
-"""Named values given as dicts or dataclasses, with camelCase or snake_case keys: reads them by field name and refuses
-unknown or duplicate names. The caller validates the values."""
+"""Named values given as dicts or dataclasses, with camelCase or snake_case keys: reading by field name, and validation
+of their types."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from harness.core.errors import ConfigError
 from harness.core.messages import Labels
 from harness.core.types import JsonDict
-from harness.settings.wording import suggestion
+from harness.settings.wording import shown, suggestion
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_MAY_BE_SECRET = ("api_key", "api_keys", "headers")
+"""Fields whose values are not shown in messages."""
 
 MODEL_LABELS = Labels({
     "model": "modelId", "api_base_url": "baseUrl", "api_key_var": "apiKeyVar", "api_key": "apiKey",
     "rollouts_per_example": "the number of times that a task is listed",
 })  # fmt: skip
-"""How models, in files and in Python, spell settings."""
+"""Names of settings in files of models and in Python, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """The type of a field's values."""
+
+    accepts: Callable[[object], bool]
+    words: str
+    """Description of the type, for messages."""
+    choices: tuple[str, ...] = ()
+    """All valid values, if there are few."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def choice(*values: str) -> FieldType:
+    """Return the type of a field that has one of these values."""
+    return FieldType(lambda value: value in values, f"one of {', '.join(values)}", values)
+
+
+TEXT = FieldType(lambda value: isinstance(value, str), "a string")
+FLAG = FieldType(lambda value: isinstance(value, bool), "true or false")
+INTEGER = FieldType(lambda value: isinstance(value, int) and not isinstance(value, bool), "an integer")
+COUNT = FieldType(lambda value: INTEGER.accepts(value) and cast(int, value) >= 0, "an integer of at least 1")
+NUMBER = FieldType(_is_number, "a finite number")
+AMOUNT = FieldType(lambda value: _is_number(value) and cast(float, value) >= 0, "a finite number of at least 0")
+TABLE = FieldType(lambda value: isinstance(value, Mapping), "a table of keys and values")
+LIST = FieldType(lambda value: isinstance(value, list | tuple), "a list")
+PATH = FieldType(lambda value: isinstance(value, str | Path) and bool(str(value)), "a path")
+FUNCTION = FieldType(callable, "a function")
+
+
+def check_fields(
+    values: Mapping[str, object], types: Mapping[str, FieldType], where: str = "", *, is_camel: bool = True
+) -> None:
+    """Validate the types of fields.
+
+    Args:
+        values: Values by field name.
+        types: Types by field name; other fields are not checked.
+        where: Description of the fields' owner, for messages.
+        is_camel: Whether messages name fields in camelCase.
+
+    Raises:
+        ConfigError: a value is of another type; names the field.
+    """
+    for name, value in values.items():
+        kind = types.get(name)
+        if kind is None or kind.accepts(value):
+            continue
+        words = f"must be {kind.words}"
+        if kind.choices and isinstance(value, str):
+            words = suggestion(value, kind.choices)
+        given = "" if name in _MAY_BE_SECRET else f" = {shown(value)}"
+        raise ConfigError(f"{where}{': ' if where else ''}{camel(name) if is_camel else name}{given}: {words}")
+
+
+def plain_json(value: object, where: str) -> object:
+    """Copy a value as JSON stores it.
+
+    Raises:
+        ConfigError: the value cannot be written as JSON.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    try:
+        return cast(object, json.loads(json.dumps(value, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: must be a JSON value ({error})") from error
 
 
 def snake(name: str) -> str:
@@ -34,15 +112,16 @@ def camel(name: str) -> str:
 
 
 def read_fields(
-    value: object, known: Iterable[str], where: str, *, aliases: Mapping[str, str] | None = None
+    value: object, known: Iterable[str], where: str, *, aliases: Mapping[str, str] | None = None, hint: str = ""
 ) -> JsonDict:
-    """The values of `value` by field name; None counts as not given.
+    """Return the values of `value` by field name; a field that is None is left out.
 
     Args:
         value: A mapping, or an instance of any dataclass.
         known: Names of the fields.
         where: Description of the value, for messages.
         aliases: Alternative names, in snake_case → field names.
+        hint: Advice in the message about an unknown key.
 
     Raises:
         ConfigError: the value has no fields, or a name is unknown or duplicate.
@@ -51,29 +130,32 @@ def read_fields(
     spelled = {**{name: name for name in names}, **(aliases or {})}
     found: JsonDict = {}
     first: dict[str, str] = {}
-    for name, item in _items(value, where):
-        field = spelled.get(snake(name))
+    for name, item in fields_of(value, where).items():
+        field = spelled.get(snake(name)) if isinstance(name, str) else None
         if field is None:
-            raise ConfigError(f"{where}: unknown key {name!r}; {suggestion(name, [*map(camel, names), *names])}")
+            near = suggestion(str(name), [*map(camel, names), *names])
+            raise ConfigError(f"{where}: unknown key {name!r}; {near}{hint}")
         if item is None:
             continue
         if field in found:
             raise ConfigError(f"{where}: {name!r} means the same as {first[field]!r}; keep one of them")
-        found[field], first[field] = item, name
+        found[field], first[field] = item, cast(str, name)
     return found
+
+
+def fields_of(value: object, where: str) -> Mapping[object, object]:
+    """Return the items of a mapping, or the fields of a dataclass.
+
+    Raises:
+        ConfigError: the value is neither.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: must be a dict or a dataclass, not {type(value).__name__}")
+    return cast("Mapping[object, object]", value)
 
 
 def as_dict(value: object) -> object:
     """A mapping as a plain dict; other values unchanged."""
     return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else value
-
-
-def _items(value: object, where: str) -> list[tuple[str, object]]:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{where}: must be a dict or a dataclass, not {type(value).__name__}")
-    table = cast("Mapping[object, object]", value)
-    if (odd := next((name for name in table if not isinstance(name, str)), None)) is not None:
-        raise ConfigError(f"{where}: {odd!r} must be a string, as the name of a key is")
-    return list(cast("Mapping[str, object]", table).items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import cast
 
 SPACE = (
@@ -53,8 +54,7 @@ def number_text(number: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "0"
-    sign = "-" if value < 0 else ""
-    return sign + _digits(repr(abs(value)))
+    return ("-" if value < 0 else "") + _digits(abs(value))
 
 
 def is_truthy(value: object) -> bool:
@@ -99,21 +99,17 @@ def words(text: str) -> int:
 _SPACES = {ord(letter): " " for letter in SPACE}
 
 
-def _digits(shortest: str) -> str:
-    """Format Python's shortest digits of a positive double as JavaScript does."""
-    mantissa, _, power = shortest.partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction.rstrip("0")).lstrip("0") if fraction.strip("0") else whole
-    point = len(whole) + int(power or 0)
-    if whole == "0":
-        point -= len(fraction) - len(fraction.lstrip("0")) + 1
-    digits = digits.rstrip("0")
-    count = len(digits)
+def _digits(value: float) -> str:
+    """Format a positive double with its shortest digits."""
+    shortest = Decimal(repr(value)).normalize()
+    _, parts, exponent = shortest.as_tuple()
+    digits = "".join(map(str, parts))
+    count, point = len(digits), len(digits) + int(exponent)
     if count <= point <= 21:
         return digits + "0" * (point - count)
     if 0 < point <= 21:
         return f"{digits[:point]}.{digits[point:]}"
     if -6 < point <= 0:
         return f"0.{'0' * -point}{digits}"
-    exponent = f"{'+' if point > 0 else '-'}{abs(point - 1)}"
-    return f"{digits[0]}{'.' + digits[1:] if count > 1 else ''}e{exponent}"
+    fraction = f".{digits[1:]}" if count > 1 else ""
+    return f"{digits[0]}{fraction}e{'+' if point > 0 else '-'}{abs(point - 1)}"

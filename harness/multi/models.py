@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,15 +10,23 @@ from typing import cast
 
 from harness.core.errors import ConfigError, ValidationError
 from harness.core.types import JsonDict
-from harness.multi.fields import as_dict, camel, read_fields
-from harness.multi.task_files import read_text
-from harness.settings.wording import is_secret_header, shown, suggestion
+from harness.multi.fields import (
+    AMOUNT,
+    INTEGER,
+    NUMBER,
+    TABLE,
+    TEXT,
+    FieldType,
+    as_dict,
+    camel,
+    check_fields,
+    read_fields,
+)
+from harness.multi.task_files import FILES, not_a_list, read_list
+from harness.settings.wording import is_secret_header, shown
 
 UNKNOWN = "unknown"
 """Label of a model without an id, a name and a provider."""
-
-FILES = (".json", ".jsonl", ".toml")
-"""Endings of files that hold models."""
 
 _ALIASES = {
     "endpoint": "base_url",
@@ -33,9 +39,15 @@ _ALIASES = {
 }
 """Alternative field names, from the endpoint registry and the settings of a run."""
 
-_NUMBERS = {"temperature": (int | float, "a number"), "max_tokens": (int, "an integer")}
+_TYPES = {
+    **dict.fromkeys(("id", "provider", "model_id", "base_url", "api_key", "api_key_var"), TEXT),
+    **dict.fromkeys(("headers", "sampling_args", "price"), TABLE),
+    "temperature": NUMBER,
+    "max_tokens": INTEGER,
+}
 
-_TEXTS = ("id", "provider", "model_id", "base_url", "api_key", "api_key_var")
+_PRICES: Mapping[str, FieldType] = {"input": AMOUNT, "output": AMOUNT, "cached_input": AMOUNT}
+"""Prices, in US dollars per million tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +131,16 @@ def read_model(value: object, place: str) -> Model:
     if isinstance(given, Model):
         given = {name: item for name in _FIELDS if (item := getattr(given, name)) not in ("", None, {})}
     found = read_fields(given, _FIELDS, place, aliases=_ALIASES)
-    for name, item in found.items():
-        _check(name, item, place)
+    check_fields(found, _TYPES, place)
+    if "price" in found:
+        found["price"] = read_fields(found["price"], _PRICES, f"{place}: price")
+        check_fields(found["price"], _PRICES, f"{place}: price")
     model = Model(**found, place=place)
     if not model.name:
-        raise ConfigError(f"{place}: names no model; give it a modelId, or an id that is one")
+        raise ConfigError(f"{place}: has no name; give it a modelId, or an id that is the model's name")
     if not model.label.isprintable():
-        raise ConfigError(f"{place}: id = {shown(model.label)}: must not hold control characters")
+        raise ConfigError(f"{place}: id = {shown(model.label)}: must not contain control characters")
     return model
-
-
-def _check(name: str, value: object, place: str) -> None:
-    key = camel(name)
-    if name in _TEXTS and not isinstance(value, str):
-        shown_value = "" if name == "api_key" else f" = {shown(value)}"
-        raise ConfigError(f"{place}: {key}{shown_value}: must be a string")
-    if name in ("headers", "sampling_args", "price"):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{place}: {key}: must be a table, not {type(value).__name__}")
-    elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, _NUMBERS[name][0])):
-        raise ConfigError(f"{place}: {key} = {shown(value)}: must be {_NUMBERS[name][1]}")
 
 
 def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
@@ -155,17 +157,9 @@ def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
     if isinstance(values, Path) or (isinstance(values, str) and values.lower().endswith(FILES)):
         return load_models(Path(values))
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence) or not values:
-        raise ValidationError(f"Model configs required{not_a_list(cast(object, values), FILES)}")
+        raise ValidationError(f"Model configs required{not_a_list(cast(object, values))}")
     each = cast("Sequence[object]", values)
     return tuple(read_model(value, f"{place}[{index}]") for index, value in enumerate(each))
-
-
-def not_a_list(value: object, endings: Sequence[str]) -> str:
-    """The error text for a value that is neither a list nor the path of a file; "" for an empty list or None."""
-    if value is None or value in ([], ()):
-        return ""
-    words = shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
-    return f": {words} is neither a list, nor the path of a file that ends with {', '.join(endings)}"
 
 
 def load_models(path: Path) -> tuple[Model, ...]:
@@ -178,36 +172,8 @@ def load_models(path: Path) -> tuple[Model, ...]:
         ConfigError: the file cannot be read, or a model is invalid; names file and model.
         ValidationError: the file has no models.
     """
-    if path.suffix.lower() not in FILES:
-        raise ConfigError(f"{path}: a file of models ends in {', '.join(FILES)}")
-    key, values = _contents(path, read_text(path, "models", FILES))
-    if not isinstance(values, list):
-        raise ConfigError(f"{path}: {key}: must be a list of models")
-    return read_models(cast("list[object]", values), f"{path}: {key}")
-
-
-def _contents(path: Path, text: str) -> tuple[str, object]:
-    """The key of the models in the file, and their value."""
-    kind = path.suffix.lower()
-    try:
-        if kind == ".jsonl":
-            return "model", [json.loads(line) for line in text.split("\n") if line.strip()]
-        document: object = tomllib.loads(text) if kind == ".toml" else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid {kind[1:].upper()}: {error}") from None
-    if not isinstance(document, dict):
-        return "models", document
-    tables = cast(JsonDict, document)
-    for name in tables:
-        if name == "endpoint":
-            raise ConfigError(
-                f"{path}: is an endpoint registry; name its aliases as models, and the file as the registry (-e)"
-            )
-        if name not in ("model", "models"):
-            raise ConfigError(f"{path}: {name}: unknown key; {suggestion(name, ['model', 'models'])}")
-    if len(tables) > 1:
-        raise ConfigError(f"{path}: model and models mean the same; keep one of them")
-    return next(iter(tables.items()), ("models", cast("list[object]", [])))
+    key, values = read_list(path, ("models", "model"))
+    return read_models(values, f"{path}: {key}")
 
 
 def numbered(labels: Sequence[str]) -> list[str]:

@@ -4,17 +4,29 @@ and selects those that are stored in a record."""
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias
 
 from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
-from harness.multi.fields import as_dict, camel, read_fields, snake
+from harness.multi.fields import (
+    COUNT,
+    FLAG,
+    FUNCTION,
+    NUMBER,
+    PATH,
+    TABLE,
+    TEXT,
+    FieldType,
+    as_dict,
+    camel,
+    check_fields,
+    read_fields,
+    snake,
+)
 from harness.settings.flags import shared_options
-from harness.settings.wording import shown
 
 Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
 """Receives the name of an event and its payload; may be async."""
@@ -24,11 +36,6 @@ RECORDS = ".memory/multi-model-eval"
 """Default folder of evaluation records, below the working directory."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_WHOLE = ("model_concurrency", "task_concurrency")
-_FLAGS = ("abort_on_error", "resume", "retry_failed", "private", "include_inputs", "include_outputs", "include_options")
-_TEXTS = ("run_id", "match_mode", "schema_mode")
-_PATHS = ("output_dir", "persist_dir", "events", "path")
-_TABLES = ("chat_options", "api_keys")
 _NOT_STORED = ("score_output", "persist", "persist_dir", "on_event", "events", "api_keys", "output_dir", "resume",
                "retry_failed", "private")  # fmt: skip
 """Options that do not affect the measurement, cannot be stored, or must not be."""
@@ -112,7 +119,25 @@ class Options:
 
 
 _NAMES = tuple(each.name for each in fields(Options) if each.name != "given")
-_PERSIST_NAMES = tuple(each.name for each in fields(Persist))
+
+_PERSIST_TYPES = {**dict.fromkeys(("include_inputs", "include_outputs", "include_options"), FLAG), "path": PATH}
+
+_TYPES = {
+    "run_id": FieldType(
+        lambda value: isinstance(value, str) and bool(_RUN_ID.fullmatch(value)),
+        "a string of letters, digits, '.', '_' and '-', since it is a file name",
+    ),
+    "on_event": FUNCTION,
+    "score_output": FieldType(
+        lambda value: callable(value) or isinstance(value, str), "a function or 'module:function'"
+    ),
+    **dict.fromkeys(("model_concurrency", "task_concurrency"), COUNT),
+    **dict.fromkeys(("length_target", "timeout_ms"), NUMBER),
+    **dict.fromkeys(("abort_on_error", "resume", "retry_failed", "private"), FLAG),
+    **dict.fromkeys(("match_mode", "schema_mode"), TEXT),
+    **dict.fromkeys(("output_dir", "persist_dir", "events"), PATH),
+    **dict.fromkeys(("chat_options", "api_keys"), TABLE),
+}
 
 
 def read_options(options: object = None, more: Mapping[str, object] | None = None) -> Options:
@@ -130,49 +155,29 @@ def read_options(options: object = None, more: Mapping[str, object] | None = Non
     else:
         found = {} if options is None else read_fields(options, _NAMES, "options")
     found |= read_fields(more or {}, _NAMES, "options")
-    values: dict[str, Any] = {name: _checked(name, value) for name, value in found.items()}
+    check_fields(found, _TYPES, "options")
+    values = {name: _plain(name, value) for name, value in found.items()}
     read = Options(**{name: value for name, value in values.items() if value is not None})
     if read.private and read.output_dir is None and read.persist is False and read.events is None:
-        raise ConfigError("options: private is about what is kept: give outputDir, persist or events, too")
+        raise ConfigError("options: private applies to stored files: give outputDir, persist or events as well")
     if (read.resume or read.retry_failed) and read.output_dir is None:
-        raise ConfigError("options: resume goes on with run folders: say with outputDir where they are")
+        raise ConfigError("options: resume and retryFailed need the folder of the earlier runs: give outputDir")
     if read.retry_failed and not read.resume:
-        raise ConfigError("options: retryFailed makes up for what an earlier evaluation lacks: give resume, too")
+        raise ConfigError("options: retryFailed retries the failed tasks of an earlier evaluation: give resume as well")
     return read
 
 
-def _checked(name: str, value: object) -> object:
-    """The validated value of an option; None for its default."""
-    if value is None:
-        return None
-    if name == "persist":
-        return value if isinstance(value, bool | Persist) else read_persist(value)
-    where, kind = f"options: {camel(name)}", type(value).__name__
+def _plain(name: str, value: Any) -> Any:
+    """Convert a valid value of an option; None stands for its default."""
+    if name == "persist" and not isinstance(value, bool | Persist):
+        found = read_fields(value, _PERSIST_TYPES, "options: persist")
+        check_fields(found, _PERSIST_TYPES, "options: persist")
+        return Persist(**{key: _plain(key, item) for key, item in found.items()})
     if name == "settings":
-        return shared_options(value, where)
-    if name in _TABLES:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: must be a dict, not {kind}")
-        return as_dict(cast(object, value))
-    if name == "on_event" and not callable(value):
-        raise ConfigError(f"{where}: must be a function, not {kind}")
-    if name == "score_output" and not (callable(value) or isinstance(value, str)):
-        raise ConfigError(f"{where}: must be a function or 'module:function', not {kind}")
-    return value if name in ("on_event", "score_output") else _scalar(name, value, f"{where} = {shown(value)}")
-
-
-def _scalar(name: str, value: object, where: str) -> object:
-    if name in _WHOLE:
-        return _whole(value, where)
-    if name in ("timeout_ms", "length_target"):
-        return _number(value, where)
-    if name in _FLAGS and not isinstance(value, bool):
-        raise ConfigError(f"{where}: must be true or false")
-    if name in _TEXTS and not isinstance(value, str):
-        raise ConfigError(f"{where}: must be a string")
-    if name == "run_id" and not _RUN_ID.fullmatch(cast(str, value)):
-        raise ConfigError(f"{where}: must be letters, digits, '.', '_' and '-': it names a file")
-    return _path(value, where) if name in _PATHS else value
+        return shared_options(value, "options: settings")
+    if _TYPES.get(name) is COUNT:
+        return value or None  # documented: 0 means the default
+    return str(value) if isinstance(value, Path) else as_dict(value)
 
 
 def storable(options: Mapping[str, object]) -> JsonDict:
@@ -180,37 +185,3 @@ def storable(options: Mapping[str, object]) -> JsonDict:
     are left out, since the record may be another system's."""
     known = [name for name in _NAMES if name not in (*_NOT_STORED, "run_id")]
     return {name: value for name, value in options.items() if snake(name) in known}
-
-
-def read_persist(value: object) -> Persist:
-    """Read the options of a record.
-
-    Args:
-        value: A dict or dataclass, in camelCase or snake_case.
-
-    Raises:
-        ConfigError: a key is unknown, or its value of the wrong type.
-    """
-    found = read_fields(value, _PERSIST_NAMES, "options: persist")
-    values: dict[str, Any] = {name: _checked(name, item) for name, item in found.items()}
-    return Persist(**values)
-
-
-def _whole(value: object, where: str) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{where}: must be an integer")
-    if value < 0:
-        raise ConfigError(f"{where}: must be at least 1")
-    return value or None  # documented: 0 means the default
-
-
-def _number(value: object, where: str) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise ConfigError(f"{where}: must be a finite number")
-    return value
-
-
-def _path(value: object, where: str) -> str:
-    if not isinstance(value, str | Path) or not str(value):
-        raise ConfigError(f"{where}: must be a path")
-    return str(value)

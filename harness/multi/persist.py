@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-import orjson
-
+from harness.agents.result_document import indented_json
 from harness.core.errors import ConfigError, HarnessError, StoreError
 from harness.core.redact import hidden, redactor
 from harness.core.size_limits import ROWS
@@ -111,8 +110,8 @@ def save_record(
         with translated("write", path):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
-        atomic_write(path.absolute(), _pretty(record), private=private)
-        _append(where, _line(_entry(record, path)), private=private)
+        atomic_write(path.absolute(), indented_json(record), private=private)
+        _append(where, _entry(record, path), private=private)
         remember(_models_of(record))
     except (StoreError, TypeError, ValueError, RecursionError) as error:  # options or errors that are not JSON
         return _not_stored(path, NOT_STORED, error)
@@ -226,14 +225,16 @@ def _read_record(path: Path) -> RunRecord | None:
     return cast(RunRecord, value)
 
 
-def _entry(record: RunRecord, path: Path) -> RunEntry:
-    return RunEntry(
+def _entry(record: RunRecord, path: Path) -> bytes:
+    """Return a record's line in the index."""
+    entry = RunEntry(
         runId=record["runId"],
         createdAt=record["persistedAt"],
         path=str(path),
         totals=record["totals"],
         summary=[cast(ModelSummary, {k: v for k, v in each.items() if k != "meta"}) for each in record["summary"]],
     )
+    return json.dumps(entry, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
 def _read_entry(line: bytes) -> RunEntry | None:
@@ -293,14 +294,3 @@ def _unsaid(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_unsaid(item) for item in cast("Sequence[object]", value)]
     return value
-
-
-def _pretty(record: RunRecord) -> bytes:
-    try:
-        return orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # unpaired surrogates in a reply, or integers beyond 64 bits
-        return json.dumps(record, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
-
-
-def _line(entry: RunEntry) -> bytes:
-    return json.dumps(entry, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"

@@ -11,7 +11,7 @@ from typing import Any, cast
 from harness.core.types import JsonDict
 from harness.multi import javascript
 from harness.multi.schemas import chat_options_of, schema_of
-from harness.multi.scoring import LENGTH_TARGET, ScoringOptions, score_output
+from harness.multi.scoring import LENGTH_TARGET, TaskOptions, score_output
 from harness.multi.tasks import Task
 
 _EMPTY = ("I do not know.", "?", "")
@@ -29,7 +29,7 @@ _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _OF_TYPE: Mapping[str, object] = {"string": "text", "boolean": True, "null": None}
 
 
-def ideal_output(task: Task, options: ScoringOptions) -> str:
+def ideal_output(task: Task, options: TaskOptions) -> str:
     """The best-scoring of several candidate outputs.
 
     Args:
@@ -47,12 +47,12 @@ def ideal_output(task: Task, options: ScoringOptions) -> str:
     return max([*candidates, *(_filled(each, target, is_json=is_json) for each in candidates)], key=worth)
 
 
-def empty_output(task: Task, options: ScoringOptions) -> str:
+def empty_output(task: Task, options: TaskOptions) -> str:
     """An output that does not answer the task, and does not pass if possible."""
     return next((each for each in _EMPTY if not score_output(task, each, options).valid), _EMPTY[0])
 
 
-def _candidates(task: Task, options: ScoringOptions) -> Iterator[str]:
+def _candidates(task: Task, options: TaskOptions) -> Iterator[str]:
     expected = task.expected_text
     schema = schema_of(task, chat_options_of(task, options.chat_options))
     if expected is not None:

@@ -11,10 +11,9 @@ from harness.core.errors import EnvironmentFault, EvalFnError, ThreadsHung
 from harness.core.records import Score
 from harness.core.state import State
 from harness.multi.schemas import chat_options_of, registry_of
-from harness.multi.scoring import TaskScore, score_output
+from harness.multi.scoring import TaskOptions, score_output
 from harness.multi.scoring_hook import HookCall
-from harness.multi.task_options import TaskOptions
-from harness.multi.tasks import Task, read_task
+from harness.multi.tasks import Task, TaskScore, read_task
 from harness.multi.text import estimated_tokens, output_of
 from harness.rubrics.functions import RewardFunc, raised
 from harness.rubrics.rubric import Rubric
@@ -85,7 +84,7 @@ class TaskRubric(Rubric):
         task, output = task_of(state), output_of(state["completion"])
         hook = self._options.score_output
         try:
-            said = await (self._by_hook(task, output, state) if hook else self._by_formula(task, output, state))
+            said = await self._judge(task, output, state["model"])
         except ThreadsHung:
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # boundary around the user's hook
@@ -98,18 +97,16 @@ class TaskRubric(Rubric):
         state["reward"], state["metrics"] = score.reward, score.metrics
         return score
 
-    async def _by_formula(self, task: Task, output: str, state: State) -> TaskScore:
-        options = self._options.scoring(state["model"])
+    async def _judge(self, task: Task, output: str, model: str) -> TaskScore:
+        """Score an output by the hook, or by the formula."""
+        options = self._options
+        if options.score_output is not None:
+            registry = registry_of(chat_options_of(task, options.chat_options), options.schema_mode)
+            return await options.score_output(HookCall(task, output, options.model_id or model, registry))
         if task.schema is None or options.schema_mode == "subset":
-            return score_output(task, output, options)
+            return score_output(task, output, options, model)
         # In a thread: a schema may contain a slow regular expression, and an output may be long.
-        return await offload.run(score_output, task, output, options)
-
-    async def _by_hook(self, task: Task, output: str, state: State) -> TaskScore:
-        hook, options = self._options.score_output, self._options.scoring(state["model"])
-        assert hook is not None
-        registry = registry_of(chat_options_of(task, options.chat_options), options.schema_mode)
-        return await hook(HookCall(task, output, options.model_id, registry))
+        return await offload.run(score_output, task, output, options, model)
 
     def _metrics(self, said: TaskScore | None, output: str) -> dict[str, float | None]:
         values: dict[str, float | None] = {TOKENS: estimated_tokens(output)}

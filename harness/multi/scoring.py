@@ -1,18 +1,18 @@
-"""The documented score of an output, as a pure function: half a point, adjusted for the schema and the expected text,
-plus a bonus for length. The order of operations is the documented one, so that results are equal to the last bit."""
+"""The options of tasks, and the documented score of an output: half a point, adjusted for the schema and the expected
+text, plus a bonus for length. The order of operations is the documented one, so that results are equal to the last
+bit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from harness.core.types import JsonDict
 from harness.multi import javascript
-from harness.multi.schemas import SchemaMode, chat_options_of, registry_of
-from harness.multi.tasks import MatchMode, Task
-
-TaskError: TypeAlias = "str | JsonDict"
-"""A text, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
+from harness.multi.fields import NUMBER, TABLE, FieldType, check_fields, choice, plain_json
+from harness.multi.schemas import SCHEMA_MODES, SchemaMode, chat_options_of, registry_of
+from harness.multi.scoring_hook import ScoringHook
+from harness.multi.tasks import MATCH_MODES, MatchMode, Task, TaskError, TaskScore
 
 LENGTH_TARGET = 400
 
@@ -22,47 +22,72 @@ _BASE, _FITS, _MISFIT, _MATCH, _LENGTH = 0.5, 0.7, 0.1, 0.2, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringOptions:
-    """The options that affect a score."""
+class TaskOptions:
+    """Options for requests and scoring of tasks.
+
+    Raises:
+        ConfigError: a value is invalid; names the option.
+    """
 
     match_mode: MatchMode = "contains"
+    """Default of the tasks: `exact` or `contains`."""
     length_target: float = LENGTH_TARGET
+    """Number of characters for the full length bonus; 0 means 400, and a negative number no bonus."""
+    score_output: ScoringHook | None = None
+    """Scoring function that replaces the documented formula."""
     schema_mode: SchemaMode = "subset"
+    timeout_ms: float = 0
+    """Default timeout of a task, in milliseconds; 0 is no limit."""
     chat_options: JsonDict = field(default_factory=dict[str, Any])
-    """Chat options of all tasks, with the tools that schemas may name."""
-    model_id: str = "unknown"
-    """The model's name in errors of its output."""
+    """Default of the tasks: `tools`, which schemas may name, and request arguments."""
+    model_id: str | None = None
+    """Name of the model in results and errors; its own name by default."""
+    fingerprint: JsonDict | None = None
+    """Hashed content that a resume compares, if part of it is recorded elsewhere; by default everything."""
+
+    def __post_init__(self) -> None:
+        check_fields({name: getattr(self, name) for name in _TYPES}, _TYPES, is_camel=False)
+        plain_json(self.chat_options, "chat_options")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskScore:
-    """The score of an output, with its validity and errors."""
+def changed_options(options: object) -> JsonDict:
+    """Return the options that affect the measurement and differ from their defaults, so that equal evaluations have
+    the same name and fingerprint.
 
-    score: float
-    valid: bool
-    """Whether the output passes; success depends on this, not on the score."""
-    errors: list[TaskError] = field(default_factory=list["TaskError"])
-    schema_valid: bool | None = None
-    """Whether the output fits the schema; None without a schema."""
-    matched: bool | None = None
-    """Whether the output equals or contains the expected text; None without one."""
+    Args:
+        options: A `TaskOptions`, or the options of a whole evaluation.
+    """
+    names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
+    values: JsonDict = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in values.items() if value != getattr(TaskOptions(), name)}
 
 
-def score_output(task: Task, output: str, options: ScoringOptions | None = None) -> TaskScore:
+_TYPES = {
+    "match_mode": choice(*MATCH_MODES),
+    "schema_mode": choice(*SCHEMA_MODES),
+    "length_target": NUMBER,
+    "timeout_ms": NUMBER,
+    "chat_options": TABLE,
+    "model_id": FieldType(lambda value: isinstance(value, str | None), "a string"),
+}
+
+
+def score_output(task: Task, output: str, options: TaskOptions | None = None, model_id: str = "unknown") -> TaskScore:
     """Score an output by the documented formula.
 
     Args:
         task: A validated task.
         output: The model's reply without its thinking.
         options: Options of the scoring.
+        model_id: The model's name in errors, if the options have none.
     """
-    options = options or ScoringOptions()
+    options = options or TaskOptions()
     score, valid = _BASE, True
     errors: list[TaskError] = []
     schema_valid = matched = None
     if task.schema is not None:
         registry = registry_of(chat_options_of(task, options.chat_options), options.schema_mode)
-        verdict = registry.validate_combined_output({options.model_id: output}, task.schema)
+        verdict = registry.validate_combined_output({options.model_id or model_id: output}, task.schema)
         valid = schema_valid = bool(verdict["valid"])
         errors += verdict["errors"]
         score = _FITS if valid else _MISFIT

@@ -3,7 +3,6 @@ failed hook gives no score, rather than 0."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -11,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from harness.agents.loading import import_object
+from harness.agents.loading import import_function
 from harness.core.errors import EvalFnError
 from harness.core.types import JsonDict
 from harness.multi.schemas import SchemaRegistry
-from harness.multi.scoring import TaskError, TaskScore
-from harness.multi.tasks import Task
+from harness.multi.tasks import Task, TaskError, TaskScore
 from harness.rubrics.functions import raised, read
+from harness.usercode.functions import is_async, name_of, parameters_of, without_partials
 from harness.usercode.separate_task import OwnTask
 from harness.usercode.threads import offload
 
@@ -31,9 +30,8 @@ _NAMES = ("task", "output", "modelId", "SchemaRegistry")
 
 
 class HookCall(dict[str, Any]):
-    """The argument of a hook: `task`, `output`, `modelId` and `SchemaRegistry`, as keys and as attributes, the last two
-
-    also as `model_id` and `schema_registry`.
+    """The argument of a hook: `task`, `output`, `modelId` and `SchemaRegistry`, as keys and as attributes. The last two
+    are also `model_id` and `schema_registry`.
 
     Args:
         task: The task; its fields can be read as attributes and by their documented names.
@@ -84,7 +82,7 @@ class ScoringHook:
             EvalFnError: the returned value is not a score.
             Exception: any error that the hook raised.
         """
-        if _is_async(self.function):
+        if is_async(self.function):
             value = await OwnTask[object](f"scoring hook {self.name!r}").run(self._awaited(call))
         else:
             value = await offload.run(self._begin, call)
@@ -112,40 +110,19 @@ def hook_of(value: ScoringHook | HookFunction | str | None) -> ScoringHook | Non
     if value is None or isinstance(value, ScoringHook):
         return value
     if isinstance(value, str):
-        return load_hook(value)
-    name = str(getattr(value, "__name__", None) or type(value).__name__)
+        function, files = import_function(value, "scoring hook", "scoring:score_output")
+        return ScoringHook(function, value, files)
     try:
         file = inspect.getsourcefile(code_of(value))
     except (TypeError, ValueError):
         file = None
-    return ScoringHook(value, name, () if file is None or not Path(file).is_file() else (Path(file),))
+    return ScoringHook(value, name_of(value), () if file is None or not Path(file).is_file() else (Path(file),))
 
 
 def code_of(function: HookFunction) -> Callable[..., Any]:
     """The function or class with a hook's code: the function of a partial, the class of another object."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
+    function = without_partials(function)
     return inspect.unwrap(function) if inspect.isroutine(function) or inspect.isclass(function) else type(function)
-
-
-def load_hook(path: str) -> ScoringHook:
-    """Import a hook.
-
-    Args:
-        path: `module:function`; the working directory is on the path.
-
-    Raises:
-        EvalFnError: there is no such function, or its parameters do not accept a hook's arguments.
-    """
-    module, _, name = path.rpartition(":")
-    if not module or not name:
-        raise EvalFnError(
-            f"Invalid scoring hook {path!r}. Expected format: 'module:function' (e.g., 'scoring:score_output')"
-        )
-    found, files = import_object(path, EvalFnError)
-    if not callable(found):
-        raise EvalFnError(f"scoring hook: {name!r} in {module!r} is not callable")
-    return ScoringHook(found, path, files)
 
 
 def read_score(value: object) -> TaskScore:
@@ -207,11 +184,10 @@ def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
         EvalFnError: its parameters fit neither.
     """
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = parameters_of(function)
     except (TypeError, ValueError) as error:
         raise EvalFnError(f"scoring hook {name!r}: its signature cannot be read; wrap it in a def ({error})") from error
-    # Keywords bound by a partial stay in the signature, with a default.
-    known = {*_NAMES, *_PYTHON_NAMES} - (set(function.keywords) if isinstance(function, functools.partial) else set())
+    known = (*_NAMES, *_PYTHON_NAMES)
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name in known]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
     rest = [p for p in parameters if p not in named and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
@@ -222,14 +198,8 @@ def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
     is_one = len(needed) <= 1 and all(p in positional[:1] for p in needed) and not named
     if is_one and (positional or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
         return None
-    wrong = f"nothing fills {needed[0].name!r}" if needed and named else "its parameters are others"
+    wrong = f"{needed[0].name!r} gets no value" if needed and named else "its parameters have other names"
     raise EvalFnError(
         f"scoring hook {name!r}: it is called with one object that has {', '.join(_NAMES)}, or with those of them that "
-        f"its parameters name (model_id and schema_registry as well), and {wrong}"
+        f"its parameters name (model_id and schema_registry as well), but {wrong}"
     )
-
-
-def _is_async(function: HookFunction) -> bool:
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -54,8 +54,6 @@ _MODEL, _URL, _KEY = ("model", "model"), ("model", "api_base_url"), ("model", "a
 _BOUND = ("model", "max_concurrent")
 _SAMPLING = "model.sampling_args"
 
-_PRICES = ("input", "output", "cached_input")
-
 
 @dataclass(frozen=True, slots=True)
 class ModelRuns:
@@ -141,7 +139,7 @@ def _entries(
 ) -> tuple[str, tuple[Registered, ...]]:
     """The name in the run's settings, and its registry entries; a reference model has no entries."""
     own = _own_values(model)
-    price = _price(model)
+    price = _prices(model)
     if not model.provider and not model.base_url and model.name in registry.entries:
         if key_var is not None:
             own[_KEY] = key_var
@@ -188,19 +186,8 @@ def _own_values(model: Model) -> dict[tuple[str, str], object]:
     return values
 
 
-def _price(model: Model) -> Mapping[str, float] | None:
-    if not model.price:
-        return None
-    for name, amount in model.price.items():
-        if name not in _PRICES:
-            raise ConfigError(f"{model.place}: price.{name}: unknown key; {suggestion(name, _PRICES)}")
-        if not _is_number(amount) or not 0 <= amount < float("inf"):
-            raise ConfigError(f"{model.place}: price.{name}: must be a number, 0 or more: US dollars a million tokens")
-    return {name: float(amount) for name, amount in model.price.items()}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _prices(model: Model) -> dict[str, float] | None:
+    return {name: float(amount) for name, amount in model.price.items()} if model.price else None
 
 
 def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mapping[str, float] | None) -> Registered:
@@ -278,7 +265,7 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], lab
     for endpoint in run.endpoints:
         bound = cast("int | None", bounds.get(endpoint.url))
         own = replace(endpoint, max_concurrent=bound if bound is None or bound > 0 else None)
-        endpoints.append(own if entries else replace(own, price=_price(model)))
+        endpoints.append(own if entries else replace(own, price=_prices(model)))
     words = {**labels, **_said_by(model)}
     origins = {path: _origin(path, origin, words) for path, origin in run.origins.items()}
     return replace(run, endpoints=tuple(endpoints), origins=origins)

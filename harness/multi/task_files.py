@@ -1,20 +1,22 @@
-"""Files of tasks: parsers for JSON, JSON Lines and TOML, with their error texts; `tasks` validates the tasks."""
+"""Files of tasks and of models: parsers for JSON, JSON Lines and TOML. `tasks` and `models` validate the entries."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 from harness.core import size_limits
 from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
 from harness.multi.tasks import Task, read_tasks
-from harness.settings.wording import listed, suggestion
+from harness.settings.wording import shown, suggestion
 
-_KEYS = ("tasks", "task")
+FILES = (".json", ".jsonl", ".toml")
+"""Endings of files of tasks or models."""
 
 _RECORD = ("runId", "tasks", "modelConfigs")
 """Keys that identify the record of an evaluation, whose tasks can be evaluated again."""
@@ -30,113 +32,87 @@ def load_tasks(path: str | Path) -> list[Task]:
     Raises:
         ConfigError: the file is missing or not valid in its format, or a task is invalid; names the file and the task.
     """
-    file = Path(path)
-    read = _FORMATS.get(file.suffix.lower())
-    if read is None:
-        kinds = ", ".join(_FORMATS)
-        raise ConfigError(f"{path}: tasks are read from files that end with {kinds}, and this one does not")
-    return read_tasks(read(read_text(file, "tasks", tuple(_FORMATS)), str(path)), str(path))
+    return read_tasks(read_list(path, ("tasks", "task"))[1], str(path))
 
 
-def read_text(file: Path, of: str, endings: Sequence[str]) -> str:
-    """The text of a file, without a byte order mark.
+def read_list(path: str | Path, keys: tuple[str, str]) -> tuple[str, list[object]]:
+    """Read the list in a file.
 
     Args:
-        file: The file.
-        of: The expected content, for messages.
-        endings: Endings of suitable files, for suggestions.
+        path: The file; its ending selects the format.
+        keys: Keys of the list in an object or a TOML file: the plural and the singular of its entries.
+
+    Returns:
+        The key, and the entries.
 
     Raises:
-        ConfigError: the file is missing, cannot be read or is not UTF-8.
+        ConfigError: the file is missing, has another ending, or has no such list.
     """
+    kind, what = Path(path).suffix.lower(), keys[0]
+    if kind not in FILES:
+        raise ConfigError(f"{path}: a file of {what} must end in {', '.join(FILES)}")
+    text = _read_text(Path(path), what)
+    if kind == ".jsonl":
+        lines = enumerate(text.split("\n"), 1)
+        return keys[1], [_parsed(line, f"{path}: line {number}") for number, line in lines if line.strip()]
+    document = _parsed(text, str(path), is_toml=kind == ".toml")
+    if isinstance(document, list):
+        return what, cast("list[object]", document)
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: must contain a list of {what}, not {shown(document)}")
+    table = cast(JsonDict, document)
+    if what == "tasks" and all(key in table for key in _RECORD):
+        table = {what: table[what]}
+    for name in table:
+        if name not in keys:
+            raise ConfigError(f"{path}: {name}: unknown key; {suggestion(name, keys)}")
+    if len(table) > 1:
+        raise ConfigError(f"{path}: {keys[0]} and {keys[1]} mean the same; keep one of them")
+    key, values = next(iter(table.items()), (what, list[object]()))
+    if not isinstance(values, list):
+        raise ConfigError(f"{path}: {key}: must be a list of {what}")
+    return key, cast("list[object]", values)
+
+
+def not_a_list(value: object) -> str:
+    """Return the error text for a value that is neither a list nor the path of a file; "" for an empty list or None."""
+    if value is None or value in ([], ()):
+        return ""
+    words = shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
+    return f": {words} is neither a list, nor the path of a file that ends with {', '.join(FILES)}"
+
+
+def _read_text(file: Path, what: str) -> str:
     try:
         return size_limits.read_text(file, size_limits.ROWS)
     except FileNotFoundError as error:
-        beside = [str(file.with_name(name)) for name in _siblings(file, endings)]
-        near = suggestion(str(file), beside) if beside else f"there are no files of {of} beside it"
+        beside = [str(each) for each in sorted(file.parent.glob("*")) if each.suffix.lower() in FILES]
+        near = suggestion(str(file), beside) if beside else f"there are no files of {what} beside it"
         raise ConfigError(f"{file}: there is no such file; {near}") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not the UTF-8 text that it should be: {error}") from error
+        raise ConfigError(f"{file} is not UTF-8 text: {error}") from error
 
 
-def _siblings(file: Path, endings: Sequence[str]) -> list[str]:
+def _parsed(text: str, where: str, *, is_toml: bool = False) -> object:
     try:
-        return sorted(each.name for each in file.parent.iterdir() if each.suffix.lower() in endings)
-    except OSError:
-        return []
-
-
-def _json(text: str, where: str) -> object:
-    try:
-        value: object = json.loads(text, parse_constant=_refuse, object_pairs_hook=partial(_object, where))
+        if is_toml:
+            return tomllib.loads(text)
+        return cast(object, json.loads(text, parse_constant=_refuse, object_pairs_hook=partial(_object, where)))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is no JSON: {error}") from error
-    if isinstance(value, dict):
-        document = cast("Mapping[str, object]", value)
-        if all(key in document for key in _RECORD):
-            document = {"tasks": document["tasks"]}
-        return _listed(document, ("tasks",), where)
-    if not isinstance(value, list):
-        raise ConfigError(f"{where} must hold an array of tasks, not {_kind(value)}")
-    return cast("list[object]", value)
-
-
-def _json_lines(text: str, where: str) -> object:
-    rows: list[object] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            at = partial(_object, f"{where}: line {number}")
-            rows.append(json.loads(line, parse_constant=_refuse, object_pairs_hook=at))
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{where}: line {number} is no JSON: {error}") from error
-    return rows
-
-
-def _toml(text: str, where: str) -> object:
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{where} is no TOML: {error}") from error
-    return _listed(document, _KEYS, where)
-
-
-_FORMATS: Mapping[str, Callable[[str, str], object]] = {".json": _json, ".jsonl": _json_lines, ".toml": _toml}
-
-
-def _listed(document: Mapping[str, object], keys: tuple[str, ...], where: str) -> object:
-    """The list of tasks in a document, under one of `keys`."""
-    unknown = [key for key in document if key not in keys]
-    if unknown:
-        hint = suggestion(unknown[0], keys)
-        raise ConfigError(f"{where}: a file of tasks holds nothing else, but this has {listed(unknown)}; {hint}")
-    found = [key for key in keys if key in document]
-    if len(found) != 1:
-        words = " and ".join(found) if found else "no tasks"
-        raise ConfigError(f"{where} has {words}; it must have one list called {keys[0]}")
-    value = document[found[0]]
-    if not isinstance(value, list):
-        raise ConfigError(f"{where}: {found[0]} must be a list of tasks, not {_kind(value)}")
-    return cast("list[object]", value)
-
-
-def _kind(value: object) -> str:
-    kinds: dict[type, str] = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
+        raise ConfigError(f"{where}: not valid {'TOML' if is_toml else 'JSON'}: {error}") from error
 
 
 def _object(where: str, fields: Sequence[tuple[str, object]]) -> object:
-    """Build an object of the file, refusing duplicate names, which would silently drop a value."""
+    """Build an object of the file, refusing duplicate keys, which would silently drop a value."""
     table: dict[str, object] = {}
     for name, value in fields:
         if name in table:
-            raise ConfigError(f"{where}: {name!r} stands twice in one object; leave one out")
+            raise ConfigError(f"{where}: the key {name!r} is duplicate in an object; remove one")
         table[name] = value
     return table
 
 
 def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")

@@ -1,11 +1,8 @@
-"""A task: its request and its expected answer. Reads its fields in both spellings and words all errors about them."""
+"""A task: its request and its expected answer, with the validation of its fields; and the score of an output."""
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
@@ -14,7 +11,18 @@ from harness.core.errors import ConfigError, ValidationError
 from harness.core.types import JsonDict, Message, Messages
 from harness.envs.dataset import message_fault, without_gaps
 from harness.multi import javascript
-from harness.settings.wording import shown, suggestion
+from harness.multi.fields import (
+    LIST,
+    NUMBER,
+    TABLE,
+    TEXT,
+    FieldType,
+    camel,
+    check_fields,
+    choice,
+    plain_json,
+    read_fields,
+)
 
 MatchMode: TypeAlias = Literal["exact", "contains"]
 
@@ -60,11 +68,11 @@ class Task:
     def document(self) -> JsonDict:
         """The task as a dict: the fields that are set, by their documented names."""
         document: JsonDict = {}
-        for name, documented in DOCUMENTED.items():
+        for name in _NAMES:
             value: object = getattr(self, name)
             if value is UNSET or (value is None and name != "expected") or (name == "metadata" and not value):
                 continue
-            document[documented] = value
+            document[camel(name)] = value
         return document
 
     def __getitem__(self, name: str) -> object:
@@ -93,15 +101,44 @@ class Task:
         return None if self.expected is UNSET else javascript.text_of(self.expected)
 
 
-DOCUMENTED: Mapping[str, str] = {
-    "id": "id", "prompt": "prompt", "description": "description", "messages": "messages", "schema": "schema",
-    "expected": "expected", "match_mode": "matchMode", "chat_options": "chatOptions", "timeout_ms": "timeoutMs",
-    "metadata": "metadata",
-}  # fmt: skip
-"""The fields of `Task` → their names in files."""
+TaskError: TypeAlias = "str | JsonDict"
+"""A text, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
 
-_FIELDS: Mapping[str, str] = {documented: name for name, documented in DOCUMENTED.items()} | {
-    name: name for name in DOCUMENTED
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """The score of an output, with its validity and errors."""
+
+    score: float
+    valid: bool
+    """Whether the output passes; success depends on this, not on the score."""
+    errors: list[TaskError] = field(default_factory=list["TaskError"])
+    schema_valid: bool | None = None
+    """Whether the output fits the schema; None without a schema."""
+    matched: bool | None = None
+    """Whether the output equals or contains the expected text; None without one."""
+
+
+_NAMES = (
+    "id", "prompt", "description", "messages", "schema", "expected", "match_mode", "chat_options", "timeout_ms",
+    "metadata",
+)  # fmt: skip
+"""The fields, in the order of a stored task."""
+
+_TYPES = {
+    "id": FieldType(lambda value: isinstance(value, str | int) and not isinstance(value, bool), "a string"),
+    "prompt": TEXT,
+    "description": TEXT,
+    "messages": LIST,
+    "schema": FieldType(lambda value: isinstance(value, str | Mapping), "an object, or the name of a tool"),
+    "expected": FieldType(
+        lambda value: not isinstance(value, Mapping),
+        "a text, since outputs are compared as text; describe an object in a schema",
+    ),
+    "match_mode": choice(*MATCH_MODES),
+    "chat_options": TABLE,
+    "timeout_ms": NUMBER,
+    "metadata": TABLE,
 }
 
 
@@ -126,8 +163,7 @@ def read_tasks(values: object, where: str = "") -> list[Task]:
         first = numbers.setdefault(task.id, index)
         if first != index:
             raise ConfigError(
-                f"{start}tasks {first} and {index} (counted from 0) are both called {task.id!r}; give each an id of "
-                "its own, which results are told apart by"
+                f"{start}tasks {first} and {index} (counted from 0) have the same id {task.id!r}; give each its own id"
             )
         tasks.append(task)
     return tasks
@@ -145,144 +181,22 @@ def read_task(value: object, index: int, where: str = "") -> Task:
     Raises:
         ConfigError: the value is not a task, lacks a required field, or has an unknown one; names field and task.
     """
-    return _TaskReader(_fields_of(value, index, where), index, where).task()
-
-
-def _fields_of(value: object, index: int, where: str) -> Mapping[object, object]:
-    if isinstance(value, Task):
-        return cast("Mapping[object, object]", value.document())
-    if isinstance(value, Mapping):
-        return cast("Mapping[object, object]", value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {each.name: cast(object, getattr(value, each.name)) for each in dataclasses.fields(value)}
-        return {name: part for name, part in fields.items() if part is not None and part is not UNSET}
-    start = f"{where}: " if where else ""
-    raise ConfigError(f"{start}task {index} (counted from 0) must be an object, not {type(value).__name__}")
-
-
-class _TaskReader:
-    """Validation of the fields of one task."""
-
-    def __init__(self, given: Mapping[object, object], index: int, where: str) -> None:
-        self._index = index
-        self._where = f"{where}: " if where else ""
-        self._id = ""
-        self._values: dict[str, object] = {}
-        for key, value in given.items():
-            name = _FIELDS.get(key) if isinstance(key, str) else None
-            if name is None:
-                hint = suggestion(str(key), DOCUMENTED.values())
-                raise self._wrong(f"has an unknown field {key!r}; {hint} (a field of your own goes into metadata)")
-            if name in self._values:
-                raise self._wrong(f"has {DOCUMENTED[name]} and {name}, which are one field; leave one out")
-            if value is not UNSET and (value is not None or name == "expected"):
-                self._values[name] = self._plain(name, value)
-
-    def task(self) -> Task:
-        """Build the validated task."""
-        self._id = self._name()
-        messages = self._messages()
-        prompt, description = self._text("prompt"), self._text("description")
-        if not messages and prompt is None and description is None:
-            raise self._wrong("has neither a prompt nor messages, so there is nothing to ask")
-        return Task(
-            id=self._id,
-            prompt=prompt,
-            messages=messages,
-            schema=self._schema(),
-            expected=self._expected(),
-            match_mode=self._match_mode(),
-            chat_options=self._object("chat_options"),
-            timeout_ms=self._timeout(),
-            description=description,
-            metadata=self._object("metadata") or {},
-        )
-
-    def _wrong(self, words: str) -> ConfigError:
-        called = f" ({self._id!r})" if self._id and self._id != _unnamed(self._index) else ""
-        return ConfigError(f"{self._where}task {self._index}{called} {words}")
-
-    def _plain(self, name: str, value: object) -> object:
-        """A copy of the value as a journal would store it."""
-        if value is None or isinstance(value, str | bool | int):
-            return value
-        try:
-            return cast(object, json.loads(json.dumps(value, allow_nan=False)))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._wrong(f"has a value of {DOCUMENTED[name]} that is no JSON value: {error}") from error
-
-    def _name(self) -> str:
-        value = self._values.get("id")
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        if value is not None and not isinstance(value, str):
-            raise self._wrong(f"has an id that is no text: {shown(value)}")
-        return value or _unnamed(self._index)
-
-    def _text(self, name: str) -> str | None:
-        value = self._values.get(name)
-        if value is None or isinstance(value, str):
-            return value
-        raise self._wrong(f"has a {name} that is no text: {shown(value)}")
-
-    def _object(self, name: str) -> JsonDict | None:
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            raise self._wrong(f"has {DOCUMENTED[name]} that are no object: {shown(value)}")
-        return dict(cast("Mapping[str, Any]", value))
-
-    def _messages(self) -> Messages | None:
-        value = self._values.get("messages")
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise self._wrong(f"has messages that are no list: {shown(value)}")
-        messages: Messages = []
-        for number, message in enumerate(cast("list[object]", value)):
-            words = message_fault(message)
-            if words:
-                raise self._wrong(f"has a message {number} that {words}")
-            messages.append(without_gaps(cast(Message, message)))
-        return messages
-
-    def _schema(self) -> JsonDict | str | None:
-        value = self._values.get("schema")
-        if value is None or value == "":
-            return None
-        if isinstance(value, str):
-            return value
-        if not isinstance(value, Mapping):
-            raise self._wrong(f"has a schema that is neither an object nor the name of a tool: {shown(value)}")
-        return dict(cast("Mapping[str, Any]", value))
-
-    def _expected(self) -> object:
-        value = self._values.get("expected", UNSET)
-        if isinstance(value, Mapping):
-            raise self._wrong(
-                "has an expected that is an object, and outputs are compared as text: write the text, or describe the "
-                "object in a schema"
-            )
-        return value
-
-    def _match_mode(self) -> MatchMode | None:
-        value = self._values.get("match_mode")
-        if value is None or value == "":
-            return None
-        if value not in MATCH_MODES:
-            hint = suggestion(value, MATCH_MODES) if isinstance(value, str) else "it is exact or contains"
-            raise self._wrong(f"has an unknown matchMode {shown(value)}; {hint}")
-        return value
-
-    def _timeout(self) -> float | None:
-        value = self._values.get("timeout_ms")
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-            raise self._wrong(f"has a timeoutMs that is no number: {shown(value)}")
-        return value
-
-
-def _unnamed(index: int) -> str:
-    return f"task-{index}"
+    place = f"{where}: task {index}" if where else f"task {index}"
+    given = value.document() if isinstance(value, Task) else value
+    found = read_fields(given, _NAMES, place, hint=" (put your own fields into metadata)")
+    if isinstance(given, Mapping) and cast(JsonDict, given).get("expected", UNSET) is None:
+        found["expected"] = None  # JSON's null, a valid value
+    for name, part in list(found.items()):
+        if part is UNSET or (part == "" and name in ("schema", "match_mode")):
+            del found[name]
+    name = str(found.get("id", ""))
+    place += f" ({name!r})" if name else ""
+    check_fields(found, _TYPES, place)
+    found = {name: plain_json(part, f"{place}: {camel(name)}") for name, part in found.items()}
+    for number, message in enumerate(messages := cast("list[object]", found.get("messages", []))):
+        if fault := message_fault(message):
+            raise ConfigError(f"{place}: messages[{number}] {fault}")
+        messages[number] = without_gaps(cast(Message, message))
+    if not found.get("messages") and "prompt" not in found and "description" not in found:
+        raise ConfigError(f"{place}: has neither a prompt nor messages; give it one of them")
+    return Task(**cast(JsonDict, {**found, "id": name or f"task-{index}"}))

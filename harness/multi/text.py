@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from typing import cast
 
+from harness.agents.messages import text_of_parts
 from harness.core.types import Prompt
 from harness.multi import javascript
 
@@ -37,7 +37,10 @@ def output_of(completion: Prompt) -> str:
     if isinstance(completion, str):
         return without_thoughts(completion)
     last = next((message for message in reversed(completion) if message.get("role") == "assistant"), None)
-    return "" if last is None else without_thoughts(_text(last.get("content")))
+    content: object = None if last is None else last.get("content")
+    if isinstance(content, list):
+        content = text_of_parts(cast("list[object]", content))
+    return without_thoughts(content) if isinstance(content, str) else ""
 
 
 def estimated_tokens(output: str) -> int:
@@ -52,14 +55,3 @@ def _without(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
         kept.append(text[position : opened.start()])
         position = closed.end()
     return "".join([*kept, text[position:]])
-
-
-def _text(content: object) -> str:
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    texts: list[str] = []
-    for part in cast("list[object]", content):
-        text = cast("Mapping[str, object]", part).get("text") if isinstance(part, Mapping) else part
-        if isinstance(text, str):
-            texts.append(text)
-    return "".join(texts)

@@ -71,15 +71,15 @@ def test_wrong_words_are_refused_before_anything_is_sent(multi: Multi, words: tu
 
 FILES: list[tuple[str, str, str]] = [
     ("models.toml", '[[model]]\nid = "a"\nmodelld = "b"\n', "unknown key 'modelld'; did you mean \"modelId\"?"),
-    ("models.toml", "[[model]]\n", "names no model; give it a modelId, or an id that is one"),
+    ("models.toml", "[[model]]\n", "has no name; give it a modelId, or an id that is the model's name"),
     ("models.toml", "[[model]\n", "models.toml: not valid TOML"),
     ("models.toml", "", "Model configs required"),
     ("models.toml", '[[models]]\nid="a"\n[[endpiont]]\n', "endpiont: unknown key"),
     ("models.toml", '[[endpoint]]\nendpoint_idd = "a"\n', "endpoint_id: must be a string"),
     ("sums.json", "[]", "Task list required"),
-    ("sums.json", "{", "is no JSON"),
+    ("sums.json", "{", "not valid JSON"),
     ("sums.json", '[{"prompt": "a", "expcted": 1}]', "'expcted'"),
-    ("sums.json", '[{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]', "are both called 'a'"),
+    ("sums.json", '[{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}]', "have the same id 'a'"),
 ]
 
 

@@ -34,10 +34,9 @@ from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
 from harness.engine import rollout
 from harness.engine.environment_loader import load_environment
 from harness.multi.environment import TaskEnv
-from harness.multi.scoring import TaskScore
+from harness.multi.scoring import TaskOptions
 from harness.multi.scoring_hook import HookCall, ScoringHook
-from harness.multi.task_options import TaskOptions
-from harness.multi.tasks import Task
+from harness.multi.tasks import Task, TaskScore
 from harness.rubrics.rubric import Rubric
 from harness.store.codec import decode, encode
 from harness.usercode.deadline import waiting
@@ -112,7 +111,7 @@ def test_tasks_are_checked_with_their_options_before_the_run() -> None:
         ),
         ([{"id": "a", "prompt": "p", "chatOptions": {"n": 3}}], {}, "task 'a': sampling_args.n = 3"),
         ([{"id": "a", "prompt": "p"}], {"chat_options": {"tools": 5}}, "task 'a': chatOptions.tools must be a list"),
-        ([{"prompt": "p", "shema": 1}], {}, "task 0 has an unknown field 'shema'; did you mean \"schema\"?"),
+        ([{"prompt": "p", "shema": 1}], {}, "task 0: unknown key 'shema'; did you mean \"schema\"?"),
     ]:
         with pytest.raises(ConfigError) as refused:
             TaskEnv(tasks, options=TaskOptions(**options))
@@ -369,7 +368,7 @@ def test_a_scorer_of_ours_that_fails_is_no_score_either() -> None:
     state["info"]["task"] = {"id": "t"}
     said = score(env, state)
     assert said.reward is None
-    assert said.reasons["*"].startswith("ConfigError: task 0 ('t') has neither a prompt nor messages")
+    assert said.reasons["*"].startswith("ConfigError: task 0 ('t'): has neither a prompt nor messages")
 
 
 # Time
@@ -495,7 +494,7 @@ def test_a_fingerprint_knows_the_code_of_a_hook_that_was_typed_in() -> None:
         "import json, sys\n"
         "from harness.multi.environment import TaskEnv\n"
         "from harness.multi.scoring_hook import ScoringHook\n"
-        "from harness.multi.task_options import TaskOptions\n"
+        "from harness.multi.scoring import TaskOptions\n"
         "for body in json.loads(sys.argv[1]):\n"
         "    names = {}\n"
         "    exec(f'def score(output):\\n    {body}', names)\n"
@@ -565,7 +564,7 @@ def test_an_environment_is_loaded_from_files(here: Path) -> None:
         ({"tasks": "tasks.json", "score_output": "hooks"}, EvalFnError, "Invalid scoring hook 'hooks'"),
         ({"tasks": "tasks.json", "score_output": 5}, ConfigError, "score_output must be 'module:function', not 5"),
         ({"tasks": ["tasks.json"]}, ConfigError, "tasks must be the path of a file, not ['tasks.json']"),
-        ({"tasks": "tasks.json", "chat_options": 5}, ConfigError, "chat_options must be an object, not 5"),
+        ({"tasks": "tasks.json", "chat_options": 5}, ConfigError, "chat_options = 5: must be a table"),
     ],
 )
 def test_wrong_arguments_are_told_as_they_are(

@@ -211,6 +211,6 @@ def test_a_task_file_that_is_wrong_stops_before_anything_is_made(
     (files / "suite.json").write_text('[{"id": "a", "prompt": "p", "expceted": "x"}]')
     assert bench() == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "suite.json: task 0 has an unknown field 'expceted'; did you mean \"expected\"?" in said
+    assert "suite.json: task 0: unknown key 'expceted'; did you mean \"expected\"?" in said
     assert "Traceback" not in said
     assert run_dirs(files) == []

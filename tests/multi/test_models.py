@@ -91,17 +91,17 @@ def test_runs_of_one_label_get_names_of_their_own() -> None:
     ("value", "words"),
     [
         (7, r"^models\[1\]: must be a dict or a dataclass, not int$"),
-        ({7: 1}, r"^models\[1\]: 7 must be a string"),
+        ({7: 1}, r"^models\[1\]: unknown key 7; valid here"),
         ({"id": 7}, r"^models\[1\]: id = 7: must be a string$"),
         ({"id": "a", "apiKey": 12345678}, r"^models\[1\]: apiKey: must be a string$"),
-        ({"id": "a", "headers": "X: y"}, r"^models\[1\]: headers: must be a table, not str$"),
-        ({"id": "a", "temperature": "hot"}, r'^models\[1\]: temperature = "hot": must be a number$'),
+        ({"id": "a", "headers": "X: y"}, r"^models\[1\]: headers: must be a table of keys and values$"),
+        ({"id": "a", "temperature": "hot"}, r'^models\[1\]: temperature = "hot": must be a finite number$'),
         ({"id": "a", "maxTokens": True}, r"^models\[1\]: maxTokens = true: must be an integer$"),
         ({"id": "a", "temprature": 1}, "models\\[1\\]: unknown key 'temprature'; did you mean \"temperature\"\\?$"),
         ({"id": "a", "url": "x", "endpoint": "y"}, "'endpoint' means the same as 'url'; keep one of them$"),
-        ({"id": ""}, r"^models\[1\]: names no model; give it a modelId, or an id that is one$"),
-        ({"id": "a\nb"}, r"must not hold control characters$"),
-        ("", r"^models\[1\]: names no model"),
+        ({"id": ""}, r"^models\[1\]: has no name; give it a modelId, or an id that is the model's name$"),
+        ({"id": "a\nb"}, r"must not contain control characters$"),
+        ("", r"^models\[1\]: has no name"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_said_with_its_place(value: Any, words: str) -> None:
@@ -151,14 +151,14 @@ def test_a_line_of_a_file_ends_at_a_newline_alone(workplace: Path) -> None:
     [
         ("m.toml", "[[model]]\nid = ", r"^m\.toml: not valid TOML: "),
         ("m.json", "[", r"^m\.json: not valid JSON: "),
-        ("m.jsonl", "{}\n{", r"^m\.jsonl: not valid JSONL: "),
+        ("m.jsonl", "{}\n{", r"^m\.jsonl: line 2: not valid JSON: "),
         ("m.json", '{"modles": []}', r'^m\.json: modles: unknown key; did you mean "models"\?$'),
         ("m.toml", "[model]\nid = 'a'\n", r"^m\.toml: model: must be a list of models$"),
-        ("m.toml", "[[endpoint]]\nurl = 'x'\n", r"^m\.toml: is an endpoint registry; name its aliases as models"),
-        ("m.json", '{"model": ["a"], "models": ["b"]}', r"^m\.json: model and models mean the same; keep one of them$"),
+        ("m.toml", "[[endpoint]]\nurl = 'x'\n", r"^m\.toml: endpoint: unknown key; valid here: models, model$"),
+        ("m.json", '{"model": ["a"], "models": ["b"]}', r"^m\.json: models and model mean the same; keep one of them$"),
         ("m.toml", '[[model]]\nid = "a"\n[[model]]\nidd = "b"\n', r"^m\.toml: model\[1\]: unknown key 'idd'; "),
-        ("m.json", "7", r"^m\.json: models: must be a list of models$"),
-        ("m.json", '[{"id": "a", "nan": NaN}]', r"^m\.json: models\[0\]: unknown key 'nan'"),
+        ("m.json", "7", r"^m\.json: must contain a list of models, not 7$"),
+        ("m.json", '[{"id": "a", "nan": NaN}]', r"^m\.json: not valid JSON: NaN is not a JSON value"),
     ],
 )
 def test_a_file_that_is_wrong(name: str, text: str, words: str, workplace: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_file_that_is_not_there_or_of_another_kind(workplace: Path) -> None:
     ):
         load_models(Path("none.toml"))
     (workplace / "m.yaml").write_text("- a")
-    with pytest.raises(ConfigError, match=r"^m\.yaml: a file of models ends in \.json, \.jsonl, \.toml$"):
+    with pytest.raises(ConfigError, match=r"^m\.yaml: a file of models must end in \.json, \.jsonl, \.toml$"):
         load_models(Path("m.yaml"))
     (workplace / "empty.json").write_text(json.dumps({"models": []}))
     with pytest.raises(ValidationError, match=r"^Model configs required$"):

@@ -9,7 +9,7 @@ import pytest
 from tables import for_each_row
 
 from harness.multi.reference import empty_output, ideal_output
-from harness.multi.scoring import ScoringOptions, score_output
+from harness.multi.scoring import TaskOptions, score_output
 from harness.multi.tasks import read_task
 
 DEEP: dict[str, Any] = {
@@ -82,7 +82,7 @@ DEEP: dict[str, Any] = {
 def test_the_ideal_output_is_the_best_that_there_is(
     fields: dict[str, Any], options: dict[str, Any], score: float
 ) -> None:
-    task, scoring = read_task({"prompt": "p", **fields}, 0), ScoringOptions(**options)
+    task, scoring = read_task({"prompt": "p", **fields}, 0), TaskOptions(**options)
     output = ideal_output(task, scoring)
     said = score_output(task, output, scoring)
     assert said.valid, output
@@ -97,12 +97,12 @@ def test_a_schema_that_asks_for_the_impossible_still_gets_an_answer() -> None:
         {"type": "object", "required": 5, "properties": {"a": {"minItems": "x", "type": "array"}}},
         {"anyOf": 5},
     ):
-        output = ideal_output(read_task({"prompt": "p", "schema": schema}, 0), ScoringOptions())
+        output = ideal_output(read_task({"prompt": "p", "schema": schema}, 0), TaskOptions())
         json.loads(output)
 
 
 def test_an_endless_target_is_filled_up_to_a_point() -> None:
-    assert len(ideal_output(read_task({"prompt": "p"}, 0), ScoringOptions(length_target=1e12))) == 20_000
+    assert len(ideal_output(read_task({"prompt": "p"}, 0), TaskOptions(length_target=1e12))) == 20_000
 
 
 @for_each_row(
@@ -118,5 +118,5 @@ def test_an_endless_target_is_filled_up_to_a_point() -> None:
 )
 def test_the_empty_output_passes_only_where_all_do(fields: dict[str, Any], output: str) -> None:
     task = read_task({"prompt": "p", **fields}, 0)
-    assert empty_output(task, ScoringOptions()) == output
+    assert empty_output(task, TaskOptions()) == output
     assert score_output(task, output).valid is (fields in ({}, {"expected": ""}))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import for_each_row
 
-from harness.multi.scoring import MISMATCH, ScoringOptions, TaskScore, score_output
-from harness.multi.tasks import Task, read_task
+from harness.multi.scoring import MISMATCH, TaskOptions, score_output
+from harness.multi.tasks import Task, TaskScore, read_task
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
 
@@ -24,7 +24,7 @@ NOT_JSON = {"expertId": "m", "errors": ["Output is not valid JSON"]}
 
 def scored(output: str, options: dict[str, Any] | None = None, **fields: Any) -> TaskScore:
     return score_output(
-        read_task({"prompt": "p", **fields}, 0), output, ScoringOptions(**{"model_id": "m", **(options or {})})
+        read_task({"prompt": "p", **fields}, 0), output, TaskOptions(**{"model_id": "m", **(options or {})})
     )
 
 

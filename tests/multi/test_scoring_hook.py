@@ -18,9 +18,8 @@ from workplace import here
 
 from harness.core.errors import EvalFnError
 from harness.multi.schemas import SchemaRegistry
-from harness.multi.scoring import TaskScore
-from harness.multi.scoring_hook import HookCall, ScoringHook, hook_of, load_hook, read_score
-from harness.multi.tasks import Task
+from harness.multi.scoring_hook import HookCall, ScoringHook, hook_of, read_score
+from harness.multi.tasks import Task, TaskScore
 
 __all__ = ["here"]
 
@@ -148,9 +147,9 @@ def test_a_plain_hook_runs_in_a_thread_and_an_async_one_on_the_loop() -> None:
     ("function", "words"),
     [
         (lambda: 1, "scoring hook 'scoreOutput': it is called with one object that has task, output, modelId"),
-        (lambda task, answer: 1, "and nothing fills 'answer'"),
-        (lambda one, two: 1, "and its parameters are others"),
-        (lambda *, context: 1, "and its parameters are others"),
+        (lambda task, answer: 1, "but 'answer' gets no value"),
+        (lambda one, two: 1, "but its parameters have other names"),
+        (lambda *, context: 1, "but its parameters have other names"),
         (5, "scoring hook 'scoreOutput' must be a function, not int"),
         (type, "scoring hook 'scoreOutput': its signature cannot be read; wrap it in a def"),
     ],
@@ -226,21 +225,21 @@ def test_what_a_hook_raises_comes_through() -> None:
 def test_a_hook_is_loaded_by_its_path(here: Path) -> None:
     (here / "my_hooks.py").write_text("import my_parts\ndef score(output): return my_parts.worth(output)\nnumber = 5\n")
     (here / "my_parts.py").write_text("def worth(output): return len(output) / 10\n")
-    hook = load_hook("my_hooks:score")
+    hook = hook_of("my_hooks:score")
+    assert hook is not None
     assert hook.name == "my_hooks:score"
     assert [file.name for file in hook.files] == ["my_hooks.py", "my_parts.py"]
     assert asyncio.run(hook(HookCall(TASK, "hello", "m", REGISTRY))) == TaskScore(0.5, True)
-    assert hook_of("my_hooks:score") == hook
     for path, words in {
         "my_hooks": "Invalid scoring hook 'my_hooks'. Expected format: 'module:function'",
         ":score": "Invalid scoring hook ':score'",
         "my_hooks:": "Invalid scoring hook 'my_hooks:'",
         "my_hooks:scor": "Module 'my_hooks' has no attribute 'scor'. Did you mean 'score'?",
         "my_hoks:score": "did you mean 'my_hooks'?",
-        "my_hooks:number": "scoring hook: 'number' in 'my_hooks' is not callable",
+        "my_hooks:number": "'number' in 'my_hooks' is not callable",
     }.items():
         with pytest.raises(EvalFnError) as refused:
-            load_hook(path)
+            hook_of(path)
         assert words in str(refused.value)
 
 

@@ -46,27 +46,37 @@ def test_a_schema_in_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("t.json", "[", "t.json is no JSON: Expecting value"),
-        ("t.json", "5", "t.json must hold an array of tasks, not a number"),
-        ("t.json", "null", "t.json must hold an array of tasks, not null"),
-        ("t.json", '"a"', "t.json must hold an array of tasks, not a text"),
-        ("t.json", '{"task": []}', "t.json: a file of tasks holds nothing else, but this has task; did you mean"),
-        ("t.json", '{"tasks": [], "matchMode": "exact"}', "but this has matchMode"),
-        ("t.json", "{}", "t.json has no tasks; it must have one list called tasks"),
-        ("t.json", '{"tasks": {}}', "t.json: tasks must be a list of tasks, not an object"),
-        ("t.json", '[{"prompt": "p", "expected": NaN}]', "t.json is no JSON: NaN is no JSON value"),
-        ("t.json", '[{"prompt": "p"}, {"prompt": 5}]', "t.json: task 1 has a prompt that is no text: 5"),
-        ("t.json", "[" * 100_000, "t.json is no JSON"),
-        ("t.json", '[{"prompt": "p", "expected": 1, "expected": 2}]', "t.json: 'expected' stands twice in one object"),
-        ("t.jsonl", '{"prompt": "p"}\n{"schema": {"a": 1, "a": 1}}', "t.jsonl: line 2: 'a' stands twice in one object"),
-        ("t.jsonl", '{"prompt": "p"}\n\n{"prompt"', "t.jsonl: line 3 is no JSON"),
-        ("t.jsonl", '{"prompt": "p"}\n[1]', "t.jsonl: task 1 (counted from 0) must be an object, not list"),
-        ("t.toml", "[[task]", "t.toml is no TOML"),
-        ("t.toml", "[[tsks]]\nprompt='p'", 'but this has tsks; did you mean "tasks"?'),
-        ("t.toml", "[[task]]\nprompt='p'\n[[tasks]]\nprompt='p'", "t.toml has tasks and task; it must have one list"),
-        ("t.toml", "[task]\nprompt='p'", "t.toml: task must be a list of tasks, not an object"),
-        ("t.toml", "[[task]]\nprompt='p'\nmetadata.on = 2026-01-01", "t.toml: task 0 has a value of metadata that"),
-        ("t.yaml", "tasks:", "t.yaml: tasks are read from files that end with .json, .jsonl, .toml, and this one"),
+        ("t.json", "[", "t.json: not valid JSON: Expecting value"),
+        ("t.json", "5", "t.json: must contain a list of tasks, not 5"),
+        ("t.json", "null", "t.json: must contain a list of tasks, not null"),
+        ("t.json", '"a"', 't.json: must contain a list of tasks, not "a"'),
+        ("t.json", '{"tasks": [], "matchMode": "exact"}', "t.json: matchMode: unknown key; valid here: tasks, task"),
+        ("t.json", '{"tasks": {}}', "t.json: tasks: must be a list of tasks"),
+        ("t.json", '[{"prompt": "p", "expected": NaN}]', "t.json: not valid JSON: NaN is not a JSON value"),
+        ("t.json", '[{"prompt": "p"}, {"prompt": 5}]', "t.json: task 1: prompt = 5: must be a string"),
+        ("t.json", "[" * 100_000, "t.json: not valid JSON"),
+        (
+            "t.json",
+            '[{"prompt": "p", "expected": 1, "expected": 2}]',
+            "t.json: the key 'expected' is duplicate in an object",
+        ),
+        (
+            "t.jsonl",
+            '{"prompt": "p"}\n{"schema": {"a": 1, "a": 1}}',
+            "t.jsonl: line 2: the key 'a' is duplicate in an object",
+        ),
+        ("t.jsonl", '{"prompt": "p"}\n\n{"prompt"', "t.jsonl: line 3: not valid JSON"),
+        ("t.jsonl", '{"prompt": "p"}\n[1]', "t.jsonl: task 1: must be a dict or a dataclass, not list"),
+        ("t.toml", "[[task]", "t.toml: not valid TOML"),
+        ("t.toml", "[[tsks]]\nprompt='p'", 't.toml: tsks: unknown key; did you mean "tasks"?'),
+        (
+            "t.toml",
+            "[[task]]\nprompt='p'\n[[tasks]]\nprompt='p'",
+            "t.toml: tasks and task mean the same; keep one of them",
+        ),
+        ("t.toml", "[task]\nprompt='p'", "t.toml: task: must be a list of tasks"),
+        ("t.toml", "[[task]]\nprompt='p'\nmetadata.on = 2026-01-01", "t.toml: task 0: metadata: must be a JSON value"),
+        ("t.yaml", "tasks:", "t.yaml: a file of tasks must end in .json, .jsonl, .toml"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str, words: str) -> None:
@@ -77,7 +87,9 @@ def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str, words: st
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "text"), [("t.json", "[]"), ("t.jsonl", "\n"), ("t.toml", "task = []")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("t.json", "[]"), ("t.json", "{}"), ("t.jsonl", "\n"), ("t.toml", "task = []")]
+)
 def test_an_empty_file_has_no_tasks(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ValidationError, match=r"t\.\w+: Task list required$"):
@@ -86,7 +98,7 @@ def test_an_empty_file_has_no_tasks(tmp_path: Path, name: str, text: str) -> Non
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(b'["\xff"]')
-    with pytest.raises(ConfigError, match=r"t\.json is not the UTF-8 text that it should be: "):
+    with pytest.raises(ConfigError, match=r"t\.json is not UTF-8 text: "):
         load_tasks(tmp_path / "t.json")
 
 

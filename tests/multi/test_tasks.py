@@ -142,44 +142,38 @@ def test_a_task_shares_nothing_with_what_it_was_read_from() -> None:
 @for_each_row(
     ("fields", "words"),
     [
-        ({"prompt": "p", "expcted": "x"}, "task 3 has an unknown field 'expcted'; did you mean \"expected\"?"),
-        ({"prompt": "p", 5: "x"}, "task 3 has an unknown field 5; valid here: id, prompt"),
-        ({"id": "t", "prompt": "p", "level": 1}, "(a field of your own goes into metadata)"),
+        ({"prompt": "p", "expcted": "x"}, "task 3: unknown key 'expcted'; did you mean \"expected\"?"),
+        ({"prompt": "p", 5: "x"}, "task 3: unknown key 5; valid here: id, prompt"),
+        ({"id": "t", "prompt": "p", "level": 1}, "(put your own fields into metadata)"),
+        ({"prompt": "p", "matchMode": "exact", "match_mode": "exact"}, "'match_mode' means the same as 'matchMode'"),
+        ({"id": "t", "expected": "x"}, "task 3 ('t'): has neither a prompt nor messages"),
+        ({"messages": []}, "task 3: has neither a prompt nor messages"),
+        ({"prompt": "p", "id": 1.5}, "task 3 ('1.5'): id = 1.5: must be a string"),
+        ({"prompt": "p", "id": True}, "task 3 ('True'): id = true: must be a string"),
+        ({"prompt": ["p"]}, 'task 3: prompt = ["p"]: must be a string'),
+        ({"description": 1}, "task 3: description = 1: must be a string"),
+        ({"messages": "hi"}, 'task 3: messages = "hi": must be a list'),
+        ({"messages": [{"content": "hi"}]}, "task 3: messages[0] has no role"),
+        ({"messages": [{"role": "user"}]}, "task 3: messages[0] has no content"),
+        ({"prompt": "p", "schema": []}, "task 3: schema = []: must be an object, or the name of a tool"),
+        ({"prompt": "p", "schema": True}, "task 3: schema = true: must be an object"),
         (
-            {"prompt": "p", "matchMode": "exact", "match_mode": "exact"},
-            "task 3 has matchMode and match_mode, which are",
+            {"prompt": "p", "expected": {"a": 1}},
+            "must be a text, since outputs are compared as text; describe an object in a schema",
         ),
-        ({"id": "t", "expected": "x"}, "task 3 ('t') has neither a prompt nor messages"),
-        ({"messages": []}, "task 3 has neither a prompt nor messages"),
-        ({"prompt": "p", "id": 1.5}, "task 3 has an id that is no text: 1.5"),
-        ({"prompt": "p", "id": True}, "task 3 has an id that is no text: true"),
-        ({"prompt": ["p"]}, 'task 3 has a prompt that is no text: ["p"]'),
-        ({"description": 1}, "task 3 has a description that is no text: 1"),
-        ({"messages": "hi"}, 'task 3 has messages that are no list: "hi"'),
-        ({"messages": [{"content": "hi"}]}, "task 3 has a message 0 that has no role"),
-        ({"messages": [{"role": "user"}]}, "task 3 has a message 0 that has no content"),
-        ({"prompt": "p", "schema": []}, "task 3 has a schema that is neither an object nor the name of a tool: []"),
-        ({"prompt": "p", "schema": True}, "task 3 has a schema that is neither"),
-        ({"prompt": "p", "expected": {"a": 1}}, "task 3 has an expected that is an object, and outputs are compared"),
-        (
-            {"prompt": "p", "expected": float("nan")},
-            "task 3 has a value of expected that is no JSON value: Out of range",
-        ),
-        ({"prompt": "p", "metadata": {"on": date(2026, 1, 1)}}, "task 3 has a value of metadata that is no JSON value"),
-        (
-            {"prompt": "p", "matchMode": "contain"},
-            'task 3 has an unknown matchMode "contain"; did you mean "contains"?',
-        ),
+        ({"prompt": "p", "expected": float("nan")}, "task 3: expected: must be a JSON value (Out of range"),
+        ({"prompt": "p", "metadata": {"on": date(2026, 1, 1)}}, "task 3: metadata: must be a JSON value (Object of"),
+        ({"prompt": "p", "matchMode": "contain"}, 'task 3: matchMode = "contain": did you mean "contains"?'),
         ({"prompt": "p", "matchMode": "regex"}, "valid here: exact, contains"),
-        ({"prompt": "p", "matchMode": 1}, "task 3 has an unknown matchMode 1; it is exact or contains"),
-        ({"prompt": "p", "chatOptions": []}, "task 3 has chatOptions that are no object: []"),
-        ({"prompt": "p", "timeoutMs": "5"}, 'task 3 has a timeoutMs that is no number: "5"'),
-        ({"prompt": "p", "timeoutMs": True}, "task 3 has a timeoutMs that is no number: true"),
-        ({"prompt": "p", "timeoutMs": 10**400}, "task 3 has a timeoutMs that is no number: 1000000"),
-        ({"prompt": "p", "timeoutMs": float("inf")}, "task 3 has a value of timeoutMs that is no JSON value"),
-        (5, "task 3 (counted from 0) must be an object, not int"),
-        ("p", "task 3 (counted from 0) must be an object, not str"),
-        (Mine, "task 3 (counted from 0) must be an object, not type"),
+        ({"prompt": "p", "matchMode": 1}, "task 3: matchMode = 1: must be one of exact, contains"),
+        ({"prompt": "p", "chatOptions": []}, "task 3: chatOptions = []: must be a table of keys and values"),
+        ({"prompt": "p", "timeoutMs": "5"}, 'task 3: timeoutMs = "5": must be a finite number'),
+        ({"prompt": "p", "timeoutMs": True}, "task 3: timeoutMs = true: must be a finite number"),
+        ({"prompt": "p", "timeoutMs": 10**400}, "task 3: timeoutMs = 1000000"),
+        ({"prompt": "p", "timeoutMs": float("inf")}, "task 3: timeoutMs = Infinity: must be a finite number"),
+        (5, "task 3: must be a dict or a dataclass, not int"),
+        ("p", "task 3: must be a dict or a dataclass, not str"),
+        (Mine, "task 3: must be a dict or a dataclass, not type"),
     ],
 )
 def test_a_wrong_task_is_refused(fields: object, words: str) -> None:
@@ -200,9 +194,11 @@ def test_there_must_be_tasks(values: object) -> None:
 
 
 def test_two_tasks_must_not_share_an_id() -> None:
-    with pytest.raises(ConfigError, match=r"^x\.json: tasks 0 and 2 \(counted from 0\) are both called 'a'; give each"):
+    with pytest.raises(
+        ConfigError, match=r"^x\.json: tasks 0 and 2 \(counted from 0\) have the same id 'a'; give each"
+    ):
         read_tasks([{"id": "a", "prompt": "1"}, {"prompt": "2"}, {"id": "a", "prompt": "3"}], "x.json")
-    with pytest.raises(ConfigError, match=r"^tasks 0 and 1 .* are both called 'task-1'"):
+    with pytest.raises(ConfigError, match=r"^tasks 0 and 1 .* have the same id 'task-1'"):
         read_tasks([{"id": "task-1", "prompt": "1"}, {"prompt": "2"}])
 
 
