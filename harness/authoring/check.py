@@ -20,6 +20,7 @@ from harness.authoring.package_check import package_findings
 from harness.authoring.rows_check import DatasetScan, compare_keys, findings_of, scan_rows
 from harness.authoring.trial import Played, TrialRequest, play_policies, score_from_journal
 from harness.core.errors import ConfigError, HarnessError, UsageError
+from harness.core.messages import COMMANDS
 from harness.engine.load_environments import Loader
 from harness.envs.environment import Environment
 from harness.rubrics.rubric import Rubric
@@ -66,7 +67,7 @@ def check_environment(
     asked = TrialRequest(
         target if isinstance(environment, str) else str(Path(target).resolve()), dict(env_args or {}), num_examples
     )
-    require_environment(asked.target, "bench env check", Path.cwd())
+    require_environment(asked.target, COMMANDS["check_command"], Path.cwd())
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         run = asked.resolved("null", Path(folder))
         report = Report(run.env_id, on_finding=on_finding)

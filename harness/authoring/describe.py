@@ -13,6 +13,7 @@ from typing import Any
 from harness.authoring.arguments import LoaderFunction, find_loader
 from harness.authoring.package import FUNCTION, Package, code_path, function_of, package_of
 from harness.core.errors import ConfigError, HarnessError, UsageError
+from harness.core.messages import COMMANDS
 from harness.core.records import Row
 from harness.core.types import JsonDict
 from harness.engine.load_environments import Loader as Builder
@@ -126,7 +127,7 @@ def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: i
     """
     if "," in target or target.endswith(".toml"):
         raise ConfigError(f"{target}: only one environment can be described at a time; give its name or path")
-    require_environment(target, "bench env info", Path.cwd())
+    require_environment(target, COMMANDS["info_command"], Path.cwd())
     [run] = resolve(target, {"model": "reference/null", "env_args": dict(env_args) if env_args else None}).runs
     found = run.found
     assert found is not None

@@ -14,6 +14,7 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import cast
 
+from harness.core.messages import COMMANDS
 from harness.core.records import Failed, Scored
 from harness.core.types import JsonDict, Prompt
 from harness.engine.evaluation import Evaluation
@@ -123,7 +124,7 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
 
     gate: Mapping[str, object] = {"max_concurrent_scoring": 1} if resume else {}
     runs = [asked.resolved(policy, folder, **gate) for policy in policies]
-    evaluation = Evaluation(runs, start=StartOptions(command="bench env check", resume=resume))
+    evaluation = Evaluation(runs, start=StartOptions(command=COMMANDS["check_command"], resume=resume))
     with _logged() as records:
         prepared = evaluation.prepare()
         ready = [run for run in prepared if isinstance(run, LiveRun)]

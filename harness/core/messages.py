@@ -15,6 +15,8 @@ COMMANDS: Mapping[str, str] = {
     "push_command": "bench push",
     "allow_private": "--allow-private",
     "runs_command": "bench runs",
+    "check_command": "bench env check",
+    "info_command": "bench env info",
     "install_command": "bench env install",
     "init_command": "bench env init",
     "copy_command": "bench env copy",

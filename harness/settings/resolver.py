@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback_url
-from harness.core.messages import Message
+from harness.core.messages import COMMANDS, Message
 from harness.settings import budget
 from harness.settings.built_in import BUILT_INS, built_in
 from harness.settings.classic_keys import usable
@@ -196,7 +196,7 @@ class _Resolution:
         if ENV_ID.path not in asked:
             raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
         named = asked[ENV_ID.path]
-        where = named.origin.source if named.origin.layer != "cli" else "bench run"
+        where = named.origin.source if named.origin.layer != "cli" else COMMANDS["run_command"]
         ours = BUILT_INS.get(str(named.value))
         found = ours.found if ours is not None else require_environment(str(named.value), where, self.cwd)
         registry = self._registry_of(entry, suite, registry)

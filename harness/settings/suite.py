@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.core.errors import ConfigError
+from harness.core.messages import COMMANDS
 from harness.core.size_limits import read_text
 from harness.settings.agent_evals import KEYS as AGENT_KEYS
 from harness.settings.agent_evals import read_agent_eval
@@ -85,11 +86,13 @@ def read_target(target: str, cwd: Path) -> SuiteRequest:
         raise ConfigError(f"{target!r} names no environment; write one, several separated by commas, or a .toml file")
     if (file := next((name for name in names if name.endswith(".toml")), None)) is not None:
         raise ConfigError(f"{file}: a suite file stands alone, not in a list of environments")
+    command = COMMANDS["run_command"]
     entries = [
-        SuiteEntry(entry_for(ENV_ID, check(ENV_ID, name, "bench run"), Origin("cli", f"bench run {target}")),
-              Place("bench run", name))
+        SuiteEntry(
+            entry_for(ENV_ID, check(ENV_ID, name, command), Origin("cli", f"{command} {target}")), Place(command, name)
+        )
         for name in names
-    ]  # fmt: skip
+    ]
     return SuiteRequest(tuple(entries))
 
 
