@@ -81,8 +81,7 @@ chaos: setup ## Kill, fill the disk, damage, resume, and report what was lost: S
 	PYTHONPATH=tests/support $(BIN)/python tests/chaos --seed $(SEED) --rounds $(ROUNDS)
 
 docs: setup ## Rewrite the pages that are generated from the code
-	$(BIN)/python -m harness.settings.reference_page > docs/reference/settings.md.new
-	mv docs/reference/settings.md.new docs/reference/settings.md
+	$(BIN)/python -m harness.settings.reference_page docs/reference/settings.md
 
 clean: ## Remove what the targets above have made (results in outputs/ stay)
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist
