@@ -14,14 +14,9 @@ from typing import Literal, TypeAlias
 from harness.authoring.arguments import find_loader
 from harness.authoring.package import FUNCTION, Package, code_path, of_distribution, of_project, toml_fault
 from harness.core.errors import EnvironmentNotFound
+from harness.core.plugins import ENVIRONMENTS
 from harness.core.types import JsonDict
-from harness.settings.packages import (
-    ENTRY_POINT_GROUP,
-    FoundEnvironment,
-    find_environment,
-    local_environments,
-    module_name,
-)
+from harness.settings.packages import FoundEnvironment, find_environment, local_environments, module_name
 
 Status: TypeAlias = Literal["bundled", "installed", "editable", "not installed"]
 
@@ -73,7 +68,7 @@ def catalogue(folder: Path) -> list[ListedEnvironment]:
 def _installed() -> Iterator[ListedEnvironment]:
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
-        declared = ENTRY_POINT_GROUP in (dist.read_text("entry_points.txt") or "")
+        declared = ENVIRONMENTS in (dist.read_text("entry_points.txt") or "")
         # Most distributions are not environments; a text search is faster than parsing the metadata of each.
         if not declared and "verifiers" not in (dist.read_text("METADATA") or ""):
             continue

@@ -12,7 +12,8 @@ from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from harness.settings.packages import ENTRY_POINT_GROUP, FoundEnvironment, editable_project, is_bundled
+from harness.core.plugins import ENVIRONMENTS
+from harness.settings.packages import FoundEnvironment, editable_project, is_bundled
 
 Kind: TypeAlias = Literal["bundled", "installed", "editable", "folder", "file"]
 """`bundled` came inside the wheel of bench; `folder` is a project that is not installed; `file` is a module without a
@@ -46,7 +47,7 @@ class Package:
 
 
 def toml_fault(folder: Path) -> str:
-    """Why the `pyproject.toml` of a folder cannot be parsed (`…/pyproject.toml: line 38: not TOML`). "" if it is valid
+    """Why the `pyproject.toml` of a folder cannot be parsed (`…/pyproject.toml: not valid TOML: …`). "" if it is valid
     or missing."""
     file = folder / "pyproject.toml"
     try:
@@ -55,11 +56,8 @@ def toml_fault(folder: Path) -> str:
         return ""
     except OSError as error:
         return f"{file}: {error.strerror or error}"
-    except UnicodeDecodeError:
-        return f"{file}: not UTF-8"
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at (line \d+)", str(error))
-        return f"{file}: {line[1] if line else 'its last line'}: not TOML"
+    except ValueError as error:  # not UTF-8, or not TOML
+        return f"{file}: not valid TOML: {error}"
     return ""
 
 
@@ -103,8 +101,8 @@ def of_distribution(dist: Distribution) -> Package:
     head, _, body = text.partition("\n\n")
     fields = {match[1]: match[2].strip() for match in _HEADER.finditer(head)}
     listed = dist.read_text("entry_points.txt") or ""
-    points = [point for point in dist.entry_points if point.group == ENTRY_POINT_GROUP] if (
-        ENTRY_POINT_GROUP in listed) else []  # fmt: skip
+    points = [point for point in dist.entry_points if point.group == ENVIRONMENTS] if (
+        ENVIRONMENTS in listed) else []  # fmt: skip
     project = editable_project(dist)
     return Package(
         "editable" if project is not None else "bundled" if is_bundled(dist) else "installed",
@@ -131,7 +129,7 @@ def of_project(folder: Path) -> Package | None:
     version, summary = (
         value if isinstance(value := project.get(key), str) else "" for key in ("version", "description")
     )
-    points = _table(project, "entry-points", ENTRY_POINT_GROUP)
+    points = _table(project, "entry-points", ENVIRONMENTS)
     wanted = project.get("dependencies")
     dependencies = [str(each) for each in cast("list[object]", wanted)] if isinstance(wanted, list) else []
     return Package(

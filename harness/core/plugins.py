@@ -1,5 +1,6 @@
 """Plugins: objects that installed distributions declare under the entry-point groups `bench.…`. Finds and loads them;
-what an object must be is up to the module that reads the group. See docs/concepts/plugins.md.
+what an object must be is up to the module that reads the group. Also finds the entry points of installed environments.
+See docs/concepts/plugins.md.
 
 The entry points are read here, since `bench --help` needs them and `importlib.metadata` takes long to import."""
 
@@ -21,6 +22,7 @@ COMMANDS = "bench.commands"
 EXPORTERS = "bench.exporters"
 IMPORT_HOOKS = "bench.import_hooks"
 PROVIDERS = "bench.providers"
+ENVIRONMENTS = "harness.environments"
 
 T = TypeVar("T")
 
@@ -33,8 +35,9 @@ class PluginEntry:
     """The distribution that declares it."""
     group: str
     name: str
-    value: str
-    """`module:attribute`."""
+    module: str
+    attribute: str
+    """Name of the object in the module; may be dotted, or empty."""
 
     def __str__(self) -> str:
         return f"the plugin {self.name!r} of the package {self.package} ({self.group})"
@@ -60,21 +63,29 @@ def load_plugins(
     Returns:
         The objects by name, in the order of the names.
     """
-    folders = tuple((folder, _changed(folder)) for folder in sys.path)
-    entries = [entry for entry in _declared(folders) if entry.group == group and name in (None, entry.name)]
     found: dict[str, T] = {}
-    for entry in entries:
+    for entry in entries_of(group):
+        if name not in (None, entry.name):
+            continue
         if entry.name in taken or entry.name in found:
             _warn_once(entry, "another one has that name")
             continue
         value, problem = _load(entry)
         if not isinstance(value, kind):
-            _warn_once(entry, problem or f"{entry.value} is not {kind.__name__} but {type(value).__name__}")
+            _warn_once(
+                entry, problem or f"{entry.module}:{entry.attribute} is not {kind.__name__} but {type(value).__name__}"
+            )
         elif problem := problem_of(value):
             _warn_once(entry, problem)
         else:
             found[entry.name] = value
     return found
+
+
+def entries_of(group: str) -> list[PluginEntry]:
+    """Entry points of a group, sorted by name. Cached until a folder of the import path changes."""
+    folders = tuple((folder, _changed(folder)) for folder in sys.path)
+    return [entry for entry in _declared(folders) if entry.group == group]
 
 
 @lru_cache(maxsize=4)
@@ -105,12 +116,13 @@ def _read(path: Path, package: str) -> Iterator[PluginEntry]:
     except (OSError, UnicodeDecodeError):
         return
     group = ""
-    for line in text.splitlines() if "[bench." in text else ():
+    for line in text.splitlines() if "[bench." in text or ENVIRONMENTS in text else ():
         if line.startswith("["):
             group = line.strip().strip("[]").strip()
-        elif group.startswith("bench.") and "=" in line and not line.startswith(("#", ";")):
+        elif group.startswith(("bench.", ENVIRONMENTS)) and "=" in line and not line.startswith(("#", ";")):
             name, _, value = line.partition("=")
-            yield PluginEntry(package, group, name.strip(), value.partition("[")[0].strip())
+            module, _, attribute = value.partition("[")[0].strip().partition(":")
+            yield PluginEntry(package, group, name.strip(), module.strip(), attribute.strip())
 
 
 def _changed(folder: str) -> int:
@@ -123,10 +135,9 @@ def _changed(folder: str) -> int:
 @lru_cache(maxsize=256)
 def _load(entry: PluginEntry) -> tuple[object, str]:
     """The object, or why it cannot be loaded."""
-    module, _, names = entry.value.partition(":")
     try:
-        value: object = importlib.import_module(module)
-        for name in filter(None, names.split(".")):
+        value: object = importlib.import_module(entry.module)
+        for name in filter(None, entry.attribute.split(".")):
             value = getattr(value, name)
     except (Exception, SystemExit) as error:  # code of other people
         return None, f"{type(error).__name__}: {error}"

@@ -282,13 +282,9 @@ def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
     """The authors' entries in the steps: `extras`, `reward`, `advantage` and own keys. Empty if no step has any."""
     notes: list[JsonDict] = []
     for each in trajectory:
-        own_values = ((name, cast(object, value)) for name, value in each.items() if name not in _STEP_KEYS)
-        notes.append({name: value for name, value in own_values if value is not None and not _is_empty_dict(value)})
+        own_values = ((name, value) for name, value in each.items() if name not in _STEP_KEYS and value is not None)
+        notes.append({name: value for name, value in own_values if not isinstance(value, dict) or value})
     return notes if any(notes) else []
-
-
-def _is_empty_dict(value: object) -> bool:
-    return isinstance(value, dict) and not value
 
 
 class LostExtras(dict[str, Any]):

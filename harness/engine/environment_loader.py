@@ -18,7 +18,7 @@ import threading
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.metadata import EntryPoint, packages_distributions
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -31,7 +31,7 @@ from harness.envs.environment import Environment
 from harness.envs.import_hooks import Adopt
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS, as_built_in
 from harness.settings.environment_sources import find_in_source, source_of
-from harness.settings.packages import declared_environments, find_environment
+from harness.settings.packages import declared_environment, find_environment, installed_environments
 from harness.settings.paths import beside_cwd, environment_path, local_modules, main_file, path_name
 from harness.usercode import exceptions
 
@@ -100,7 +100,7 @@ def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
         path = environment_path(env_id, Path())
         if path is None and source_of(env_id) is not None:
             return nullcontext(lambda _: None)
-        entry = None if path is not None else _entry_point(env_id)
+        entry = None if path is not None else declared_environment(env_id)
         name = env_id if entry is None else entry.module
         source = main_file(path) if path is not None else _source_of(module_name(name))
     except EnvironmentNotFound:
@@ -146,19 +146,13 @@ def _find(env_id: str, adopt: Adopt) -> Callable[..., object]:
         if env_id == AGENT_EVAL:
             import_hooks.answer_agents(in_command=True)
         return _function_of(env_id, _import(env_id, BUILT_INS[env_id].found.module))
-    entry = _entry_point(env_id)
+    entry = declared_environment(env_id)
     if entry is not None:
-        return _function_of(env_id, _import(env_id, entry.module), entry.attr or _FUNCTION)
+        return _function_of(env_id, _import(env_id, entry.module), entry.attribute or _FUNCTION)
     name = module_name(env_id)
     if not name.isidentifier() or importlib.util.find_spec(name) is None:
         raise EnvironmentNotFound(_how_to_find(env_id, name))
     return _function_of(env_id, _import(env_id, name))
-
-
-def _entry_point(env_id: str) -> EntryPoint | None:
-    name = module_name(env_id)
-    wanted = {env_id, name, name.replace("_", "-")}
-    return next((entry for entry in declared_environments() if entry.name in wanted), None)
 
 
 def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
@@ -276,8 +270,7 @@ def _how_to_find(env_id: str, name: str) -> str:
         return f"no environment {env_id!r}: the one that is built in is called {meant.env_id!r}"
     if (beside := beside_cwd(env_id, Path.cwd())) is not None:
         return f"no environment {env_id!r}: {beside} is here: to run it, write that path"
-    known = {entry.name for entry in declared_environments()}
-    near = difflib.get_close_matches(env_id, sorted(known), 1, 0.6)
+    near = difflib.get_close_matches(env_id, installed_environments(), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
     local = next(
         (path for path in (Path("environments", name), Path("environments", name.replace("_", "-"))) if path.exists()),

@@ -12,18 +12,16 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import lru_cache
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError
+from contextlib import suppress
+from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from harness.core.plugins import ENVIRONMENTS, PluginEntry, entries_of
 from harness.settings.environment_sources import FoundEnvironment, find_in_source, source_of
 from harness.settings.paths import environment_path, local_modules, main_file
-
-ENTRY_POINT_GROUP = "harness.environments"
-"""Entry points of installed environments: `name = "module"` or `name = "module:function"`."""
 
 TABLES = ("harness", "verifiers")
 """Tools whose table `[tool.<name>.eval]` may hold defaults, by precedence."""
@@ -66,8 +64,8 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
         return find_in_source(*sourced, env_id)
     named = module_name(env_id)
     file = main_file(path) if path else _module_file(named)
-    if file is None:
-        named = declared_module(env_id)
+    if file is None and (entry := declared_environment(env_id)) is not None:
+        named = entry.module.partition(".")[0]
         file = _module_file(named)
     if file is None:
         return None
@@ -92,32 +90,15 @@ def is_bundled(dist: Distribution) -> bool:
     return Path(str(dist.locate_file(""))) == BUNDLED
 
 
-def declared_environments() -> tuple[EntryPoint, ...]:
-    """Entry points of installed environments. Cached until a folder of the import path changes."""
-    return _declared(tuple((folder, _changed(folder)) for folder in sys.path))
-
-
-@lru_cache(maxsize=4)
-def _declared(_folders: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
-
-
-def _changed(folder: str) -> int:
-    try:
-        return os.stat(folder or ".").st_mtime_ns
-    except OSError:
-        return 0
-
-
-def declared_module(env_id: str) -> str:
-    """Top-level module of the entry point for `env_id`; "" if there is none."""
+def declared_environment(env_id: str) -> PluginEntry | None:
+    """The entry point of an installed environment; None if there is none."""
     names = {env_id, module_name(env_id), module_name(env_id).replace("_", "-")}
-    return next((point.module.partition(".")[0] for point in declared_environments() if point.name in names), "")
+    return next((entry for entry in entries_of(ENVIRONMENTS) if entry.name in names), None)
 
 
 def installed_environments() -> tuple[str, ...]:
     """Names of installed environments, sorted."""
-    return tuple(sorted({point.name for point in declared_environments()}))
+    return tuple(dict.fromkeys(entry.name for entry in entries_of(ENVIRONMENTS)))
 
 
 def local_environments(folder: Path) -> dict[str, Path]:
@@ -156,9 +137,11 @@ def _source_files(source: Path) -> tuple[Path, ...]:
 
 def _distribution_of(module: str, source: Path) -> Distribution | None:
     """The distribution that contains `source`. Likely names first: checking all reads every file list."""
-    for dist in _likely(module):
-        if dist is not None and _owns(dist, module, source):
-            return dist
+    declaring = (entry.package for entry in entries_of(ENVIRONMENTS) if entry.module.partition(".")[0] == module)
+    for name in (module, *declaring):
+        with suppress(PackageNotFoundError):
+            if _owns(dist := importlib.metadata.distribution(name), module, source):
+                return dist
     roots: dict[Path, bool] = {}
     for dist in importlib.metadata.distributions():
         root = Path(str(dist.locate_file("")))
@@ -174,37 +157,22 @@ def _leads_to(root: Path, source: Path) -> bool:
     file or import hook in `root` refers to it. Usually false; then no file list needs to be read."""
     if source.is_relative_to(root) or source.resolve().is_relative_to(root.resolve()):
         return True
-    code = _code_root(source)
-    return any(_hooks(path, code) for path in _hook_files(root))
-
-
-def _hook_files(root: Path) -> list[Path]:
-    try:
-        names = os.listdir(root)
-    except OSError:
-        return []
-    return [root / name for name in names if name.endswith(".pth") or (name.endswith(".py") and "editable" in name)]
+    with suppress(OSError):
+        return any(_hooks(root / name, _code_root(source)) for name in os.listdir(root))
+    return False
 
 
 def _hooks(path: Path, code: Path) -> bool:
-    """Whether a file of an editable install at the top of site-packages refers to `code`."""
+    """Whether a file of an editable install at the top of site-packages refers to `code`: a path file with the folder,
+    or an import hook with the path as a string literal."""
     if path.suffix == ".pth":
-        return _pth_names(path, code.parent)
-    return path.suffix == ".py" and "editable" in path.name and _finder_names(path, code)
-
-
-def _likely(module: str) -> Iterator[Distribution | None]:
-    yield _by_name(module)
-    for point in declared_environments():
-        if point.value.partition(":")[0].partition(".")[0] == module:
-            yield point.dist
-
-
-def _by_name(module: str) -> Distribution | None:
-    try:
-        return importlib.metadata.distribution(module)
-    except PackageNotFoundError:
-        return None
+        lines = [line.strip() for line in _text(path).splitlines()]
+        paths = [line for line in lines if line and not line.startswith(("#", "import ", "import\t"))]
+        return any(_same(Path(line), code.parent) for line in paths)
+    if path.suffix != ".py" or "editable" not in path.name:
+        return False
+    target = re.escape(repr(str(code.with_suffix("") if code.suffix == ".py" else code))[1:-1])
+    return re.search(rf"['\"]{target}(?:\.py|[\\/][^'\"]*)?['\"]", _text(path)) is not None
 
 
 def _owns(dist: Distribution, module: str, source: Path) -> bool:
@@ -212,11 +180,12 @@ def _owns(dist: Distribution, module: str, source: Path) -> bool:
     code = _code_root(source)
     files = {_listed_as(source), _listed_as(source.resolve())}
     for name, path in _recorded(dist, (*files, ".pth", "editable")):
-        if name.endswith(tuple(files)) and _same(path, source):
+        if (name.endswith(tuple(files)) and _same(path, source)) or ("/" not in name and _hooks(path, code)):
             return True
-        if "/" not in name and _hooks(path, code):
-            return True
-    return _is_development(dist, module, code)
+    # An install without a file list, by an `.egg-info` beside the source.
+    if dist.read_text("RECORD") is not None or module not in (dist.read_text("top_level.txt") or "").split():
+        return False
+    return _same(Path(str(dist.locate_file(code.name))), code)
 
 
 def _listed_as(source: Path) -> str:
@@ -248,28 +217,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _pth_names(pth: Path, folder: Path) -> bool:
-    """Whether a path file adds `folder` to the import path."""
-    lines = (line.strip() for line in _text(pth).splitlines())
-    return any(
-        line and not line.startswith(("#", "import ", "import\t")) and _same(Path(line), folder) for line in lines
-    )
-
-
-def _finder_names(finder: Path, code: Path) -> bool:
-    """Whether an editable install's import hook maps to `code`; hooks hold the path as a string literal."""
-    target = re.escape(repr(str(code.with_suffix("") if code.suffix == ".py" else code))[1:-1])
-    return re.search(rf"['\"]{target}(?:\.py|[\\/][^'\"]*)?['\"]", _text(finder)) is not None
-
-
-def _is_development(dist: Distribution, module: str, code: Path) -> bool:
-    """Whether an install without a file list contains the module, by an `.egg-info` beside the source."""
-    top_level = (dist.read_text("top_level.txt") or "").split()
-    return (
-        dist.read_text("RECORD") is None and module in top_level and _same(Path(str(dist.locate_file(code.name))), code)
-    )
-
-
 def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple[Path | None, str | None]:
     """The distribution's own pyproject.toml, and a notice if the one found belongs to another project."""
     name = _normal(dist.name if dist else module)
@@ -278,7 +225,8 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
     project = editable_project(dist)
     # An editable install may leave a copy in site-packages, which may be outdated.
     edited = [] if project is None else [project / "pyproject.toml"]
-    for path in (*edited, *shipped, *_beside(source)):
+    beside = (folder / "pyproject.toml" for folder in source.parents[:_PROJECT_LEVELS])
+    for path in (*edited, *shipped, *beside):
         if (found := _project_name(path)) and _normal(found) == name:
             return path, None
     if shipped:
@@ -286,14 +234,6 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
         what = f"belongs to {found!r}" if found else "cannot be read"
         return None, f"{module}: its defaults are not taken, since {shipped[0]} {what}; reinstall {name} to have them"
     return None, None
-
-
-def _beside(source: Path) -> Iterator[Path]:
-    """Paths at which a source checkout may have its pyproject.toml, nearest first."""
-    folder = source.parent
-    for _ in range(_PROJECT_LEVELS):
-        yield folder / "pyproject.toml"
-        folder = folder.parent
 
 
 def editable_project(dist: Distribution | None) -> Path | None:
@@ -306,10 +246,9 @@ def editable_project(dist: Distribution | None) -> Path | None:
         return None
     origin = cast("dict[str, object]", record)
     url = origin.get("url")
-    editable = (
-        _table(origin, "dir_info").get("editable") is True
-    )  # a plain install is a copy, and its source may have changed
-    if not editable or not isinstance(url, str) or not url.startswith("file:"):
+    # A plain install is a copy, and its source may have changed.
+    is_editable = _table(origin, "dir_info").get("editable") is True
+    if not is_editable or not isinstance(url, str) or not url.startswith("file:"):
         return None
     return Path(url2pathname(urlsplit(url).path))
 

@@ -127,7 +127,8 @@ def test_a_project_with_a_broken_pyproject_is_listed_as_such_and_not_offered(ben
     number = len(file.read_text().splitlines())
     done = bench("env", "list")
     [line] = [line for line in done.out.splitlines() if line.startswith("my-thing")]
-    assert line.endswith(f"environments/my_thing/pyproject.toml: line {number}: not TOML")
+    assert "environments/my_thing/pyproject.toml: not valid TOML: " in line
+    assert f"(at line {number}, " in line
     assert "bench env install" not in done.out
     checked = bench("env", "check", "./environments/my_thing")
     assert checked.code == 1
