@@ -94,20 +94,16 @@ def _declared(folders: tuple[tuple[str, int], ...]) -> tuple[PluginEntry, ...]:
     seen: set[str] = set()
     entries: list[PluginEntry] = []
     for folder, _ in folders:
-        for path in _metadata_folders(folder):
-            package = path.name.partition("-")[0].removesuffix(".egg").lower()
-            if package not in seen:
+        try:
+            names = sorted(os.listdir(folder or "."))
+        except OSError:
+            continue
+        for name in names:
+            package = name.partition("-")[0].removesuffix(".egg").lower()
+            if name.endswith((".dist-info", ".egg-info")) and package not in seen:
                 seen.add(package)
-                entries += _read(path, package)
+                entries += _read(Path(folder, name), package)
     return tuple(sorted(entries, key=lambda entry: entry.name))
-
-
-def _metadata_folders(folder: str) -> list[Path]:
-    try:
-        names = sorted(os.listdir(folder or "."))
-    except OSError:
-        return []
-    return [Path(folder, name) for name in names if name.endswith((".dist-info", ".egg-info"))]
 
 
 def _read(path: Path, package: str) -> Iterator[PluginEntry]:

@@ -61,12 +61,8 @@ class ReplyRecorder:
         """Record the reply or error of request `number`."""
         del self._in_flight[number]
         if isinstance(result, ModelResponse):
-            # A copy, since the environment may change the message.
-            reply: JsonDict = {
-                "message": dict(result.message),
-                "finish_reason": result.finish_reason,
-                "usage": result.usage,
-            }
+            message = dict(result.message)  # a copy, since the environment may change the message
+            reply: JsonDict = {"message": message, "finish_reason": result.finish_reason, "usage": result.usage}
         elif isinstance(result, ModelError):
             kind = next(name for name, each in _ERRORS.items() if isinstance(result, each))
             reply = {"error": redactor.text(str(result)), "kind": kind, "reason": result.reason}
@@ -92,16 +88,12 @@ def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = No
         is_truncated: Whether the rollout was truncated by the token limit.
         usage: Usage of all replies together. It is assigned to the last reply, so that sums and token limits are right.
     """
-    messages = _said(completion)
-    last = len(messages) - 1
-    return [
-        {
-            "message": message,
-            "finish_reason": _end(message, cut=is_truncated and number == last),
-            "usage": usage if number == last else None,
-        }
-        for number, message in enumerate(messages)
+    replies: list[JsonDict] = [
+        {"message": message, "finish_reason": _end(message, cut=False), "usage": None} for message in _said(completion)
     ]
+    if replies:
+        replies[-1] |= {"finish_reason": _end(replies[-1]["message"], cut=is_truncated), "usage": usage}
+    return replies
 
 
 def to_record(
