@@ -8,11 +8,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.agents.bench_runner import BenchEvalSummary as BenchEvalSummary
-    from harness.agents.bench_runner import BenchResult as BenchResult
-    from harness.agents.bench_runner import BenchRowResult as BenchRowResult
-    from harness.agents.bench_runner import BenchRunner as BenchRunner
-    from harness.agents.bench_runner import BenchRunResult as BenchRunResult
     from harness.agents.client import ExternalLLMClient as ExternalLLMClient
     from harness.agents.dataset import DatasetReader as DatasetReader
     from harness.agents.dataset import DatasetRow as DatasetRow
@@ -40,6 +35,10 @@ if TYPE_CHECKING:
     from harness.agents.messages import is_user_message as is_user_message
     from harness.agents.messages import normalize_stop as normalize_stop
     from harness.agents.messages import parse_tool_calls as parse_tool_calls
+    from harness.agents.results import BenchEvalSummary as BenchEvalSummary
+    from harness.agents.results import BenchResult as BenchResult
+    from harness.agents.results import BenchRowResult as BenchRowResult
+    from harness.agents.results import BenchRunResult as BenchRunResult
     from harness.agents.results import EvalEvalSummary as EvalEvalSummary
     from harness.agents.results import EvalModelSummary as EvalModelSummary
     from harness.agents.results import EvalPaired as EvalPaired
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from harness.agents.results import EvalRunResult as EvalRunResult
     from harness.agents.reward import osmosis_reward as osmosis_reward
     from harness.agents.reward import osmosis_rubric as osmosis_rubric
+    from harness.agents.runner import BenchRunner as BenchRunner
     from harness.agents.runner import EvalRunner as EvalRunner
     from harness.agents.schemas import OpenAIFunctionParametersSchema as OpenAIFunctionParametersSchema
     from harness.agents.schemas import OpenAIFunctionPropertySchema as OpenAIFunctionPropertySchema
@@ -106,14 +106,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "AgentFailed", "AgentLoadError", "DatasetParseError", "DatasetValidationError", "EvalFnError", "HarnessError",
         "LocalExecutionError", "MCPLoadError", "ProviderError", "SystemicProviderError", "ToolValidationError",
     ),
-    "harness.agents.bench_runner": (
-        "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "BenchRunner",
-    ),
     "harness.agents.client": ("ExternalLLMClient",),
     "harness.agents.results": (
-        "EvalEvalSummary", "EvalModelSummary", "EvalPaired", "EvalResult", "EvalRowResult", "EvalRunResult",
+        "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult", "EvalEvalSummary", "EvalModelSummary",
+        "EvalPaired", "EvalResult", "EvalRowResult", "EvalRunResult",
     ),
-    "harness.agents.runner": ("EvalRunner",),
+    "harness.agents.runner": ("BenchRunner", "EvalRunner"),
     "harness.agents.local_test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
     "harness.stats.passk": ("pass_at_k",),
 }  # fmt: skip

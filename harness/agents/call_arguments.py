@@ -11,7 +11,7 @@ from harness.agents.clients import ClientFactory
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loading import LoadedAgent
 from harness.agents.loop import LLM
-from harness.agents.options import Mode
+from harness.agents.options import AgentOptions
 from harness.agents.results import PRIMARY
 
 _NOT_SAMPLING = {
@@ -46,18 +46,13 @@ class Work:
 
     agent: LoadedAgent
     rows: Sequence[object]
+    options: AgentOptions
+    """Options of the environment, except those that depend on the model or the code."""
     eval_fns: Sequence[EvalFnWrapper] = ()
-    mode: Mode = "eval"
     n_runs: int = 1
-    max_turns: int = 10
     completion_params: Mapping[str, Any] | None = None
     pass_threshold: float = 1.0
     batch_size: int = 1
-    first_row: int = 0
-    """Number of the first evaluated row in the dataset, from 0."""
-    first_run: int = 0
-    """Index of the first run of each row, from 0."""
-    debug_dir: str | None = None
     output_dir: str | None = None
     """Folder in which run folders are stored; None stores nothing."""
     resume: bool = False
@@ -86,10 +81,10 @@ class Work:
         """
         numbers: dict[str, tuple[object, int]] = {
             "n_runs": (self.n_runs, 1),
-            "max_turns": (self.max_turns, 1),
+            "max_turns": (self.options.max_turns, 1),
             "batch_size": (self.batch_size, 1),
-            "row_index (start_index)": (self.first_row, 0),
-            "run_index": (self.first_run, 0),
+            "row_index (start_index)": (self.options.first_row, 0),
+            "run_index": (self.options.first_run, 0),
         }
         for name, (value, least) in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int):

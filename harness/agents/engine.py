@@ -86,8 +86,8 @@ async def evaluate(
         HarnessError: the evaluation cannot start, or its journal cannot be written.
     """
     work.check()
-    if work.private and work.debug_dir is not None:
-        await asyncio.to_thread(own_folder, Path(work.debug_dir), "debug_dir")
+    if work.private and work.options.debug_dir is not None:
+        await asyncio.to_thread(own_folder, Path(work.options.debug_dir), "debug_dir")
     if not work.rows:
         return [Ended(side, [], 0.0, 0, None, 0) for side in sides]
     clients, shared = ClientPool(), list[InstancePool]()

@@ -3,7 +3,6 @@ computes the reward from their values."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from harness.core.errors import EvalFnError
 from harness.core.state import own
 from harness.core.types import Message
 from harness.rubrics.functions import read
+from harness.usercode.functions import is_async
 from harness.usercode.threads import offload
 
 EvalFn: TypeAlias = Callable[..., Any]
@@ -154,10 +154,3 @@ def _check_keywords(parameters: Sequence[inspect.Parameter], passed: Sequence[st
         is_variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if parameter.name not in passed and not is_variable and parameter.default is parameter.empty:
             raise EvalFnError(f"{where}: {call}, so {parameter.name!r} gets no value; give it a default")
-
-
-def is_async(fn: object) -> bool:
-    """Whether calling a function, a `functools.partial` or an object with `__call__` returns a coroutine."""
-    while isinstance(fn, functools.partial):
-        fn = cast("functools.partial[Any]", fn).func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from harness.agents.call_arguments import EvaluatedModel, Work
@@ -12,6 +12,7 @@ from harness.agents.collect import to_run
 from harness.agents.engine import evaluate
 from harness.agents.loading import LoadedAgent
 from harness.agents.loop import LLM, AgentLike, RolloutResult
+from harness.agents.options import AgentOptions
 from harness.agents.runner import client_of, folder_of, listed, loaded, only, reporter, stop_reason
 from harness.agents.schemas import RolloutMetrics
 from harness.agents.scoring import AGENT_REWARD, WHOLE
@@ -120,7 +121,8 @@ class LocalTestRunner:
             DatasetValidationError: a column of the row is missing or invalid.
             ValueError: a number is out of range.
         """
-        work = self._work([row], max_turns, completion_params, row_index)
+        options = AgentOptions(row_index, max_turns, "test", debug_dir=self.debug_dir)
+        work = Work(self._loaded, [row], options, completion_params=completion_params)
         [ended] = await evaluate(work, [EvaluatedModel(self.llm_client)], _read)
         return only(ended)
 
@@ -152,8 +154,9 @@ class LocalTestRunner:
             ValueError: a number is out of range.
             ConfigError: a setting is unknown or invalid.
         """
-        work = self._work(listed(rows), max_turns, completion_params, start_index)
-        work = replace(work, settings=shared_options(settings, "settings"))
+        options = AgentOptions(start_index, max_turns, "test", debug_dir=self.debug_dir)
+        shared = shared_options(settings, "settings")
+        work = Work(self._loaded, listed(rows), options, completion_params=completion_params, settings=shared)
         listener = (
             None
             if on_progress is None
@@ -172,19 +175,6 @@ class LocalTestRunner:
             sum(result.token_usage["total_tokens"] for result in results),
             reason is not None,
             reason,
-        )
-
-    def _work(
-        self, rows: Sequence[object], max_turns: int, completion_params: Mapping[str, Any] | None, first_row: int
-    ) -> Work:
-        return Work(
-            self._loaded,
-            rows,
-            mode="test",
-            max_turns=max_turns,
-            completion_params=completion_params,
-            first_row=first_row,
-            debug_dir=self.debug_dir,
         )
 
 

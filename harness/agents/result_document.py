@@ -6,8 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -38,77 +37,31 @@ _METHODS: JsonDict = {
 """Descriptions of the methods behind the numbers of a document."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelMeta:
-    """Endpoint and request settings of one model, for the key `meta` of the document."""
+def document_meta(values: Mapping[str, object], models: Sequence[JsonDict]) -> JsonDict:
+    """Build the value of the key `meta`, without secrets. Values that are None are left out.
 
-    model: str
-    model_tag: str | None = None
-    base_url: str | None = None
-    sampling_args: Mapping[str, object] = field(default_factory=dict[str, object])
-    run: str | None = None
-    """Path of the run folder; None if nothing was stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvalMeta:
-    """Arguments and origin of an evaluation, for the key `meta` of the document. Values that are None are left out."""
-
-    models: tuple[ModelMeta, ...] = ()
-    agent: str | None = None
-    """The agent as `module:attribute`, or its name."""
-    mcp: str | None = None
-    """Path of the folder of MCP tools."""
-    dataset: str | None = None
-    """Path of the dataset file."""
-    dataset_sha256: str | None = None
-    offset: int | None = None
-    limit: int | None = None
-    """Maximum number of rows; None for all."""
-    max_turns: int | None = None
-    batch_size: int | None = None
-    command: str | None = None
-    versions: Mapping[str, object] = field(default_factory=dict[str, object])
-    budget: JsonDict | None = None
-    """The spending limits and the amounts spent; None without a limit."""
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-
-    def to_json(self) -> JsonDict:
-        """Build the value of the key `meta`, without secrets."""
-        dataset = {"path": self.dataset, "sha256": self.dataset_sha256, "offset": self.offset, "limit": self.limit}
-        values: JsonDict = {
-            "document_version": DOCUMENT_VERSION,
-            "created": self.created,
-            "versions": dict(self.versions),
-            "command": self.command,
-            "agent": self.agent,
-            "mcp": self.mcp,
-            "dataset": _known(dataset),
-            "max_turns": self.max_turns,
-            "batch_size": self.batch_size,
-            "budget": self.budget,
-            "models": [
-                _known(
-                    {
-                        "model": model.model,
-                        "model_tag": model.model_tag,
-                        "base_url": None if model.base_url is None else without_credentials(model.base_url),
-                        "sampling_args": dict(model.sampling_args),
-                        "run": model.run,
-                    }
-                )
-                for model in self.models
-            ],
-        }
-        return cast(JsonDict, without_secrets(hidden(_known(values))))
+    Args:
+        values: Arguments and origin of the evaluation.
+        models: Endpoint and request settings of each model; `base_url` loses its credentials.
+    """
+    meta: JsonDict = {
+        "document_version": DOCUMENT_VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **_known(values),
+        "models": [_known(model) for model in models],
+    }
+    for model in meta["models"]:
+        if "base_url" in model:
+            model["base_url"] = without_credentials(model["base_url"])
+    return cast(JsonDict, without_secrets(hidden(meta)))
 
 
-def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
+def eval_document(result: EvalResult, meta: JsonDict | None = None) -> JsonDict:
     """Build the whole document.
 
     Args:
         result: The result of the evaluation.
-        meta: Its arguments and origin; None for a document without the key `meta`.
+        meta: The value of the key `meta`, from `document_meta`; None for a document without this key.
     """
     baseline = result.model_summaries is not None
     config: JsonDict = {
@@ -130,7 +83,7 @@ def eval_document(result: EvalResult, meta: EvalMeta | None = None) -> JsonDict:
     if result.model_summaries is not None:
         document["model_summaries"] = [_model(model) for model in result.model_summaries]
     if meta is not None:
-        document["meta"] = meta.to_json()
+        document["meta"] = meta
     return document
 
 
@@ -291,5 +244,5 @@ def _model(model: EvalModelSummary) -> JsonDict:
     }
 
 
-def _known(values: JsonDict) -> JsonDict:
+def _known(values: Mapping[str, object]) -> JsonDict:
     return {name: value for name, value in values.items() if value is not None}

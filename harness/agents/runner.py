@@ -1,4 +1,4 @@
-"""`EvalRunner`: evaluates an agent on rows with eval functions, with one model or against a baseline. `engine` runs the
+"""`EvalRunner` and `BenchRunner`: evaluate an agent on rows with eval functions. `engine` runs the
 evaluation, and `summaries` computes the statistics."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.agents.engine import Ended, FinishedRollout, evaluate
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loading import LoadedAgent, missing_members
 from harness.agents.loop import LLM, AgentLike
-from harness.agents.options import Mode
+from harness.agents.options import AgentOptions, Mode
 from harness.agents.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.summaries import build_result
 from harness.core.errors import EvalFnError, SystemicProviderError
@@ -124,17 +124,8 @@ class EvalRunner:
         if runner is not None and not isinstance(cast(object, runner), EvalRunner):
             raise TypeError(f"runner must be an EvalRunner, not {type(runner).__name__}")
         side = (runner or self)._side(model_tag)
-        work = Work(
-            self._loaded,
-            [row],
-            self.eval_fns,
-            self._mode,
-            max_turns=max_turns,
-            completion_params=completion_params,
-            first_row=row_index,
-            first_run=run_index,
-            debug_dir=self.debug_dir,
-        )
+        options = AgentOptions(row_index, max_turns, self._mode, first_run=run_index, debug_dir=self.debug_dir)
+        work = Work(self._loaded, [row], options, self.eval_fns, completion_params=completion_params)
         [ended] = await evaluate(work, [side], self._read)
         _, run = only(ended)
         run.run_index = run_index
@@ -184,10 +175,9 @@ class EvalRunner:
             ValueError: a number is out of range.
         """
         work = Work(
-            self._loaded, listed(rows), self.eval_fns, self._mode, n_runs, max_turns, completion_params, pass_threshold,
-            batch_size, start_index, debug_dir=self.debug_dir, output_dir=folder_of("output_dir", output_dir),
-            resume=resume, retry_failed=retry_failed, private=private,
-            settings=shared_options(settings, "settings"),
+            self._loaded, listed(rows), AgentOptions(start_index, max_turns, self._mode, debug_dir=self.debug_dir),
+            self.eval_fns, n_runs, completion_params, pass_threshold, batch_size, folder_of("output_dir", output_dir),
+            resume, retry_failed, private, shared_options(settings, "settings"),
         )  # fmt: skip
         return await self._evaluate(work, on_progress)
 
@@ -231,6 +221,35 @@ class EvalRunner:
     @property
     def _names(self) -> list[str]:
         return [function.name for function in self.eval_fns]
+
+
+class BenchRunner(EvalRunner):
+    """Older interface of `EvalRunner`, for one model. Request ids begin with `bench` instead of `eval`.
+
+    Args:
+        agent_loop: The agent. All arguments are as in `EvalRunner`.
+        llm_client: The model.
+        eval_fns: Eval functions that score each run.
+        debug: Write a trace of each run.
+        debug_dir: Folder of the traces.
+        llm_client_factory: Function that makes the clients of concurrent runs.
+    """
+
+    _mode: ClassVar[Mode] = "bench"
+
+    def __init__(
+        self,
+        agent_loop: AgentLike | LoadedAgent,
+        llm_client: LLM,
+        eval_fns: Sequence[EvalFnWrapper],
+        debug: bool = False,
+        debug_dir: str | os.PathLike[str] | None = None,
+        llm_client_factory: ClientFactory | None = None,
+    ) -> None:
+        super().__init__(agent_loop, llm_client, eval_fns, debug, debug_dir, llm_client_factory)
+
+    run_bench = EvalRunner.run_eval
+    """Older name of `run_eval`."""
 
 
 def loaded(agent: object) -> LoadedAgent:

@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,6 @@ from harness.agents.client import ExternalLLMClient
 from harness.agents.clients import AgentWithClients, InstancePool, display_name, is_ours
 from harness.agents.environment import AgentEnv, source_hashes
 from harness.agents.loop import AgentLike
-from harness.agents.options import AgentOptions
 from harness.agents.results import PRIMARY
 from harness.core.errors import EnvironmentFault, EvalFnError
 from harness.core.types import JsonDict
@@ -52,9 +52,9 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
     args: JsonDict = {  # they define the run's name and identity; a resume requires equal ones
         "agent": f"{kind.__module__}:{kind.__name__}",
         "eval_fns": [fn.name for fn in work.eval_fns],
-        "max_turns": work.max_turns,
-        "mode": work.mode,
-        "offset": work.first_row,
+        "max_turns": work.options.max_turns,
+        "mode": work.options.mode,
+        "offset": work.options.first_row,
         **({"model_tag": side.tag} if side.is_other else {}),
     }
     name = BUILT_INS[AGENT_EVAL].name_of(args) + (f"[{side.tag}]" if side.is_other else "")
@@ -124,13 +124,9 @@ def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv
     agent_files = tuple(dict.fromkeys([*work.agent.files, *_files([kind])]))
     eval_files = tuple(dict.fromkeys(_files(functions.values())))
     typed = {name: _digest(code) for name, code in {"agent": kind, **functions}.items() if _is_main(code)}
-    options = AgentOptions(
-        first_row=work.first_row,
-        max_turns=work.max_turns,
-        mode=work.mode,
+    options = replace(
+        work.options,
         model_tag=side.tag,
-        first_run=work.first_run,
-        debug_dir=work.debug_dir,
         files=tuple(dict.fromkeys((*agent_files, *eval_files))),
         fingerprint={
             "agent_source": source_hashes(agent_files),

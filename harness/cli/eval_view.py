@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.agents.collect import collect, to_run
-from harness.agents.result_document import EvalMeta, ModelMeta, check_output, eval_document, file_sha256, write_document
+from harness.agents.result_document import check_output, document_meta, eval_document, file_sha256, write_document
 from harness.agents.results import EvalModelSummary, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.screen import run_line, show
 from harness.agents.summaries import build_result
@@ -196,32 +196,30 @@ class EvalView(View):
             interrupted=any(run.progress.state == "interrupted" for run in runs),
         )
 
-    def _meta(self, runs: Sequence[LiveRun], options: RunOptions) -> EvalMeta:
-        asked = self._options
-        models = tuple(
-            ModelMeta(
-                side.model,
-                side.tag,
-                run.plan.resolved.settings.model.api_base_url or None,
-                run.plan.resolved.settings.model.sampling_args,
-                str(run.folder.path) if run.is_saved else None,
-            )
+    def _meta(self, runs: Sequence[LiveRun], options: RunOptions) -> JsonDict:
+        asked, sha256 = self._options, file_sha256(Path(self._options.dataset))
+        dataset = {"path": asked.dataset, "sha256": sha256, "offset": asked.offset, "limit": asked.limit}
+        values = {
+            "versions": runs[0].manifest.versions,
+            "command": options.command,
+            "agent": asked.module,
+            "mcp": asked.mcp,
+            "dataset": {name: value for name, value in dataset.items() if value is not None},
+            "max_turns": asked.max_turns,
+            "batch_size": asked.batch_size,
+            "budget": self.budget_json(),
+        }
+        models: list[JsonDict] = [
+            {
+                "model": side.model,
+                "model_tag": side.tag,
+                "base_url": run.plan.resolved.settings.model.api_base_url or None,
+                "sampling_args": dict(run.plan.resolved.settings.model.sampling_args),
+                "run": str(run.folder.path) if run.is_saved else None,
+            }
             for side, run in zip(self._job.sides, runs, strict=True)
-        )
-        return EvalMeta(
-            models,
-            agent=asked.module,
-            mcp=asked.mcp,
-            dataset=asked.dataset,
-            dataset_sha256=file_sha256(Path(asked.dataset)),
-            offset=asked.offset,
-            limit=asked.limit,
-            max_turns=asked.max_turns,
-            batch_size=asked.batch_size,
-            command=options.command,
-            versions=runs[0].manifest.versions,
-            budget=self.budget_json(),
-        )
+        ]
+        return document_meta(values, models)
 
     def _places(self, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> None:
         kept = [run for run in runs if run.is_saved]

@@ -4,7 +4,6 @@ The steps are in `cli.multi_job`, `cli.multi_view` and `cli.execute`."""
 from __future__ import annotations
 
 import os
-from collections import ChainMap
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +60,7 @@ def carry_out(job: MultiJob, options: EvaluationOptions, replayed: str | None = 
     resolution = job.runs.resolution
     print_notices((*job.notices, *resolution.notices))
     if options.dry_run:
-        environ = ChainMap(dict(job.runs.keys), dict(os.environ))
-        return dry_run(resolution, environ, as_json=options.json, labels=_labels(options))
+        return dry_run(resolution, os.environ, as_json=options.json, labels=_labels(options))
     try:
         return _execute(job, options, replayed)
     except HarnessError as error:
@@ -90,7 +88,7 @@ def _execute(job: MultiJob, options: EvaluationOptions, replayed: str | None) ->
         sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
         at_once = job.options.model_concurrency
         start = StartOptions(fail_fast=job.options.abort_on_error)
-        evaluation = Evaluation(job.runs.runs, job.loader, keys=job.runs.keys, start=start, at_once=at_once)
+        evaluation = Evaluation(job.runs.runs, job.loader, start=start, at_once=at_once)
         return execute(job.runs.resolution, options, MultiView(job, options, console, sinks, replayed), evaluation)
 
 

@@ -66,7 +66,7 @@ class _Evaluation:
     inputs: Inputs
     runs: ModelRuns
     keys: Mapping[str, str]
-    """API keys by variable name."""
+    """API keys that were given by variable name."""
     hook: ScoringHook | None
     started: Started
     is_whole: bool
@@ -222,12 +222,11 @@ def _job(tasks: object, models: object, options: Options) -> _Evaluation:
     if not is_whole:
         resolution = replace(found.resolution, runs=tuple(map(without_rows, found.runs)))
         found = replace(found, resolution=resolution)
-    keys = {**others, **found.keys}
-    missing_keys(found.resolution, ChainMap(keys, cast("dict[str, str]", os.environ)))
+    missing_keys(found.resolution, environ)
     for notice in found.resolution.notices:
         logger.warning("%s", notice)
     started = Started(options.run_id or new_run_id(), len(read), len(asked))
-    return _Evaluation(Inputs(read, asked, options), found, keys, hook, started, is_whole)
+    return _Evaluation(Inputs(read, asked, options), found, others, hook, started, is_whole)
 
 
 def _file_of(value: object) -> Path | None:

@@ -1,13 +1,10 @@
-"""Conversion of models to runs: the endpoint, name, key and all settings of each model's run. API keys given as text
-are returned separately, since settings contain only the names of variables."""
+"""Conversion of models to runs: the endpoint, name, key and all settings of each model's run."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections import ChainMap
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -61,8 +58,6 @@ class ModelRuns:
 
     models: tuple[Model, ...]
     resolution: Resolution
-    keys: Mapping[str, str]
-    """API keys given as text, by variable name; never recorded."""
 
     @property
     def runs(self) -> tuple[ResolvedRun, ...]:
@@ -96,26 +91,22 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
     Raises:
         ConfigError: a model cannot be used, or a setting is invalid; names the model.
     """
-    keys: dict[str, str] = {}
     known = load_registry(None, Path.cwd()) if common.registry is None else common.registry
     environ = os.environ if environ is None else environ
-    around = ChainMap(keys, cast("MutableMapping[str, str]", environ))
-    taken = _variables(models, known, environ)
     names = numbered([model.label for model in models])
     runs: list[ResolvedRun] = []
     notices: list[str] = []
     limits = BudgetLimits()
     for model, name in zip(models, names, strict=True):
         _remember_secrets(model)
-        key_var = _variable_for(model.api_key, keys, taken) if model.api_key else model.api_key_var or None
-        alias, entries = _entries(model, known, key_var, around)
+        alias, entries = _entries(model, known, environ)
         registry = Registry({**known.entries, alias: entries}, known.file) if entries else known
         flags = _flags(model, name, alias, entries, common.flags)
         found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
         runs += [_finished(run, model, entries, common.labels) for run in found.runs]
         notices += found.notices
         limits = found.limits  # of the invocation, equal for all models
-    return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits), keys)
+    return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits))
 
 
 def without_rows(run: ResolvedRun) -> ResolvedRun:
@@ -134,21 +125,20 @@ def _remember_secrets(model: Model) -> None:
             redactor.add(str(text))
 
 
-def _entries(
-    model: Model, registry: Registry, key_var: str | None, environ: Mapping[str, str]
-) -> tuple[str, tuple[Registered, ...]]:
+def _entries(model: Model, registry: Registry, environ: Mapping[str, str]) -> tuple[str, tuple[Registered, ...]]:
     """The name in the run's settings, and its registry entries; a reference model has no entries."""
     own = _own_values(model)
     price = _prices(model)
     if not model.provider and not model.base_url and model.name in registry.entries:
-        if key_var is not None:
-            own[_KEY] = key_var
+        if model.api_key or model.api_key_var:
+            own[_KEY] = LITERAL_KEY_VAR if model.api_key else model.api_key_var
         found = registry.entries[model.name]
         return model.name, tuple(_with(each, own, price) for each in found)
     name, url = _address(model, environ)
     if is_reference(name) and not url:
         return name, ()
     try:
+        key_var = None if model.api_key else model.api_key_var or None
         way = route(name, url or None, environ=environ, key_var=key_var, has_key=bool(model.api_key))
     except ConfigError as error:
         error.place, error.labels = f"{model.place} ({model.label})", MODEL_LABELS
@@ -197,23 +187,6 @@ def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mappi
     if headers in own and headers in entry.values:
         values[headers] = {**cast(JsonDict, entry.values[headers]), **cast(JsonDict, own[headers])}
     return replace(entry, values=values, price=price or entry.price)
-
-
-def _variables(models: Sequence[Model], registry: Registry, environ: Mapping[str, str]) -> frozenset[str]:
-    """Variable names that are set or in use. An API key given as text must not be stored under one of them, since it
-    would be sent to an endpoint that uses the variable."""
-    asked = {entry.values.get(_KEY) for entries in registry.entries.values() for entry in entries}
-    return frozenset({*environ, *(model.api_key_var for model in models), *map(str, asked)})
-
-
-def _variable_for(key: str, keys: dict[str, str], taken: Collection[str]) -> str:
-    """A variable name for an API key given as text: settings and run folders refer to keys by variable names only."""
-    known = next((name for name, value in keys.items() if value == key), None)
-    if known is None:
-        names = (f"{LITERAL_KEY_VAR}_{number}" for number in itertools.count(2))
-        known = next(name for name in itertools.chain([LITERAL_KEY_VAR], names) if name not in (*keys, *taken))
-        keys[known] = key
-    return known
 
 
 def _place_of(model: Model) -> Place:
@@ -265,7 +238,7 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], lab
     for endpoint in run.endpoints:
         bound = cast("int | None", bounds.get(endpoint.url))
         own = replace(endpoint, max_concurrent=bound if bound is None or bound > 0 else None)
-        endpoints.append(own if entries else replace(own, price=_prices(model)))
+        endpoints.append(replace(own, key=model.api_key) if entries else replace(own, price=_prices(model)))
     words = {**labels, **_said_by(model)}
     origins = {path: _origin(path, origin, words) for path, origin in run.origins.items()}
     return replace(run, endpoints=tuple(endpoints), origins=origins)

@@ -100,7 +100,8 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
         for endpoint in run.endpoints:
             require_provider(endpoint.url)
             name = endpoint.key_var
-            if name and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
+            has_key = endpoint.key or not name or is_loopback_url(endpoint.url)
+            if name and not has_key and not environ.get(name, "").strip():
                 missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
     if missing:
         lines = [f"{name} is not set, and {listed(runs)} at {url} needs it"

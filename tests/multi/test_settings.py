@@ -63,41 +63,22 @@ def way(run: ResolvedRun) -> tuple[str, str, str | None]:
 def test_where_a_model_is_asked(model: Any, expected: tuple[str, str, str | None]) -> None:
     found = runs_of(model)
     assert way(found.runs[0]) == expected
-    assert found.keys == {}
+    assert found.runs[0].endpoints[0].key == ""
 
 
-def test_literal_keys_go_by_variables_of_their_own() -> None:
+def test_literal_keys_are_with_their_endpoints_and_in_no_text() -> None:
     found = runs_of(
         {"id": "a", "provider": "openai", "apiKey": "first-key-1"},
         {"id": "b", "baseUrl": "http://localhost:9/v1", "apiKey": "second-key-2"},
-        {"id": "c", "baseUrl": "http://localhost:9/v1", "apiKey": "first-key-1"},
+        {"id": "c", "baseUrl": "http://localhost:8/v1", "apiKeyVar": "BENCH_API_KEY"},
         {"id": "d", "provider": "openai"},
     )
-    assert [way(run)[2] for run in found.runs] == [
-        "BENCH_API_KEY", "BENCH_API_KEY_2", "BENCH_API_KEY", "OPENAI_API_KEY",
+    assert [(way(run)[2], run.endpoints[0].key) for run in found.runs] == [
+        ("BENCH_API_KEY", "first-key-1"), ("BENCH_API_KEY", "second-key-2"), ("BENCH_API_KEY", ""),
+        ("OPENAI_API_KEY", ""),
     ]  # fmt: skip
-    assert found.keys == {"BENCH_API_KEY": "first-key-1", "BENCH_API_KEY_2": "second-key-2"}
-    said = [run.to_toml() + str(run.described()) for run in found.runs]
+    said = [run.to_toml() + str(run.described()) + repr(run.endpoints) for run in found.runs]
     assert [text for text in said if "first-key" in text or "second-key" in text] == []
-
-
-def test_no_literal_key_goes_by_a_variable_that_somebody_else_is_sent(workplace: Path) -> None:
-    """Or a key would leave for a host that it was not given for."""
-    local = "http://localhost:9/v1"
-    given = {"id": "a", "baseUrl": local, "apiKey": "first-key-1"}
-    asking = {"id": "b", "baseUrl": "http://localhost:8/v1", "apiKeyVar": "BENCH_API_KEY"}
-    for models in ([given, asking], [asking, given]):
-        found = runs_of(*models)
-        assert found.keys == {"BENCH_API_KEY_2": "first-key-1"}
-        assert {way(run)[1:] for run in found.runs} == {
-            (local, "BENCH_API_KEY_2"), ("http://localhost:8/v1", "BENCH_API_KEY"),
-        }  # fmt: skip
-    common = Common({"env_args": {"tasks": "tasks.json"}}, (), Registry())
-    environ = {"BENCH_API_KEY": "set-1", "BENCH_API_KEY_2": "set-2"}
-    assert resolve_models(read_models([given]), common, environ=environ).keys == {"BENCH_API_KEY_3": "first-key-1"}
-    (workplace / "endpoints.toml").write_text(REGISTRY.replace("HOUSE_KEY", "BENCH_API_KEY"))
-    registry = load_registry(workplace / "endpoints.toml", workplace)
-    assert runs_of(given, "house", registry=registry).keys == {"BENCH_API_KEY_2": "first-key-1"}
 
 
 REGISTRY = """

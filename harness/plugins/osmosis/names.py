@@ -104,8 +104,8 @@ _PASS_AT_K = _from("harness.stats.passk", "pass_at_k")
 _EVAL_RUNNER = _from("harness.agents.runner", "EvalRunner") | _from(
     "harness.agents.results", "EvalEvalSummary", "EvalModelSummary", "EvalResult", "EvalRowResult", "EvalRunResult"
 )
-_BENCH_RUNNER = _from(
-    "harness.agents.bench_runner", "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunner", "BenchRunResult"
+_BENCH_RUNNER = _from("harness.agents.runner", "BenchRunner") | _from(
+    "harness.agents.results", "BenchEvalSummary", "BenchResult", "BenchRowResult", "BenchRunResult"
 )
 _TEST_RUNNER = _from(
     "harness.agents.local_test_runner", "LocalTestBatchResult", "LocalTestRunner", "LocalTestRunResult"
