@@ -32,7 +32,7 @@ def made(found: ModelRuns, events: Events) -> list[ModelResult]:
         async with Evaluation(found.runs, start=StartOptions("bench multi", fail_fast=True)).hosted() as runs:
             watch.attach(runs)
             listener = EvaluationListener(finished=watch.finished, recorded=watch.recorded)
-            await Suite(runs, at_once=1, keys=found.keys, listener=listener).run()
+            await Suite(runs, at_once=1, listener=listener).run()
             return watch.results(runs)
 
     return asyncio.run(main())
