@@ -132,19 +132,14 @@ class RubricGroup(CombinedRubric):
 
 
 def add_scores(scores: Sequence[Score]) -> Score:
-    """Add the scores of one rollout, and metrics of the same name. The reward, or such a metric, is None if one of them
-    is; the reasons for that come first."""
-    rewards: list[float] = []
+    """Add the scores of one rollout, and metrics of one name. A sum is None if a part is; its reasons come first."""
     metrics: dict[str, float | None] = {}
-    fatal: dict[str, str] = {}
-    minor: dict[str, str] = {}
     for score in scores:
         for name, value in score.metrics.items():
             held = metrics.get(name, 0.0)
             metrics[name] = None if value is None or held is None else held + value
-        if score.reward is None:
-            fatal.update(score.reasons)
-        else:
-            minor.update(score.reasons)
-            rewards.append(score.reward)
-    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, {**fatal, **minor})
+    rewards = [score.reward for score in scores if score.reward is not None]
+    reasons: dict[str, str] = {}
+    for score in sorted(scores, key=lambda score: score.reward is not None):
+        reasons.update(score.reasons)
+    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, reasons)
