@@ -16,6 +16,7 @@ from harness.engine.plan import PlannedExample, PlannedRollouts
 from harness.engine.progress import RunProgress
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded
+from harness.store.outcome_kinds import OUTCOMES
 from harness.store.resume import missing_examples
 
 Need: TypeAlias = Literal["generate", "score"] | None
@@ -162,7 +163,7 @@ class Worklist:
         if not any(needs):
             return
         yield from self._count_passed(recorded)
-        introduce = not recorded.has_example(outline.key)
+        introduce = recorded.example_number(outline.key) is None
         for item, need in zip(outline.items(), needs, strict=True):
             if need == "generate" and stage != "score":
                 yield Todo(item, introduce=introduce, group=group)
@@ -175,20 +176,13 @@ class Worklist:
                     yield Todo(item, recorded=generated, group=group)
 
     def _need(self, recorded: Recorded, reader: JournalReader, key: str, stage: Stage) -> Need:
-        status = recorded.status(key)
-        if status is None:
-            return "generate" if self._plan.can_generate else None
-        if status == "failed":
-            again = self._retry_failed or recorded.is_open(key)
-            return "generate" if again and self._plan.can_generate and stage != "score" else None
-        if status == "unscored" and self._retry_failed and stage != "score":
-            # The state that scoring needs is lost: only a new rollout can be scored.
-            if not _has_lost_state(recorded, reader, key):
-                return "score"
-            return "generate" if self._plan.can_generate else None
-        if status == "generated" or (status == "unscored" and self._retry_failed):
-            return "score"
-        return None
+        kind = OUTCOMES[recorded.status(key) or "not_run"]
+        need: Need = kind.resume or (kind.retry if self._retry_failed else None)
+        if need == "score" and not kind.resume and stage != "score" and _has_lost_state(recorded, reader, key):
+            need = "generate"  # the state that scoring needs is lost: only a new rollout can be scored
+        if need == "generate" and (not self._plan.can_generate or (stage == "score" and kind.name != "not_run")):
+            return None
+        return need
 
     def _rescore(self, recorded: Recorded, key: str) -> Need:
         return None if recorded.generated_at(key) is None else "score"
@@ -261,7 +255,8 @@ def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
     if recorded is None:
         return 0
     counts = recorded.counts()
-    return counts["scored"] + (0 if retry_failed else counts["unscored"] + counts["failed"] - recorded.open_count)
+    kept = (kind for kind in OUTCOMES.values() if not kind.resume and not (retry_failed and kind.retry))
+    return sum(counts.get(kind.name, 0) for kind in kept)
 
 
 def check_growth(plan: PlannedRollouts, recorded: Recorded, planned: dict[str, int]) -> None:

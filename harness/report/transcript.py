@@ -53,7 +53,7 @@ def verdict(outcome: Outcome) -> str:
     """Result of a rollout in a few words."""
     if outcome.reward is not None:
         return f"reward {numerals.score(outcome.reward)}"
-    return f"no score: {clean(outcome.reason, 200) or 'no reason given'}"
+    return f"no score: {clean(outcome.reason, 200)}"
 
 
 def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
@@ -75,7 +75,7 @@ def _rollout_json(outcome: Outcome) -> JsonDict:
     made = isinstance(base, Generated)
     return {
         "rollout_index": base.rollout_index,
-        "outcome": "scored" if outcome.is_scored else "unscored",
+        "outcome": outcome.column,
         "reward": outcome.reward,
         "metrics": {} if score is None else score.metrics,
         "reason": outcome.reason,

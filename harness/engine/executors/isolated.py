@@ -25,6 +25,7 @@ from harness.engine.rollout import MeteredChat
 from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.rubrics.judge_port import panel
 from harness.store.codec import document_of, record_of
+from harness.store.outcome_kinds import unscored
 from harness.usercode.deadline import relayed
 
 MAX_SHARED = 3
@@ -162,8 +163,8 @@ class IsolatedExecutor:
                 work, lambda worker: self._scoring(rollouts, is_live=worker is holder), wanted=holder
             )
         except WorkerDied as death:
-            reasons = {"*": f"{death.reason}: {redactor.text(str(death))}"}
-            return [Scored(each.record.key, "unscored", None, {}, reasons) for each in rollouts]
+            reason = f"{death.reason}: {redactor.text(str(death))}"
+            return [unscored(each.record.key, reason) for each in rollouts]
         finally:
             for finished in rollouts:
                 self._holders.pop(finished.record.key, None)

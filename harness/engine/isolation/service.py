@@ -26,6 +26,7 @@ from harness.envs.environment import Environment
 from harness.rubrics.judge_port import judged_by
 from harness.rubrics.single_function import OneFunction
 from harness.store.codec import document_of, record_of
+from harness.store.outcome_kinds import unscored
 from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
 from harness.usercode.scope import enter_run
@@ -230,5 +231,5 @@ def _given_up(frame: JsonDict, words: str) -> bytes:
         example_key, index = frame["example"]["example_key"], frame["rollout_index"]
         failed = Failed(frame["key"], example_key, index, "generation", "environment_error", words, retryable=False)
         return pack({**document_of(failed), "to": frame["order"]})
-    scores = [Scored(member["key"], "unscored", None, {}, {"*": words}) for member in frame["rollouts"]]
+    scores = [unscored(member["key"], words) for member in frame["rollouts"]]
     return pack({"type": "scores", "to": frame["order"], "scores": [document_of(score) for score in scores]})

@@ -13,7 +13,6 @@ from harness.core.records import Generated
 from harness.report.frames.fields import Field, free_name, selected, table_of
 from harness.report.frames.selection import chosen
 from harness.report.frames.tables import Backend, framed, library
-from harness.stats.scores import NO_REASON
 from harness.stats.summary import tokens_known
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
@@ -186,7 +185,7 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("rollout_index", "integer", _of_row("rollout_index")),
     Field("reward", "number", _of_row("reward")),
     Field("outcome", "text", _of_row("outcome")),
-    Field("reason", "text", lambda r: None if r.outcome.is_scored else r.outcome.reason or NO_REASON),
+    Field("reason", "text", lambda r: None if r.outcome.is_scored else r.outcome.reason),
     Field("error", "text", _of_row("error")),
     Field("input_tokens", "integer", _of_usage("input_tokens")),
     Field("output_tokens", "integer", _of_usage("output_tokens")),
