@@ -126,6 +126,12 @@ def tokens_in_and_out(usage: Usage) -> str:
     return f"{sign}{short_count(usage.input_tokens)} + {short_count(usage.output_tokens)}"
 
 
+def token_words(usage: Usage) -> str:
+    """`40.5k + 81.0k tokens`, for input and output."""
+    words = tokens_in_and_out(usage)
+    return "tokens unknown" if words == "unknown" else f"{words} tokens"
+
+
 def rate(value: float | None) -> str:
     """Format a rate per second, or per minute if it is slow."""
     if value is None or not math.isfinite(value) or value <= 0:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from harness.core.records import JUDGEMENTS, Example, Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt
 from harness.report import numerals
-from harness.report.live_lines import token_words
+from harness.report.numerals import token_words
 from harness.report.text import clean, clean_block
 from harness.store.codec import to_text
 from harness.store.outcomes import Outcome
