@@ -34,9 +34,8 @@ from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.engine.suite import DRAIN_SECONDS
 from harness.report.live import Display, open_display
-from harness.report.next_steps import GO_ON, PUBLISH, Step, next_steps
-from harness.report.result_json import result_json
-from harness.report.table import RunReport, final_table
+from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
+from harness.report.table import RunReport, final_table, result_json
 from harness.report.text import make_console
 from harness.settings.resolver import Resolution, missing_keys
 from harness.settings.wording import MASK

@@ -27,7 +27,7 @@ from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.to_standings import standings_of
 from harness.report import numerals
-from harness.report.next_steps import GO_ON, PUBLISH, Step
+from harness.report.runs import GO_ON, PUBLISH, Step
 from harness.report.side_by_side import Ending, side_by_side
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean

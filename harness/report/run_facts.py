@@ -14,9 +14,8 @@ from typing import cast
 from harness.core.errors import StoreError
 from harness.core.types import JsonDict, Usage
 from harness.report.changes import Changes, compare, marks_of
-from harness.report.next_steps import next_steps
 from harness.report.run_digest import Digest, digest
-from harness.report.runs import budget_flags, has_rows, resume_hint
+from harness.report.runs import budget_flags, has_rows, next_steps, resume_hint
 from harness.report.text import clean
 from harness.store.catalogue import UNFINISHED, Catalogue, ListedRun, read_entry
 from harness.store.codec import to_text
