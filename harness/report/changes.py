@@ -167,7 +167,7 @@ def _lines(changes: Changes) -> Iterator[str]:
     if paired is not None and paired.estimate.mean is None:
         yield "difference: no example has a score on both sides"
     elif paired is not None:
-        examples = f"{paired.pairs} example{'s' if paired.pairs != 1 else ''}"
+        examples = numerals.counted(paired.pairs, "example")
         chance = "" if paired.p_value is None else f", p = {numerals.p_value(paired.p_value)}".replace("= <", "<")
         between = "" if paired.estimate.low is None else f" {numerals.signed_interval(paired.estimate)}"
         yield f"difference {numerals.difference(paired.estimate)}{between}{chance}, paired over {examples}"

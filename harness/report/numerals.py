@@ -88,6 +88,11 @@ def count(value: int) -> str:
     return f"{value:,}" if abs(value) < LARGE_COUNT else f"{value:.2g}"
 
 
+def counted(value: int, noun: str, plural: str = "") -> str:
+    """`1 run`, `2 runs`: a whole number with its noun; `plural` if that is not the noun with an `s`."""
+    return f"{count(value)} {noun if value == 1 else plural or noun + 's'}"
+
+
 def coverage(*summaries: Summary) -> str:
     """`9 of 10`: scored of planned rollouts, over all given runs."""
     asked = sum(max(each.planned, each.num_rollouts) for each in summaries)

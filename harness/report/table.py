@@ -213,12 +213,8 @@ def _judges(summary: Summary) -> list[str]:
     tokens = f"{numerals.tokens(usage, usage.input_tokens)} + {numerals.tokens(usage, usage.output_tokens)} tokens"
     cost = "cost unknown" if usage.cost is None else numerals.dollars(usage.cost)
     if usage.cost is not None and summary.judge_unpriced:
-        cost = f"at least {cost} ({_replies(summary.judge_unpriced)} of unknown cost)"
-    return [f"judge: {_replies(usage.requests)}, {tokens}, {cost}"]
-
-
-def _replies(number: int) -> str:
-    return f"{numerals.count(number)} {'reply' if number == 1 else 'replies'}"
+        cost = f"at least {cost} ({numerals.counted(summary.judge_unpriced, 'reply', 'replies')} of unknown cost)"
+    return [f"judge: {numerals.counted(usage.requests, 'reply', 'replies')}, {tokens}, {cost}"]
 
 
 def _missing(summary: Summary, result: RunReport) -> list[str]:
@@ -240,9 +236,8 @@ def _missing(summary: Summary, result: RunReport) -> list[str]:
     if excluded:
         # The largest k excludes most; one number is sufficient.
         k, number = max(excluded.items(), key=lambda item: (item[1], item[0]))
-        noun = "example has" if number == 1 else "examples have"
         few = "no scored rollout" if k == 1 else f"fewer than {k} scored rollouts"
-        remarks.append(f"{numerals.count(number)} {noun} {few}: no part in pass@{k}")
+        remarks.append(f"{numerals.counted(number, 'example has', 'examples have')} {few}: no part in pass@{k}")
     return remarks
 
 

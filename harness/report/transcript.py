@@ -289,7 +289,7 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     elif base.stop_condition or base.is_truncated:
         yield "ended by", (base.stop_condition or "") + (", cut short by a limit" if base.is_truncated else "")
     usage, timing = base.usage, base.timing
-    requests = f"{usage.requests} {'request' if usage.requests == 1 else 'requests'}"
+    requests = f"{usage.requests} request{'' if usage.requests == 1 else 's'}"
     cost = "" if usage.cost is None else f", {numerals.dollars(usage.cost)}"
     yield "used", f"{token_words(usage)} in {requests}{cost}"
     seconds = [f"{numerals.duration(timing.generation)}, {numerals.duration(timing.model)} of it in the model"]

@@ -17,7 +17,7 @@ from harness.report.page.gather import Page, RunPart, methods_of, passing
 from harness.report.page.markup import Child, Html, join, script_json, table, tag
 from harness.report.page.plots import Plots
 from harness.report.page.sections import name_of, note
-from harness.report.run_facts import BUILT_IN, settings_of
+from harness.report.run_facts import commit_of, settings_of
 from harness.report.runs import has_rows, origin_words
 from harness.stats.methods import describe
 from harness.store.card_text import shown_config
@@ -157,8 +157,7 @@ def _facts(run: RunPart) -> Html:
     if run.entry.created is not None:
         rows.append(("began", f"{run.entry.created:%Y-%m-%d %H:%M:%S UTC}"))
     rows.append(("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())))
-    if commit := manifest.git.get("commit"):
-        rows.append(("commit", f"{commit}{', with local changes' if manifest.git.get('dirty') else ''}"))
+    rows.append(("commit", commit_of(manifest)))
     if (seconds := summary.rollout_seconds) is not None:
         words = f"median {numerals.latency(seconds.p50)}, 95 % below {numerals.latency(seconds.p95)}"
         rows.append(("a rollout took", words))
@@ -167,14 +166,12 @@ def _facts(run: RunPart) -> Html:
 
 
 def _settings(run: RunPart) -> list[Html]:
-    def listed(rows: list[tuple[str, str, str, str]]) -> Html:
-        short = [(path, value if len(value) <= SETTING else f"{value[:SETTING]}…", by) for path, value, _, by in rows]
+    def listed(rows: list[tuple[str, str, str]]) -> Html:
+        short = [(path, value if len(value) <= SETTING else f"{value[:SETTING]}…", by) for path, value, by in rows]
         cells = [[tag("code", path), tag("code", value, class_="said"), by] for path, value, by in short]
         return table(["setting", "value", "where it came from"], cells, words=range(3), label="settings")
 
-    rows = settings_of(run.manifest)
-    chosen = [row for row in rows if row[2] != BUILT_IN]
-    rest = [row for row in rows if row[2] == BUILT_IN]
+    chosen, rest = settings_of(run.manifest)
     parts = [
         tag("h4", "Settings that somebody chose"),
         listed(chosen) if chosen else note("None: all are built in."),

@@ -19,7 +19,10 @@ CELL = 200
 
 def markdown(page: Page) -> str:
     """The page without figures and transcripts."""
-    lines = [f"# {_text(page.title)}", "", _head(page), ""]
+    counted = numerals.counted(len(page.folders), "run")
+    scored = numerals.coverage(*(run.summary for run in page.folders))
+    head = f"{counted}, {scored} rollouts scored. Mean reward over examples, with 95 % intervals."
+    lines = [f"# {_text(page.title)}", "", head, ""]
     if page.missing:
         lines += ["Not in this report:", "", *(f"- {_text(each)}" for each in page.missing), ""]
     if page.overall:
@@ -40,15 +43,6 @@ def _text(value: object, limit: int = CELL) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> list[str]:
     rule = [":---" if number in words else "---:" for number in range(len(head))]
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
-
-
-def _head(page: Page) -> str:
-    runs = len(page.folders)
-    counted = f"{numerals.count(runs)} {'run' if runs == 1 else 'runs'}"
-    return (
-        f"{counted}, {numerals.coverage(*(run.summary for run in page.folders))} rollouts scored. "
-        "Mean reward over examples, with 95 % intervals."
-    )
 
 
 def _overall(page: Page) -> list[str]:
