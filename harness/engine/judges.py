@@ -243,10 +243,7 @@ class RunPanel:
         """Return the chat of judge `spec` for the rollout of `state`."""
         judge = self._judges.get(id(spec))
         if judge is None:
-            raise EnvironmentFault(
-                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so nobody has "
-                "connected it"
-            )
+            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None
         if judge.seat.is_embedded and example is None:
             raise EnvironmentFault(f"{judge.seat.model} must know which rollout it judges: pass state to judge(…)")

@@ -22,11 +22,11 @@ from harness.core.redact import redactor
 from harness.engine.budget import Budget
 from harness.engine.dataset_checkpoints import Checkpoints
 from harness.engine.executors import Execution, Executor, executor_entry
-from harness.engine.executors.isolated import IsolatedExecutor, IsolatedRunConfig
+from harness.engine.executors.isolated import IsolatedExecutor
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.finalize import finalize
-from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.proxy import IsolatedEnvironment
+from harness.engine.isolation.wire import IsolatedJudge, IsolatedRunConfig
 from harness.engine.judges import RunPanel
 from harness.engine.listeners import EvaluationListener
 from harness.engine.model_source import RunClient
@@ -325,15 +325,14 @@ def _own_executor(execution: Execution) -> Executor:
     rubric = environment.rubric
     is_part = isinstance(rubric, OneFunction)
     plays = parse_model(execution.model.model).plays if _plays_embedded(plan) else ()
-    judges = {
-        place: SeatedJudge(judge.model, parse_model(judge.model).plays if judge.is_embedded else ())
+    called = {
+        id(judge.spec): IsolatedJudge(judge.model, parse_model(judge.model).plays if judge.is_embedded else ())
         for judge in plan.judges
-        for place, spec in enumerate(environment.judges)
-        if spec is judge.spec
     }
     terms = IsolatedRunConfig(
         settings.timeout, execution.max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
-        limits.is_refusable, rubric.name if is_part else None, plays, judges,
+        limits.is_refusable, rubric.name if is_part else None, plays,
+        [called.get(id(spec)) for spec in environment.judges],
     )  # fmt: skip
     return IsolatedExecutor(environment, execution.model, terms, rubric.recorded if is_part else None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
@@ -16,10 +16,9 @@ from harness.core.replies import ReplyRecorder, to_record
 from harness.core.state import State
 from harness.core.types import Chat, JsonDict
 from harness.engine.executors import Finished
-from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
-from harness.engine.isolation.wire import error_from_json, error_to_json, response_to_json
+from harness.engine.isolation.wire import IsolatedRunConfig, error_from_json, error_to_json, response_to_json
 from harness.engine.model_source import ModelSource
 from harness.engine.rollout import MeteredChat
 from harness.engine.rollout_limits import CallGate, RolloutLimits
@@ -30,25 +29,6 @@ from harness.usercode.deadline import relayed
 
 MAX_SHARED = 3
 """Worker deaths of a rollout that was waiting for its model each time, before it is retried alone in a process."""
-
-
-@dataclass(frozen=True, slots=True)
-class IsolatedRunConfig:
-    """Settings for executing a run's rollouts; see `executors.local`."""
-
-    timeout: float | None = None
-    max_retries: int = 0
-    scoring_timeout: float | None = None
-    message_limit: int | None = None
-    token_limit: int | None = None
-    is_refusable: bool = False
-    """Whether calls may be refused apart from limits; see `RolloutLimits.is_refusable`."""
-    function: str | None = None
-    """The one reward function to run; None for the whole rubric."""
-    plays: tuple[str, ...] = ()
-    """Environment methods whose replies the embedded server sends as the run's model."""
-    judges: Mapping[int, SeatedJudge] = field(default_factory=dict[int, SeatedJudge])
-    """Judges to call, by their index among the judges of the rubric."""
 
 
 @dataclass(slots=True)
@@ -96,14 +76,8 @@ class IsolatedExecutor:
         self._holders: dict[str, Worker] = {}
         """The worker process that has a rollout's live state, by key."""
         self._run = self._pool.open_run(
-            {
-                "model": lane.model, "sampling_args": lane.sampling_args, "timeout": terms.timeout,
-                "max_retries": terms.max_retries, "scoring_timeout": terms.scoring_timeout, "function": terms.function,
-                "plays": terms.plays, "message_limit": terms.message_limit, "token_limit": terms.token_limit,
-                "is_refusable": terms.is_refusable,
-                "judges": {str(place): asdict(judge) for place, judge in terms.judges.items()},
-            }
-        )  # fmt: skip
+            {"model": lane.model, "sampling_args": lane.sampling_args, "config": asdict(terms)}
+        )
 
     async def generate(self, item: Item) -> Generated | Failed:
         """Generate one rollout. If its process dies, retry: alone, unless the rollout was waiting for its model."""
