@@ -1,34 +1,27 @@
-"""Run all runs of one invocation concurrently on one event loop. Manages the shared clients, embedded server and
-interruption, and finalizes each run. Prints nothing."""
+"""Execute one prepared run: its client, judges and executor, its passes over the plan, and its end. Prints nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
-from collections import ChainMap, deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import count
-from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from harness.core.errors import HarnessError, StoreError
 from harness.core.records import BUDGET_SPENT, Failed, Generated, Scored
 from harness.core.redact import redactor
-from harness.engine.budget import Budget
-from harness.engine.dataset_checkpoints import Checkpoints
 from harness.engine.executors import Execution, Executor, executor_entry
 from harness.engine.executors.isolated import IsolatedExecutor
 from harness.engine.executors.local import LocalExecutor
-from harness.engine.finalize import finalize
+from harness.engine.finalize import checkpoints, finalize
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.wire import IsolatedJudge, IsolatedRunConfig
 from harness.engine.judges import RunPanel
-from harness.engine.listeners import EvaluationListener
 from harness.engine.model_source import RunClient
 from harness.engine.prepare import LiveRun, RunPlan
 from harness.engine.prices import pricing_of
@@ -38,7 +31,6 @@ from harness.engine.replay import Replaying, ReplayLane
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.spending import SpendTracker, given_up, spent_in
-from harness.engine.watchdog import Watchdog
 from harness.models.pool import ClientPool
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
@@ -50,11 +42,10 @@ from harness.store.journal_index import Recorded
 from harness.store.rows import RowShape
 from harness.usercode.scope import enter_run
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from harness.engine.evaluation import Evaluation
 
-DRAIN_SECONDS = 10.0
-"""Seconds that rollouts in flight get to finish after the first interrupt. They are paid for, but the user is
-waiting."""
+logger = logging.getLogger(__name__)
 
 _LOST = (
     "{missing} rollouts ended without an outcome: code of the environment cancels the task that runs it; give it a "
@@ -62,91 +53,37 @@ _LOST = (
 )
 
 
-@dataclass(slots=True)
-class Suite:
-    """Runs that were prepared together."""
+class RunExecution:
+    """Execution of one run of an evaluation.
 
-    runs: Sequence[LiveRun]
-    """Prepared runs, each with its own folder and lock."""
-    pool: ClientPool | None = None
-    """Source of the runs' clients, closed at the end; by default a new pool."""
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """API keys by the name of their variable; they override the process's environment variables."""
-    budget: Budget = field(default_factory=Budget)
-    """Budget shared by all runs; by default without bounds."""
-    listener: EvaluationListener = field(default_factory=EvaluationListener)
-    in_flight: int | None = None
-    """Maximum number of generating rollouts of all runs together; None applies only each run's own limit."""
-    at_once: int | None = None
-    """Maximum number of concurrent runs, started in order; None starts all."""
-    drain: float = DRAIN_SECONDS
-    """Seconds that rollouts in flight get after `interrupt`."""
-    _schedules: list[Schedule] = field(init=False, default_factory=list[Schedule])
-    _interrupted: bool = field(init=False, default=False)
-    _lanes: Iterator[int] = field(init=False, default_factory=count)
-    _joint: AbstractAsyncContextManager[object] = field(init=False)
-    _turns: AbstractAsyncContextManager[object] = field(init=False)
+    Args:
+        evaluation: The evaluation, with budget and listener.
+        run: The prepared run.
+        name: Unique among the runs of the process.
+        pool: Source of clients.
+        server: The embedded server, if a run needs it.
+    """
 
-    def __post_init__(self) -> None:
-        self._joint = nullcontext() if self.in_flight is None else asyncio.Semaphore(self.in_flight)
-        self._turns = nullcontext() if self.at_once is None else asyncio.Semaphore(self.at_once)
+    def __init__(
+        self, evaluation: Evaluation, run: LiveRun, name: str, pool: ClientPool, server: ReferenceServer | None
+    ) -> None:
+        self._evaluation = evaluation
+        self._budget = budget = evaluation.budget
+        self._run = run
+        self._name = name
+        self._pool = pool
+        self._server = server
+        self._till = SpendTracker(budget.charge, budget.check, budget.limits.may_refuse)
 
     async def run(self) -> None:
-        """Execute every rollout; each run ends with summary, dataset and manifest on disk. A run that fails is marked
-        in its counters (`state`, `note`); the others continue."""
-        judges = [judge for run in self.runs for judge in run.plan.judges]
-        sharing = min(self.at_once or 1, len(self.runs))
-        pool = self.pool or ClientPool(environ=ChainMap(dict(self.keys), os.environ), sharing=sharing)
-        embedded = any(_plays_embedded(run.plan) for run in self.runs) or any(judge.is_embedded for judge in judges)
-        server = ReferenceServer() if embedded else None
-        timer = self._until_time_is_up()
-        try:
-            if server is not None:
-                await server.start()
-            with Watchdog(_sources(self.runs)):
-                async with asyncio.TaskGroup() as tasks:
-                    for run in self.runs:
-                        tasks.create_task(self._contain(run, pool, server))
-        finally:
-            for handle in timer:
-                handle.cancel()
-            await pool.close()
-            if server is not None:
-                await server.stop()
-            for environment in {id(run.plan.environment): run.plan.environment for run in self.runs}.values():
-                await environment.teardown()
-
-    def interrupt(self) -> None:
-        """Start nothing new, and give work in flight `drain` seconds to finish. For a signal handler."""
-        if self._interrupted:
-            return
-        self._interrupted = True
-        for schedule in self._schedules:
-            schedule.stop()
-        asyncio.get_running_loop().call_later(self.drain, self._give_up)
-
-    def _until_time_is_up(self) -> list[asyncio.TimerHandle]:
-        """Schedule timers for the budget's time bound: first nothing new begins, then work in flight is cancelled after
-        the same delay as at an interrupt."""
-        left = self.budget.seconds_left
-        if left is None:
-            return []
-        loop = asyncio.get_running_loop()
-        return [loop.call_later(left, self.budget.expire), loop.call_later(left + self.drain, self._give_up)]
-
-    def _give_up(self) -> None:
-        for schedule in self._schedules:
-            schedule.cancel()
-
-    async def _contain(self, run: LiveRun, pool: ClientPool, server: ReferenceServer | None) -> None:
-        """Execute and finalize one run; its errors are recorded in its counters and do not affect other runs."""
-        progress = run.progress
+        """Execute and finalize the run; its errors are recorded in its counters and do not affect other runs."""
+        run, progress = self._run, self._run.progress
         state: RunState
         enter_run(run.folder.id)
         progress.state = "waiting"
         try:
-            async with self._turns:
-                reason = await self._drive(run, pool, server)
+            async with self._evaluation.turns:
+                reason = await self._drive()
         except Exception as error:  # the boundary between runs: the others continue
             state = _note_failure(progress, error)
         else:
@@ -154,10 +91,10 @@ class Suite:
             missing = progress.total - progress.done
             if reason is not None:
                 state, progress.note = "stopped", reason
-            elif self._interrupted and missing > 0:
+            elif self._evaluation.is_interrupted and missing > 0:
                 state = "interrupted"
-            elif missing + progress.unscored[BUDGET_SPENT] > 0 and self.budget.reached is not None:
-                state, progress.note = "stopped", self.budget.note()
+            elif missing + progress.unscored[BUDGET_SPENT] > 0 and self._budget.reached is not None:
+                state, progress.note = "stopped", self._budget.note()
             elif missing > 0:
                 state, progress.note = "failed", _LOST.format(missing=missing)
             else:
@@ -166,22 +103,20 @@ class Suite:
             progress.note = "; ".join(filter(None, (progress.note, run.plan.environment.pool.note())))
         progress.finished = time.monotonic()
         progress.started = progress.started or progress.finished  # a run that failed before its first rollout
+        recorded = partial(self._evaluation.listener.recorded, run)
         try:
             # Complete also if the user quits meanwhile: the status on disk must be the run's actual status.
-            await _to_its_end(
-                partial(finalize, run, "stopped" if state == "failed" else state, partial(self.listener.recorded, run))
-            )
+            await _to_its_end(partial(finalize, run, "stopped" if state == "failed" else state, recorded))
         except Exception as error:  # as above
             state = _note_failure(progress, error)
         finally:
             progress.state = state
 
-    async def _drive(self, run: LiveRun, pool: ClientPool, server: ReferenceServer | None) -> str | None:
+    async def _drive(self) -> str | None:
         """Execute the run's rollouts; returns the reason for an early stop, or None."""
-        name = f"{next(self._lanes)}:{run.progress.name}"
-        till = SpendTracker(self.budget.charge, self.budget.check, self.budget.limits.may_refuse)
-        execution = _execution(name, run.plan, pool, server, till)
-        panel = RunPanel(name, run.plan, pool, server, till) if run.plan.judges else None
+        run, plan, till = self._run, self._run.plan, self._till
+        execution = self._execution()
+        panel = RunPanel(self._name, plan, self._pool, self._server, till) if plan.judges else None
         waiting = [each.waiting_note for each in (execution.model, panel) if each is not None]
         run.progress.backing_off = lambda: ", ".join(filter(None, (note() for note in waiting)))
         begin = run.recorded.end if run.recorded else 0
@@ -189,62 +124,68 @@ class Suite:
         try:
             if run.is_saved:
                 run.writer = await asyncio.to_thread(DatasetWriter, run.folder.path, RowShape.of(run.manifest))
-            pool.open()
-            run.progress.held = outcomes(run.recorded, retry_failed=run.plan.start.retry_failed)
+            self._pool.open()
+            run.progress.held = outcomes(run.recorded, retry_failed=plan.start.retry_failed)
             run.progress.started = time.monotonic()
-            async with Checkpoints(run.writer, run.plan.resolved.settings.save.save_every) as checkpoints:
+            async with checkpoints(run.writer, plan.resolved.settings.save.save_every) as count_for_checkpoint:
+
+                def finished(record: Generated | Failed, scored: Scored | None) -> None:
+                    self._evaluation.listener.finished(run, record, scored)
+                    count_for_checkpoint()
+
                 with judged_by(panel):
                     async with _executing(execution) as executor:
-                        reason = await self._passes(run, executor, journal, checkpoints)
+                        reason = await self._passes(partial(self._pass, executor, journal, finished), journal)
             await journal.flush()
             return reason
         finally:  # also if the user quits now
-            await asyncio.to_thread(self._settle, run, journal, till, begin)
+            await asyncio.to_thread(self._settle, journal, begin)
 
-    def _count(self, run: LiveRun, checkpoints: Checkpoints, record: Generated | Failed, scored: Scored | None) -> None:
-        self.listener.finished(run, record, scored)
-        checkpoints.outcome()
-
-    def _settle(self, run: LiveRun, journal: Journal, till: SpendTracker, begin: int) -> None:
+    def _settle(self, journal: Journal, begin: int) -> None:
         """Close the journal, and record the spending in the manifest: a resume counts it, including that of abandoned
         rollouts."""
+        run, plan = self._run, self._run.plan
         try:
             journal.close()
         finally:
-            spent = self.budget.to_json() if self.budget.limits else {}
+            spent = self._budget.to_json() if self._budget.limits else {}
             run.manifest = replace(run.manifest, budget=spent)
             if run.progress.done < run.progress.total:
-                model = None if not run.plan.asks_model else pricing_of(run.plan.resolved.endpoints)
-                judge = pricing_of(judges[0].endpoints) if len(judges := run.plan.judges) == 1 else None
-                recorded = spent_in(journal.path, model, judge, derivation=run.plan.start.derive, start=begin)
+                model = pricing_of(plan.resolved.endpoints) if plan.asks_model else None
+                judge = pricing_of(plan.judges[0].endpoints) if len(plan.judges) == 1 else None
+                recorded = spent_in(journal.path, model, judge, derivation=plan.start.derive, start=begin)
                 with suppress(StoreError):  # the error that ended the run matters more
-                    gone = given_up(till.usage, recorded, run.manifest.given_up)
+                    gone = given_up(self._till.usage, recorded, run.manifest.given_up)
                     run.manifest = replace(run.manifest, given_up=gone)
 
-    async def _passes(self, run: LiveRun, executor: Executor, journal: Journal, checkpoints: Checkpoints) -> str | None:
+    async def _passes(self, play: Callable[[Stage], Awaitable[str | None]], journal: Journal) -> str | None:
         """Generate and score together, or in two passes: then the second pass reads the journal back."""
-        settings = run.plan.resolved.settings.env
+        run = self._run
         run.progress.state = "running"
-        if settings.interleave_scoring or run.plan.environment.rubric.needs_live_state:
-            return await self._pass("both", run, executor, journal, checkpoints)
-        reason = await self._pass("generate", run, executor, journal, checkpoints)
+        if run.plan.resolved.settings.env.interleave_scoring or run.plan.environment.rubric.needs_live_state:
+            return await play("both")
+        reason = await play("generate")
         await journal.flush()
         run.progress.state = "scoring"
         run.recorded = await asyncio.to_thread(Recorded.load, run.folder.journal_path)
-        scoring = await self._pass("score", run, executor, journal, checkpoints)
+        scoring = await play("score")
         return reason or scoring
 
     async def _pass(
-        self, stage: Stage, run: LiveRun, executor: Executor, journal: Journal, checkpoints: Checkpoints
+        self,
+        executor: Executor,
+        journal: Journal,
+        finished: Callable[[Generated | Failed, Scored | None], None],
+        stage: Stage,
     ) -> str | None:
         """Run one pass; returns the reason for an early stop: an unusable endpoint, or an error that exceeds the
         limit."""
-        plan, settings = run.plan, run.plan.resolved.settings
-        rollouts = plan.rollouts
+        run, plan, settings = self._run, self._run.plan, self._run.plan.resolved.settings
+        rollouts, evaluation = plan.rollouts, self._evaluation
         work = Worklist(
             rollouts,
             run.recorded,
-            retry_failed=run.plan.start.retry_failed,
+            retry_failed=plan.start.retry_failed,
             progress=None if stage == "score" else run.progress,
         )
         todos = work.todos(stage)
@@ -258,47 +199,48 @@ class Suite:
                 settings.model.max_concurrent_scoring,
                 rollouts.total,
                 rollouts.rollouts_per_example if rollouts.is_group else 1,
-                self._joint,
+                evaluation.joint,
                 plan.start.fail_fast,
                 # Recorded failures are not new ones: a replay includes them.
                 settings.env.max_failures if plan.asks_model else None,
                 # Generated rollouts are paid for: scoring without judges is free, so it continues.
-                self.budget.may_score if stage == "score" and not plan.judges else self.budget.may_start,
+                self._budget.may_score if stage == "score" and not plan.judges else self._budget.may_start,
             ),
-            on_outcome=partial(self._count, run, checkpoints),
+            on_outcome=finished,
             score=stage != "generate",
         )
-        self._schedules.append(schedule)
-        if self._interrupted:
+        evaluation.schedules.append(schedule)
+        if evaluation.is_interrupted:
             schedule.stop()
         systemic = await schedule.run()
-        if stage != "score" and run.recorded is not None and self.budget.reached is not None:
+        if stage != "score" and run.recorded is not None and self._budget.reached is not None:
             deque(todos, maxlen=0)  # counts skipped rollouts: a complete run is done, even if the budget is spent
         if systemic is not None:
             return str(systemic)
         error = schedule.last_error
         return _failure_note(run, error) if error is not None and run.progress.done < run.progress.total else None
 
+    def _execution(self) -> Execution:
+        """Make the input of the executor: a model, or the recording that a derived run replays."""
+        plan = self._run.plan
+        if plan.start.derive is not None and not plan.asks_model:
+            recording = ReplayLane(plan.start.derive.recorded, plan.resolved, plan.environment)
+            # The recording determines where a limit ended a rollout, not today's token counts.
+            return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
+        server = self._server if plan.resolved.is_reference else None
+        client = RunClient(self._name, plan.resolved, plan.environment, self._pool, server, self._till)
+        env = plan.resolved.settings.env
+        limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=self._till.is_limited)
+        return Execution(plan, client, limits, env.max_retries)
 
-def _plays_embedded(plan: RunPlan) -> bool:
-    """Whether the embedded server plays the run's model."""
+
+def plays_embedded(plan: RunPlan) -> bool:
+    """Whether the embedded server plays the run's model or one of its judges."""
+    return _plays_model(plan) or any(judge.is_embedded for judge in plan.judges)
+
+
+def _plays_model(plan: RunPlan) -> bool:
     return plan.resolved.is_reference and plan.asks_model
-
-
-def _execution(
-    name: str, plan: RunPlan, pool: ClientPool, server: ReferenceServer | None, till: SpendTracker
-) -> Execution:
-    """Make the input of a run's executor: a model, or the recording that a derived run replays."""
-    if plan.start.derive is not None and not plan.asks_model:
-        recording = ReplayLane(plan.start.derive.recorded, plan.resolved, plan.environment)
-        # The recording determines where a limit ended a rollout, not today's token counts.
-        return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
-    client = RunClient(
-        name, plan.resolved, plan.environment, pool, server if plan.resolved.is_reference else None, till
-    )
-    env = plan.resolved.settings.env
-    limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=till.is_limited)
-    return Execution(plan, client, limits, env.max_retries)
 
 
 @asynccontextmanager
@@ -324,7 +266,7 @@ def _own_executor(execution: Execution) -> Executor:
         )  # fmt: skip
     rubric = environment.rubric
     is_part = isinstance(rubric, OneFunction)
-    plays = parse_model(execution.model.model).plays if _plays_embedded(plan) else ()
+    plays = parse_model(execution.model.model).plays if _plays_model(plan) else ()
     called = {
         id(judge.spec): IsolatedJudge(judge.model, parse_model(judge.model).plays if judge.is_embedded else ())
         for judge in plan.judges
@@ -335,16 +277,6 @@ def _own_executor(execution: Execution) -> Executor:
         [called.get(id(spec)) for spec in environment.judges],
     )  # fmt: skip
     return IsolatedExecutor(environment, execution.model, terms, rubric.recorded if is_part else None)
-
-
-def _sources(runs: Sequence[LiveRun]) -> dict[Path, str]:
-    """Source files of the environments, each with the name of a run that uses it."""
-    names: dict[Path, str] = {}
-    for run in runs:
-        found, environment = run.plan.resolved.found, run.plan.environment
-        files = environment.source_files if found is None else (*found.source_files, *environment.source_files)
-        names.update(dict.fromkeys(files, run.progress.name))
-    return names
 
 
 async def _to_its_end(call: Callable[[], None]) -> None:
