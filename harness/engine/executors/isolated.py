@@ -44,8 +44,8 @@ class _Work:
     """Enforces the rollout's limits in the parent too: environment code could lift them in the worker."""
     is_beyond_limits: bool = False
     """Whether the worker was ended for exceeding the limits; a retry would do the same."""
-    waiting: set[int] = field(default_factory=set[int])
-    """Numbers of the pending model and judge requests."""
+    waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
+    """The pending model and judge requests by number."""
     deaths: int = 0
     """Number of worker processes that died while executing this work."""
 
@@ -203,23 +203,19 @@ class IsolatedExecutor:
         """Send an order, and answer its model and judge requests until the report arrives."""
         with worker.order(order, work.patience) as call:
             async with asyncio.TaskGroup() as answering:
-                asked: dict[int, asyncio.Task[None]] = {}
                 while True:
                     frame = await call.inbox.get()
                     if isinstance(frame, WorkerDied):
                         break
                     if frame["type"] == "ask":
-                        work.waiting.add(frame["ask"])
-                        task = asked[frame["ask"]] = answering.create_task(self._answer(worker, frame, work))
-                        task.add_done_callback(lambda _, number=frame["ask"]: asked.pop(number, None))
+                        work.waiting[frame["ask"]] = answering.create_task(self._answer(worker, frame, work))
                     elif frame["type"] == "drop":
-                        work.waiting.discard(frame["ask"])
-                        if (task := asked.get(frame["ask"])) is not None:
+                        if (task := work.waiting.pop(frame["ask"], None)) is not None:
                             task.cancel()
                     else:
                         worker.done(call)
                         break
-                for task in asked.values():
+                for task in work.waiting.values():
                     task.cancel()
         if isinstance(frame, WorkerDied):
             raise frame.anew()
@@ -246,7 +242,7 @@ class IsolatedExecutor:
             answer = {"type": "refused", "ask": number, **error_to_json(error)}
         # A request whose process died meanwhile counts as still waiting.
         if worker.death is None:
-            work.waiting.discard(number)
+            work.waiting.pop(number, None)
         worker.send(answer)
 
     def _whom(self, frame: JsonDict, work: _Work) -> Chat:
