@@ -238,7 +238,7 @@ class RunPanel:
         if example is not None and judge.connection.is_local:
             item = self._rollouts.item(example, cast("State", state)["rollout_index"])
         player = self._player if judge.seat.is_embedded else None
-        return _JudgeChat(judge.connection.chat(item, spec.sampling_args, urgent=True), judge.gate, player, example)
+        return _LimitedChat(judge.connection.chat(item, spec.sampling_args, urgent=True), judge.gate, player, example)
 
     def waiting_note(self) -> str:
         """Reason why judge requests are delayed, or ""."""
@@ -254,7 +254,7 @@ class _Connected:
 
 
 @dataclass(frozen=True, slots=True)
-class _JudgeChat:
+class _LimitedChat:
     """Chat of a judge that waits for the judge's concurrency limit."""
 
     inner: Chat
