@@ -18,12 +18,11 @@ from harness.core.records import Example
 from harness.core.state import State
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
 from harness.engine.budget import Budget
-from harness.engine.model_source import Connection
+from harness.engine.model_source import Connection, CountingPlayer
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
 from harness.models.pool import CallSettings, ClientPool
 from harness.models.wire import check_sampling_args
-from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import JudgeSpec
@@ -208,7 +207,7 @@ class RunPanel:
     ) -> None:
         lane, till = f"{lane}:judge", till or SpendTracker(Budget().charge)
         self._rollouts = plan.rollouts
-        self._player = EnvironmentPlayer(plan.environment)
+        self._player = CountingPlayer(plan.environment)
         if server is not None and any(seat.is_embedded for seat in plan.judges):
             server.add(lane, self._player)
         model = plan.resolved.settings.model
@@ -259,7 +258,7 @@ class _LimitedChat:
 
     inner: Chat
     gate: asyncio.Semaphore | None
-    player: EnvironmentPlayer | None
+    player: CountingPlayer | None
     example: Example | None
 
     @property

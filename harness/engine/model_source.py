@@ -3,12 +3,13 @@ client enforces rate limits."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from harness.core.loopback import is_loopback_url
-from harness.core.records import Item
+from harness.core.records import Example, Item
 from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict
 from harness.engine.prices import PricedChat, pricing_of
 from harness.engine.spending import SpendTracker
@@ -46,6 +47,26 @@ class ModelSource(Protocol):
     def close(self, item: Item) -> None:
         """Release the resources of a rollout that makes no more calls."""
         ...
+
+
+class CountingPlayer(EnvironmentPlayer):
+    """Player that drops an example after as many calls of `forget` as there were of `learn`."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._uses: Counter[str] = Counter()
+
+    def learn(self, example: Example) -> None:
+        """Register `example` under its key."""
+        self._uses[example.key] += 1
+        super().learn(example)
+
+    def forget(self, example_key: str) -> None:
+        """End one use of an example."""
+        self._uses[example_key] -= 1
+        if not self._uses[example_key]:
+            del self._uses[example_key]
+            super().forget(example_key)
 
 
 class Connection:
@@ -126,9 +147,9 @@ class RunClient:
             request_timeout=settings.request_timeout,
             request_retries=settings.request_retries,
         )
-        self._player: EnvironmentPlayer | None = None
+        self._player: CountingPlayer | None = None
         if server is not None:
-            self._player = EnvironmentPlayer(environment)
+            self._player = CountingPlayer(environment)
             server.add(name, self._player)
         self._connection = Connection(name, resolved.endpoints, calls, pool, server, till)
         self.model = self._connection.model

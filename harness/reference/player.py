@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Protocol
 
 from harness.core.keys import ExampleKeys, digest
@@ -49,23 +48,16 @@ class EnvironmentPlayer:
     def __init__(self, environment: Playable) -> None:
         self.environment = environment
         self._by_key: dict[str, Example] = {}
-        self._uses: Counter[str] = Counter()
-        """Number of `learn` calls for each example without a `forget` call."""
         self._by_prompt: dict[str, str] = {}
         self._lengths: tuple[int, ...] = ()
 
     def learn(self, example: Example) -> None:
         """Register `example` under its key."""
         self._by_key[example.key] = example
-        self._uses[example.key] += 1
 
     def forget(self, example_key: str) -> None:
-        """Remove an example after as many calls as there were of `learn`, so that memory does not grow during a long
-        run."""
-        self._uses[example_key] -= 1
-        if self._uses[example_key] <= 0:
-            del self._uses[example_key]
-            self._by_key.pop(example_key, None)
+        """Remove the example with this key, so that memory does not grow during a long run."""
+        self._by_key.pop(example_key, None)
 
     def learn_all(self) -> None:
         """Register every row by key, and also by prompt for clients that send no key. Of equal prompts the first one is
