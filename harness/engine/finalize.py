@@ -60,13 +60,17 @@ async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerato
             except StoreError as error:  # the journal is complete; the end of the run rebuilds the dataset from it
                 logger.warning("the dataset on disk is behind; the next checkpoint tries again: %s", error)
 
-    task = asyncio.create_task(write())
-    try:
-        yield count
-    finally:
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write())
+        try:
+            yield count
+        except BaseException as error:  # the group would cancel a write in progress, and wrap the error
+            failure = error
         is_closing = True
         due.set()
-        await task  # a write in progress may finish
+    if failure is not None:
+        raise failure
 
 
 def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], object]) -> None:
