@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.cli.evaluate import EvaluatedRun, EvaluatedRuns, aevaluate, evaluate
     from harness.core.errors import EnvironmentFault, HarnessError, ModelError, StateLost
     from harness.core.records import Example, Score
     from harness.core.state import State
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from harness.rubrics.xml_parser import XMLParser
 
 _HOMES: dict[str, tuple[str, ...]] = {
+    "harness.cli.evaluate": ("EvaluatedRun", "EvaluatedRuns", "aevaluate", "evaluate"),
     "harness.envs.env_group": ("EnvGroup",),
     "harness.envs.environment": ("Environment",),
     "harness.envs.hooks": ("cleanup", "stop", "teardown"),
@@ -62,6 +64,8 @@ __all__ = [
     "EnvGroup",
     "Environment",
     "EnvironmentFault",
+    "EvaluatedRun",
+    "EvaluatedRuns",
     "Example",
     "HarnessError",
     "JsonDict",
@@ -88,7 +92,9 @@ __all__ = [
     "ThinkParser",
     "ToolEnv",
     "XMLParser",
+    "aevaluate",
     "cleanup",
+    "evaluate",
     "extract_boxed_answer",
     "extract_hash_answer",
     "load_environment",

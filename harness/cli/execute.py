@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import FrameType
+from typing import Protocol
 
 import uvloop
 
@@ -28,13 +29,15 @@ from harness.core.records import Failed, Generated, Scored
 from harness.core.redact import REDACTED
 from harness.core.types import JsonDict
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
-from harness.engine.evaluation import DRAIN_SECONDS, Evaluation, end_interrupted
+from harness.engine.evaluation import Evaluation, end_interrupted
 from harness.engine.judges import stand_in_note
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
+from harness.engine.suite import DRAIN_SECONDS
 from harness.report.live import Display, open_display
-from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
-from harness.report.table import RunReport, final_table, result_json
+from harness.report.next_steps import GO_ON, PUBLISH, Step, next_steps
+from harness.report.result_json import result_json
+from harness.report.table import RunReport, final_table
 from harness.report.text import make_console
 from harness.settings.resolver import Resolution, missing_keys
 from harness.settings.wording import MASK
@@ -45,6 +48,18 @@ from harness.usercode import event_loop
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDOUT, _STDERR = 1, 2
+
+
+class Pushing(Protocol):
+    """Display of the pushes to the Hub."""
+
+    def say(self, text: str) -> None:
+        """Print a line for the user."""
+        ...
+
+    def tick(self) -> None:
+        """Update the display."""
+        ...
 
 
 class View:
@@ -112,7 +127,7 @@ def execute(
     view.budget = evaluation.budget = budget = Budget(resolution.limits)  # starts the budget's clock
     if evaluation.start.asks_model:
         missing_keys(resolution, ChainMap(dict(evaluation.keys), os.environ))
-    _check_hub(resolution)
+    check_hub(resolution)
     suite_id = new_run_id()
     evaluation.start = replace(
         evaluation.start, command=options.command, suite_id=suite_id, resume=options.is_resuming,
@@ -127,11 +142,11 @@ def execute(
         runs = evaluation.prepare()
         ready = [run for run in runs if isinstance(run, LiveRun)]
         _say_what_differs(ready, display)
-        _record_suite(resolution, options, suite_id, runs)
+        record_suite(resolution, options.command, suite_id, runs)
         begin_traces(ready)
         evaluation.listener.begin(ready)
         interrupted = _drive(ready, display, evaluation)
-        failures = _left_unpublished(ready) if interrupted else _push(ready, display)
+        failures = _left_unpublished(ready) if interrupted else push_runs(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
     rival = None if options.json or options.quiet else compare_suggestion(ready)
     reports = [_report(run, failures, example, budget, rival if run is example else None) for run in runs]
@@ -182,7 +197,7 @@ def _say_what_differs(runs: Sequence[LiveRun], display: Display) -> None:
             )
 
 
-def _check_hub(resolution: Resolution) -> None:
+def check_hub(resolution: Resolution) -> None:
     """Check before the first request that a push to the Hub can work."""
     saves = [run.settings.save for run in resolution.runs if run.settings.save.save_to_hf_hub]
     if saves:
@@ -237,9 +252,7 @@ def _drive(runs: Sequence[LiveRun], display: Display, evaluation: Evaluation) ->
     return signals > 0
 
 
-def _record_suite(
-    resolution: Resolution, options: RunOptions, suite_id: str, runs: Sequence[LiveRun | FailedRun]
-) -> None:
+def record_suite(resolution: Resolution, command: str, suite_id: str, runs: Sequence[LiveRun | FailedRun]) -> None:
     """Write the invocation's suite file: its runs, and the environments that did not load. An invocation without any
     run still counts as the newest."""
     saves = [each.settings.save for each in resolution.runs if each.settings.save.save_results]
@@ -248,7 +261,7 @@ def _record_suite(
             saves[0].output_dir,
             suite_id,
             file=str(resolution.source) if resolution.source is not None else None,
-            command=options.command,
+            command=command,
             runs=[(run.folder, run.manifest) for run in runs if isinstance(run, LiveRun) and run.is_saved],
             failed=[run.progress.name for run in runs if isinstance(run, FailedRun)],
         )
@@ -261,7 +274,7 @@ def _left_unpublished(runs: Sequence[LiveRun]) -> list[tuple[LiveRun, PublishErr
     return [(run, error) for run in wanted if run.progress.state == "done"]
 
 
-def _push(runs: Sequence[LiveRun], display: Display) -> list[tuple[LiveRun, PublishError]]:
+def push_runs(runs: Sequence[LiveRun], display: Pushing) -> list[tuple[LiveRun, PublishError]]:
     """Push the runs that request it to the Hub; return those that failed, with their errors."""
     failures: list[tuple[LiveRun, PublishError]] = []
     display.tick()  # print how the runs ended before the pushes

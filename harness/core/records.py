@@ -128,6 +128,8 @@ STATE_LOST = "state lost"
 JUDGEMENTS = "judgements"
 """State key of the judges' replies about a rollout: a list of `{model, prompt, text, label, …, usage}`."""
 
+OutcomeName: TypeAlias = Literal["scored", "unscored"]
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -148,8 +150,7 @@ class Scored:
     kind: ClassVar[str] = "scored"
 
     key: str
-    outcome: str
-    """Kind of the rollout's end: `scored` or `unscored`."""
+    outcome: OutcomeName
     reward: float | None
     metrics: dict[str, float | None]
     reasons: dict[str, str]

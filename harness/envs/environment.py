@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.records import Example, Row
@@ -24,6 +24,9 @@ from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 from harness.usercode.exceptions import as_exception, describe, should_propagate
 from harness.usercode.threads import offload
+
+if TYPE_CHECKING:
+    import harness
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +104,12 @@ class Environment(ABC):
         Replaces the default, the hash of `source_files`. An override must therefore include hashes of the source files;
         otherwise a run could be resumed with different code."""
         return {}
+
+    def evaluate(self, model: str | None = None, **arguments: object) -> harness.EvaluatedRuns:
+        """Evaluate a model on this environment: `harness.evaluate(self, model, ...)`, which has the arguments."""
+        from harness import evaluate
+
+        return evaluate(self, model, **arguments)
 
     # Dataset
 

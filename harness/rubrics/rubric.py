@@ -100,6 +100,11 @@ class Rubric:
         return {planned.name: planned.weight for planned in self._functions}
 
     @property
+    def functions(self) -> tuple[RewardFunc, ...]:
+        """The reward functions and metrics."""
+        return tuple(planned.function for planned in self._functions)
+
+    @property
     def is_group(self) -> bool:
         """Whether a function needs all rollouts of an example together."""
         return any(planned.is_group for planned in self._functions)

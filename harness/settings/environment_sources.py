@@ -35,6 +35,8 @@ class FoundEnvironment:
     """Reason why existing defaults were not used."""
     path: Path | None = None
     """File or folder that the user named; None if the user gave a name."""
+    code: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """Hashes of classes and functions that no file has, such as those of a notebook."""
 
 
 class EnvironmentSource:

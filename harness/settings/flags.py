@@ -26,7 +26,7 @@ from harness.settings.schema import (
     keys_of,
 )
 from harness.settings.sections import Place
-from harness.settings.wording import suggestion
+from harness.settings.wording import shown, suggestion
 
 ENDPOINTS_PATH = "endpoints_path"
 ENV_DIR_PATH = "env_dir_path"
@@ -34,13 +34,14 @@ ENV_DIR_PATH = "env_dir_path"
 _SET = re.compile(r"(?:(?P<env>[^:=\"']+):)?(?P<path>[^=]+)=(?P<value>.*)", re.DOTALL)
 
 
-def command_line(flags: Mapping[str, object]) -> Layer:
+def command_line(flags: Mapping[str, object], *, is_call: bool = False) -> Layer:
     """Convert the given flags to a layer.
 
     Args:
         flags: Values by setting key (`num_examples`), dotted path (`env.num_examples`) or shortcut key (`temperature`).
             None and empty sequences mean not given. Tables may be mappings or the texts of `-a`; headers may be a
             mapping or `Name: Value` texts; lists may be sequences or comma-separated text.
+        is_call: Whether a Python call gives the values, so that messages spell them as `num_examples=3`.
 
     Raises:
         ConfigError: a value is invalid for its setting.
@@ -52,7 +53,7 @@ def command_line(flags: Mapping[str, object]) -> Layer:
             continue
         shortcut = SHORTCUT_BY_KEY.get(name)
         if shortcut is None:
-            high.append(_flag(_setting(name), value))
+            high.append(_flag(_setting(name), value, is_call))
         elif len(shortcut.path) > len(("group", "key")):  # the resolver reads the others
             low.append(_shortcut(shortcut, value))
     return merge(*low, *high)  # -S wins over -t and -T
@@ -87,11 +88,14 @@ def _setting(name: str) -> Setting:
     return setting
 
 
-def _flag(setting: Setting, value: object) -> Layer:
-    flag = setting.flag or setting.key
+def _flag(setting: Setting, value: object, is_call: bool) -> Layer:
+    flag = setting.key if is_call else setting.flag or setting.key
     parsed = [values.check(setting, each, flag) for each in _given(setting, value, flag)]
 
     def origin_of(path: KeyPath) -> Origin:
+        if is_call:
+            key = dotted(path[1:])
+            return Origin("cli", key if setting.door.kind == "headers" else f"{key}={shown(parsed[-1])}")
         return Origin("cli", _spelled(setting, parsed[-1], path))
 
     return merge(*(flatten(setting.path, each, origin_of) for each in parsed))

@@ -59,6 +59,7 @@ def resolve(
     endpoints_path: str | None = None,
     cwd: Path | None = None,
     registry: Registry | None = None,
+    given: Mapping[str, FoundEnvironment] | None = None,
 ) -> Resolution:
     """Resolve every setting of every run of `target`.
 
@@ -69,6 +70,7 @@ def resolve(
         endpoints_path: Endpoint registry; default: `configs/endpoints.toml` or `configs/endpoints.py`, if it exists.
         cwd: Base of relative paths; default: the working directory.
         registry: Aliases of models; None reads the registry's file.
+        given: Facts about environments that a Python caller has as objects, by name; None for a command.
 
     Returns:
         The runs, in the order of the file or list, with notices for the user.
@@ -78,7 +80,7 @@ def resolve(
         EnvironmentNotFound: an environment is not installed.
     """
     overrides = [each if isinstance(each, Override) else parse_set(each) for each in sets]
-    job = _Resolution(target, flags, overrides, endpoints_path, cwd or Path.cwd(), registry)
+    job = _Resolution(target, flags, overrides, endpoints_path, cwd or Path.cwd(), registry, given)
     return job.resolution()
 
 
@@ -131,9 +133,10 @@ class _Resolution:
     endpoints_path: str | None
     cwd: Path
     known: Registry | None = None
+    given: Mapping[str, FoundEnvironment] | None = None
 
     def resolution(self) -> Resolution:
-        cli = command_line(self.flags)
+        cli = command_line(self.flags, is_call=self.given is not None)
         suite = read_target(self.target, self.cwd)
         if NAME.path in cli and len(suite.entries) > 1:
             raise ConfigError(
@@ -199,7 +202,8 @@ class _Resolution:
         named = asked[ENV_ID.path]
         where = named.origin.source if named.origin.layer != "cli" else COMMANDS["run_command"]
         ours = BUILT_INS.get(str(named.value))
-        found = ours.found if ours is not None else require_environment(str(named.value), where, self.cwd)
+        found = ours.found if ours is not None else (self.given or {}).get(str(named.value))
+        found = found or require_environment(str(named.value), where, self.cwd)
         registry = self._registry_of(entry, suite, registry)
         cli, notices = self._with_output_dir(_in_env_dir(cli, entry, found, self.cwd), found)
         package, unused = _package_layer(found, self.cwd)

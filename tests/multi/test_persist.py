@@ -101,7 +101,9 @@ def test_a_path_that_was_used_again_is_not_taken_for_the_former_evaluation() -> 
     assert (first["runId"], second["runId"]) == ("first", "second")
     record = asyncio.run(load_run("second"))
     assert record is not None and record["runId"] == "second"
-    with pytest.raises(StoreError, match=r"^first is no longer stored: second was stored in \S+mine\.json after it"):
+    with pytest.raises(
+        StoreError, match=r"^first is stored no more: \S+mine\.json holds second, which was stored there"
+    ):
         asyncio.run(load_run("first"))
 
 
@@ -165,11 +167,7 @@ def test_a_record_is_named_by_id_by_the_beginning_of_one_or_latest() -> None:
 
 def test_a_damaged_record_is_said_to_be_one() -> None:
     save_record(record_of("broken"), Persist())
-    for text, words in (
-        ("{", "not JSON"),
-        ("[]", "it is not the record of an evaluation"),
-        ("{}", "it is not the record"),
-    ):
+    for text, words in (("{", "not JSON"), ("[]", "it is no record of an evaluation"), ("{}", "it is no record")):
         (RECORDS / "broken.json").write_text(text)
         with pytest.raises(StoreError, match=rf"broken\.json: {words}"):
             load_record("broken")

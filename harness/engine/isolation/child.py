@@ -54,13 +54,7 @@ def main(orders: int, reports: int) -> None:
     gc.enable()  # see `spawned`
     code = 0
     try:
-        with open(orders, "rb", buffering=0, closefd=False) as pipe:
-            environment = _before(pipe, out)
-        if environment is not None:
-            import uvloop
-
-            runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-            event_loop.run(runner, Service(environment, orders, out.send, out.send_packed).run())
+        _live(orders, out)
     except BrokenPipeError:
         code = 1  # the parent has closed the pipe or exited
     except BaseException as error:  # for example out of memory: the process is unreliable
@@ -74,6 +68,17 @@ def main(orders: int, reports: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # the environment has closed it
             stream.flush()
     os._exit(code)  # without waiting for threads of the environment
+
+
+def _live(orders: int, out: ParentChannel) -> None:
+    with open(orders, "rb", buffering=0, closefd=False) as pipe:
+        environment = _before(pipe, out)
+    if environment is None:
+        return
+    import uvloop
+
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    event_loop.run(runner, Service(environment, orders, out.send, out.send_packed).run())
 
 
 class ParentChannel:
@@ -124,10 +129,7 @@ def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
     """Load the environment and answer the parent's questions before the run; None if no run begins."""
     environment: Environment | None = None
     while True:
-        line = pipe.readline()  # unbuffered, so that bytes after the line are left to the event loop
-        if not line.endswith(b"\n"):
-            os._exit(0)  # the parent has exited
-        order = parse(line)
+        order = parse(_line(pipe))
         try:
             match order["type"]:
                 case "load":
@@ -145,6 +147,17 @@ def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
             out.send({"type": "raised", **error_to_json(error)})
             if environment is None:
                 return None
+
+
+def _line(pipe: BinaryIO) -> bytes:
+    """Read one order. Reads no byte beyond it: the rest belongs to the event loop."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        read = pipe.read(1)
+        if not read:
+            os._exit(0)  # the parent has exited
+        line += read
+    return bytes(line)
 
 
 def _load(order: JsonDict) -> Environment:
@@ -220,9 +233,13 @@ def _description(environment: Environment) -> JsonDict:
             "needs_live_state": rubric.needs_live_state,
             "has_custom_reward": rubric.has_custom_reward,
             "reward_range": [repr(bound) for bound in rubric.reward_range],
-            "judges": [{name: getattr(spec, name) for name in JudgeSpec.__slots__} for spec in rubric.judges],
+            "judges": [_spec_to_json(spec) for spec in rubric.judges],
         },
     }
+
+
+def _spec_to_json(spec: JudgeSpec) -> JsonDict:
+    return {name: getattr(spec, name) for name in JudgeSpec.__slots__}
 
 
 def _rows(environment: Environment, first: int) -> list[JsonDict]:

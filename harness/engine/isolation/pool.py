@@ -29,6 +29,8 @@ class _Seat:
     """Slot for one worker process, with the number of its orders."""
 
     worker: Worker | None = None
+    is_loaded: bool = False
+    """Whether the worker has only loaded its environment so far, without an event loop."""
     busy: int = 0
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -49,7 +51,7 @@ class Pool:
         self._recipe = recipe
         self._patience = patience
         self._seats = [_Seat() for _ in range(size)]
-        self._seats[0].worker = first
+        self._seats[0].worker, self._seats[0].is_loaded = first, True
         # Additional slots for retries of work whose process died: the work may be the cause, so it runs alone.
         self._apart = [_Seat() for _ in range(max(2, size))]
         self._runs: dict[int, JsonDict] = {}
@@ -138,7 +140,8 @@ class Pool:
             for seat in self._all():
                 worker, seat.worker = seat.worker, None
                 if worker is not None:
-                    tasks.create_task(self._end(worker))
+                    tasks.create_task(self._end(worker, is_loaded=seat.is_loaded))
+                    seat.is_loaded = False
 
     def kill(self) -> None:
         """Kill processes of an environment that was loaded and will not be played; blocking."""
@@ -149,10 +152,10 @@ class Pool:
     def _all(self) -> list[_Seat]:
         return [*self._seats, *self._apart]
 
-    async def _end(self, worker: Worker) -> None:
-        if worker.is_loaded and not worker.is_started and worker.death is None:  # never used, but torn down
+    async def _end(self, worker: Worker, *, is_loaded: bool) -> None:
+        if is_loaded and not worker.is_started and worker.death is None:  # never used: its teardown runs nevertheless
             try:
-                await worker.start()
+                await worker.start(is_loaded=True)
             except WorkerDied as death:
                 logger.warning("%s", death)
         await worker.end(self._patience + _GRACE)
@@ -179,17 +182,21 @@ class Pool:
                     if worker is not None:
                         await worker.end(0.0)
                     self._check()
-                    worker = seat.worker = Worker(self._recipe)
+                    worker, seat.is_loaded = Worker(self._recipe), False
+                    seat.worker = worker
                 try:
-                    worker.on_death = self._has_died
-                    await worker.start()
-                    for order in self._runs.values():
-                        worker.send(order)
+                    await self._begin(worker, is_loaded=seat.is_loaded)
                 except WorkerDied:  # loading failed, and may succeed the next time
                     self._failures += 1
                 except BaseException:
                     worker.kill()
                     raise
+
+    async def _begin(self, worker: Worker, *, is_loaded: bool) -> None:
+        worker.on_death = self._has_died
+        await worker.start(is_loaded=is_loaded)
+        for order in self._runs.values():
+            worker.send(order)
 
     def _has_died(self, death: WorkerDied) -> None:
         words = str(death)

@@ -11,7 +11,6 @@ import select
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import cast
 
@@ -38,7 +37,7 @@ class Call:
     inbox: asyncio.Queue[JsonDict | WorkerDied] = field(default_factory=asyncio.Queue["JsonDict | WorkerDied"])
 
 
-class Worker(asyncio.Protocol):
+class Worker:
     """One worker process; starts at construction and loads its environment.
 
     Args:
@@ -50,8 +49,6 @@ class Worker(asyncio.Protocol):
         self.death: WorkerDied | None = None
         self.on_death: Callable[[WorkerDied], None] | None = None
         """Called when the process ends unexpectedly."""
-        self.is_loaded = False
-        """Whether `loaded` has returned."""
         self.is_started = False
         """Whether the process accepts orders."""
         self.is_fresh = True
@@ -85,12 +82,10 @@ class Worker(asyncio.Protocol):
             HarnessError: loading failed; the process has ended.
         """
         try:
-            description = self._hear()
+            return self._hear()
         except BaseException:
             self.kill_and_wait()
             raise
-        self.is_loaded = True
-        return description
 
     def kill_and_wait(self) -> None:
         """Kill the process, and wait until it has exited; blocking."""
@@ -150,19 +145,24 @@ class Worker(asyncio.Protocol):
 
     # In the event loop
 
-    async def start(self) -> None:
+    async def start(self, *, is_loaded: bool) -> None:
         """Begin to accept orders.
+
+        Args:
+            is_loaded: Whether `loaded` has returned.
 
         Raises:
             HarnessError: the environment failed to load, or the process died.
         """
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._ready = None if self.is_loaded else loop.create_future()
+        self._ready = None if is_loaded else loop.create_future()
         reports, orders = self._spawned.files()
-        self._reading, _ = await loop.connect_read_pipe(lambda: self, reports)
+        self._reading, _ = await loop.connect_read_pipe(
+            lambda: _PipeReader(self._on_data, self._on_end_of_pipe), reports
+        )
         self._transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, orders)
-        self._spawned.on_end(partial(_call_in, loop, self._on_exit))
+        self._spawned.tell(lambda: _later(loop, self._on_exit))
         loop.call_later(_TICK, self._look, loop)
         if self._ready is not None:
             try:
@@ -236,8 +236,7 @@ class Worker(asyncio.Protocol):
             self._reading.close()
         self._spawned.kill()
 
-    def data_received(self, data: bytes) -> None:
-        """Process the frames that the pipe of reports completes."""
+    def _on_data(self, data: bytes) -> None:
         self._silent = 0
         try:
             for frame in self._lines.feed(data):
@@ -267,8 +266,8 @@ class Worker(asyncio.Protocol):
             elif kind == "loaded":
                 self._ready.set_result(None)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Schedule the exit check: the cause is known a moment later, and a process without its pipe is unusable."""
+    def _on_end_of_pipe(self) -> None:
+        # Schedule the exit check: the cause is known a moment later, and a process without its pipe is unusable.
         if not self._spawned.is_killed and self._ended is not None:
             self._ended.get_loop().call_later(_TICK, self._on_exit)
 
@@ -320,7 +319,19 @@ class Worker(asyncio.Protocol):
         )
 
 
-def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+class _PipeReader(asyncio.Protocol):
+    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._on_data = on_data
+        self._on_end = on_end
+
+    def data_received(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+def _later(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: no notification is needed
         loop.call_soon_threadsafe(callback)
 

@@ -1,0 +1,392 @@
+"""`evaluate()` and `aevaluate()`: `bench run` called from Python, with the same plan, engine, journal and budget."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+
+import uvloop
+
+from harness.agents.client import ExternalLLMClient
+from harness.agents.settings import code_digests, code_files
+from harness.cli.call_display import progress_of
+from harness.cli.execute import check_hub, push_runs, record_suite
+from harness.core.errors import HarnessError, UsageError
+from harness.core.messages import Labels
+from harness.core.redact import redactor
+from harness.core.types import ModelCall, ModelResponse
+from harness.engine.budget import Budget
+from harness.engine.evaluation import Evaluation
+from harness.engine.listeners import EvaluationListener
+from harness.engine.load_environments import Loader
+from harness.engine.prepare import LiveRun, StartOptions
+from harness.engine.progress import RunState
+from harness.envs.environment import Environment
+from harness.models.pool import CallSettings, ClientPool
+from harness.report.frames import messages_df, rollouts_df
+from harness.report.table import RunReport, final_table
+from harness.report.text import make_console
+from harness.settings.endpoints import Endpoint
+from harness.settings.environment_sources import FoundEnvironment
+from harness.settings.packages import find_environment
+from harness.settings.resolver import Resolution, missing_keys, resolve
+from harness.store.rundir import new_run_id
+
+if TYPE_CHECKING:
+    from harness.report.frames.tables import Backend, Frame
+    from harness.stats.summary import Summary
+
+T = TypeVar("T")
+
+LABELS = Labels({"resume": "resume=True", "retry_failed": "retry_failed=True", "trust": "trust=True"})
+"""How messages spell options in calls from Python; settings have their TOML names."""
+
+
+class ModelClient(Protocol):
+    """A client of the caller's own: any object with this method."""
+
+    async def request(self, call: ModelCall) -> ModelResponse:
+        """Send `call`, and return the reply."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedRun:
+    """One environment and one model, evaluated."""
+
+    name: str
+    """Name of the run, as in tables."""
+    env_id: str
+    model: str
+    state: RunState
+    """`done`, `stopped` (early: a budget, a broken endpoint), `interrupted` or `failed`."""
+    note: str
+    """Why the run stopped early; "" for a complete run."""
+    path: Path | None
+    """The run folder; None with `save_results=False`."""
+    summary: Summary | None
+    """Statistics, as in `summary.json`; None if the run failed."""
+
+    def rows(self, *, backend: Backend = "pandas") -> Frame:
+        """Data frame with one row per rollout; see `harness.results.rollouts_df`.
+
+        Raises:
+            UsageError: the run was not saved.
+        """
+        return rollouts_df(self._saved(), backend=backend)
+
+    def messages(self, *, backend: Backend = "pandas") -> Frame:
+        """Data frame with one row per message; see `harness.results.messages_df`.
+
+        Raises:
+            UsageError: the run was not saved.
+        """
+        return messages_df(self._saved(), backend=backend)
+
+    def _saved(self) -> Path:
+        if self.path is None:
+            raise UsageError(f"{self.name}: its rollouts were not kept; leave out save_results=False")
+        return self.path
+
+
+class EvaluatedRuns(Sequence[EvaluatedRun]):
+    """The runs of one call, in the order of the environments. Printing it shows the table of `bench run`."""
+
+    def __init__(self, runs: Sequence[EvaluatedRun], reports: Sequence[RunReport]) -> None:
+        self._runs = tuple(runs)
+        self._reports = reports
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, index: int) -> EvaluatedRun: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[EvaluatedRun]: ...
+    def __getitem__(self, index: int | slice) -> EvaluatedRun | Sequence[EvaluatedRun]:
+        return self._runs[index]
+
+    def __iter__(self) -> Iterator[EvaluatedRun]:
+        return iter(self._runs)
+
+    def __repr__(self) -> str:
+        console = make_console()
+        with console.capture() as capture:
+            final_table(self._reports, console)
+        return capture.get().rstrip()
+
+    @property
+    def paths(self) -> list[Path]:
+        """Folders of the runs that were saved."""
+        return [run.path for run in self._runs if run.path is not None]
+
+    def rows(self, *, backend: Backend = "pandas") -> Frame:
+        """Data frame with one row per rollout of all runs; see `harness.results.rollouts_df`."""
+        return rollouts_df(self.paths, backend=backend)
+
+    def messages(self, *, backend: Backend = "pandas") -> Frame:
+        """Data frame with one row per message of all runs; see `harness.results.messages_df`."""
+        return messages_df(self.paths, backend=backend)
+
+
+async def aevaluate(
+    environments: str | Path | Environment | Sequence[str | Path | Environment],
+    model: str | None = None,
+    *,
+    client: object = None,
+    resume: bool = False,
+    resume_from: str | Path | None = None,
+    retry_failed: bool = False,
+    progress: bool = True,
+    **settings: object,
+) -> EvaluatedRuns:
+    """Evaluate a model on environments, inside the running event loop.
+
+    Args:
+        environments: Names, paths or `Environment` objects, or one suite file (`.toml`). Names may be joined by commas.
+        model: Name of the model, or an alias of the endpoint registry.
+        client: Client of the model, in place of an address: an `openai.AsyncOpenAI` or `OpenAI`, whose address and key
+            are used; an `ExternalLLMClient`; or an object with `async request(call) -> ModelResponse`.
+        resume: Resume the newest run with the same settings, if there is one.
+        resume_from: Folder or id of the run to resume.
+        retry_failed: Repeat failed rollouts of a resumed run.
+        progress: Show the progress: a bar in a notebook, lines on stderr elsewhere.
+        **settings: Settings by their TOML names (`num_examples=100`, `sampling_args={...}`, `max_cost=5`).
+
+    Returns:
+        The runs, in order. A run that a budget or a broken endpoint stopped early says so in `state` and `note`.
+
+    Raises:
+        HarnessError: a setting is invalid or a run cannot begin. Nothing was asked.
+    """
+    start = StartOptions(
+        " ".join(sys.argv),
+        suite_id=new_run_id(),
+        resume=resume,
+        resume_from=None if resume_from is None else str(resume_from),
+        retry_failed=retry_failed,
+    )
+    with _spelled():
+        return await _Call(environments, model, client, settings).run(start, progress=progress)
+
+
+def evaluate(
+    environments: str | Path | Environment | Sequence[str | Path | Environment],
+    model: str | None = None,
+    **arguments: Any,
+) -> EvaluatedRuns:
+    """Evaluate a model on environments, and wait for the results. Works inside a notebook, whose loop is blocked
+    meanwhile.
+
+    Args:
+        environments: See `aevaluate`.
+        model: See `aevaluate`.
+        **arguments: See `aevaluate`.
+
+    Raises:
+        HarnessError: see `aevaluate`.
+    """
+    return _wait(aevaluate(environments, model, **arguments))
+
+
+class _Call:
+    """One call: its environments, model and settings, resolved."""
+
+    def __init__(
+        self,
+        environments: str | Path | Environment | Sequence[str | Path | Environment],
+        model: str | None,
+        client: object,
+        settings: Mapping[str, object],
+    ) -> None:
+        several = [environments] if isinstance(environments, str | Path | Environment) else list(environments)
+        self._objects: dict[str, Environment] = {}
+        names: list[str] = []
+        flags: dict[str, object] = {**settings, "model": model}
+        for each in several:
+            names.append(_name_of(each) if isinstance(each, Environment) else str(each))
+            if isinstance(each, Environment):
+                if names[-1] in self._objects:
+                    raise UsageError(f"two environments are called {names[-1]!r}; give one another env_id")
+                self._objects[names[-1]] = each
+        if any(each.env_args for each in self._objects.values()):
+            if len(several) > 1 or "env_args" in settings:
+                raise UsageError("an environment object has its arguments already: evaluate it alone, without env_args")
+            flags["env_args"] = self._objects[names[0]].env_args
+        endpoint = None if client is None else _endpoint(client, model)
+        if endpoint is not None:
+            if any(name.endswith(".toml") for name in names):
+                raise UsageError("client: a suite file names its models itself; pass environments")
+            flags |= {"model": endpoint.model, "api_base_url": endpoint.url, "api_key_var": ""}
+        resolved = resolve(
+            ",".join(names), flags, given={name: _found(name, each) for name, each in self._objects.items()}
+        )
+        if endpoint is not None:
+            resolved = replace(resolved, runs=tuple(replace(run, endpoints=(endpoint,)) for run in resolved.runs))
+        self._resolution: Resolution = resolved
+
+    async def run(self, start: StartOptions, *, progress: bool) -> EvaluatedRuns:
+        """Evaluate, push the runs that ask for it, and return all."""
+        resolution, loader = self._resolution, Loader()
+        for run in resolution.runs:
+            if (environment := self._objects.get(run.settings.env.env_id)) is not None:
+                if run.settings.env.is_isolated:
+                    raise UsageError("isolate, workers: an environment object cannot move to another process; name it")
+                environment.set_kwargs(**run.settings.env.extra_env_kwargs)
+                loader.give(run, environment)
+        await asyncio.to_thread(check_hub, resolution)
+        missing_keys(resolution, os.environ)
+        budget = Budget(resolution.limits)
+        evaluation = Evaluation(resolution.runs, loader, budget=budget, start=start)
+        with progress_of(evaluation, budget, shown=progress) as display:
+            for notice in resolution.notices:
+                display.say(f"note: {notice}")
+
+            def finished(*_: object) -> None:
+                display.step()
+
+            evaluation.listener = EvaluationListener(
+                begin=lambda runs: record_suite(resolution, start.command, str(start.suite_id), runs), finished=finished
+            )
+            runs = await evaluation.run()
+            failures = await asyncio.to_thread(push_runs, runs, display)
+        if failures:
+            raise failures[0][1]
+        return EvaluatedRuns([_ended(run) for run in runs], [_report(run) for run in runs])
+
+
+def _ended(run: LiveRun) -> EvaluatedRun:
+    progress = run.progress
+    path = run.folder.path if run.is_saved else None
+    return EvaluatedRun(
+        progress.name, progress.env_id, progress.model, progress.state, progress.note, path, run.summary
+    )
+
+
+def _report(run: LiveRun) -> RunReport:
+    progress = run.progress
+    path = str(run.folder.path) if run.is_saved else None
+    return RunReport(
+        progress.name, progress.env_id, progress.model, path, run.summary, progress.state, progress.note,
+        error=progress.first_error,
+    )  # fmt: skip
+
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def _name_of(environment: Environment) -> str:
+    """Name of an environment object: its `env_id`, else that of its class (`MyTask` is `my-task`)."""
+    return environment.env_id or _WORD.sub("-", type(environment).__name__).lower()
+
+
+def _found(name: str, environment: Environment) -> FoundEnvironment:
+    """Facts about an environment object. An object that `load_environment` made is the installed environment."""
+    with contextlib.suppress(HarnessError):
+        found = find_environment(name)
+        if found is not None and found.source_files and {*found.source_files} <= {*environment.source_files}:
+            return found
+    code = [type(environment), *environment.rubric.functions]
+    return FoundEnvironment(name, source_files=tuple(dict.fromkeys(code_files(code))), code=code_digests(code))
+
+
+def _endpoint(client: object, model: str | None) -> Endpoint:
+    """The endpoint of a caller's client."""
+    if isinstance(client, ExternalLLMClient):
+        return client.endpoint()
+    address, key = getattr(client, "base_url", None), getattr(client, "api_key", None)
+    if address is not None and isinstance(key, str):
+        if not model:
+            raise UsageError("model: name the model that the client asks, such as model='gpt-4.1-mini'")
+        redactor.add(key)
+        return Endpoint(str(address).rstrip("/"), None, model, key=key)
+    if callable(getattr(client, "request", None)):
+        name = model or type(client).__name__
+        return Endpoint(f"http://{_WORD.sub('-', type(client).__name__).lower()}.client.invalid/v1", None, name,
+                        client=_OwnClient(cast(ModelClient, client)))  # fmt: skip
+    raise UsageError(
+        f"client: {type(client).__name__} is no client; pass an openai client, an ExternalLLMClient, or an object with "
+        "async request(call) -> ModelResponse"
+    )
+
+
+class _OwnClient:
+    """A caller's object as a client of the engine (`models.pool.CallerClient`)."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self._client = client
+        self.tokens = 0
+
+    async def request(self, call: ModelCall) -> ModelResponse:
+        """Send `call` through the caller's object."""
+        response = await self._client.request(call)
+        self.tokens += response.usage.input_tokens + response.usage.output_tokens
+        return response
+
+    def connect(self, pool: ClientPool, settings: CallSettings) -> None:
+        """Do nothing: the object sends its requests itself."""
+
+    def waiting_note(self) -> str:
+        """Return "": the reason why the object waits is unknown."""
+        return ""
+
+    async def close(self) -> None:
+        """Do nothing: the object belongs to the caller."""
+
+
+@contextmanager
+def _spelled() -> Generator[None]:
+    """Spell settings in errors as calls from Python do."""
+    try:
+        yield
+    except HarnessError as error:
+        error.labels = LABELS
+        raise
+
+
+def _wait(coroutine: Coroutine[object, object, T]) -> T:
+    """Run a coroutine to its end; in a thread of its own where a loop is running, as in a notebook."""
+    loop_factory = uvloop.new_event_loop
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(coroutine)
+    results: list[T] = []
+    errors: list[BaseException] = []
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object]]] = []
+
+    async def whole() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        running.append((asyncio.get_running_loop(), task))
+        return await coroutine
+
+    def work() -> None:
+        try:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                results.append(runner.run(whole()))
+        except BaseException as error:  # boundary: raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="bench-evaluate")
+    thread.start()
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        for loop, task in running:
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]

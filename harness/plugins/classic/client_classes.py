@@ -1,0 +1,104 @@
+"""Client classes of generation C. An author's subclass works as documented: it converts prompt and tools to its
+endpoint's form, sends the request, and converts the reply to a `vf.Response`. The base classes return the client that
+they wrap."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from harness.core.errors import EnvironmentFault, HarnessError
+from harness.core.types import JsonDict, Prompt
+from harness.plugins.classic.faults import Error, ModelError
+from harness.plugins.classic.messages import tools_to_wire
+from harness.plugins.classic.names import ClientConfig
+from harness.plugins.classic.records import plain
+from harness.plugins.classic.responses import Response, as_response
+
+
+class Client:
+    """`vf.Client`: base class of an author's own clients.
+
+    Args:
+        client_or_config: The client to wrap, or a `vf.ClientConfig` for `setup_client`.
+
+    Unless subclassed, the constructor returns the wrapped client: `state["client"]` is an `AsyncOpenAI`.
+    """
+
+    def __new__(cls, client_or_config: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Create an instance of a subclass; for the base classes, return the wrapped client."""
+        if not cls.__module__.startswith("harness."):
+            return super().__new__(cls)
+        if client_or_config is None:
+            raise EnvironmentFault(f"vf.{cls.__name__} wraps a client: pass an openai.AsyncOpenAI")
+        return client_or_config
+
+    def __init__(self, client_or_config: Any = None) -> None:
+        self.logger = logging.getLogger(f"verifiers.clients.{type(self).__name__}")
+        is_config = isinstance(client_or_config, ClientConfig)
+        self._config = client_or_config if is_config else None
+        self._client: Any = self.setup_client(client_or_config) if is_config else client_or_config
+
+    @property
+    def client(self) -> Any:
+        """The wrapped client."""
+        return self._client
+
+    def setup_client(self, config: ClientConfig) -> Any:
+        """Create the wrapped client from a configuration."""
+        raise NotImplementedError(f"{type(self).__name__}.setup_client: pass a client, or make one there")
+
+    async def to_native_tool(self, tool: Any) -> Any:
+        """Convert a tool to the endpoint's form; by default that of the OpenAI API."""
+        return tools_to_wire([tool])[0]
+
+    async def to_native_tools(self, tools: Sequence[Any] | None) -> list[Any] | None:
+        """Convert all tools to the endpoint's form."""
+        return None if tools is None else [await self.to_native_tool(tool) for tool in tools]
+
+    async def to_native_prompt(self, messages: Prompt) -> tuple[Any, JsonDict]:
+        """Convert the prompt to the endpoint's form; also returns further arguments of the call."""
+        return plain(messages), {}
+
+    async def get_native_response(
+        self, prompt: Any, model: str, sampling_args: JsonDict, tools: list[Any] | None = None, **kwargs: Any
+    ) -> Any:
+        """Send the request; by default with the openai package."""
+        args = {name: value for name, value in sampling_args.items() if value is not None}
+        if isinstance(prompt, str):
+            reply = self.client.completions.create(model=model, prompt=prompt, **args)
+        else:
+            offered: JsonDict = {"tools": tools} if tools else {}
+            reply = self.client.chat.completions.create(model=model, messages=prompt, **offered, **args)
+        return await reply if inspect.isawaitable(reply) else reply
+
+    async def raise_from_native_response(self, response: Any) -> None:
+        """Raise a `vf.ModelError` if the reply is invalid."""
+
+    async def from_native_response(self, response: Any) -> Response:
+        """Convert the endpoint's reply to a `vf.Response`."""
+        return as_response(response)
+
+    async def get_response(
+        self, prompt: Prompt, model: str, sampling_args: JsonDict, tools: Sequence[Any] | None = None, **kwargs: Any
+    ) -> Response:
+        """Run all steps of a model call.
+
+        Raises:
+            ModelError: a step failed.
+        """
+        try:
+            asked, further = await self.to_native_prompt(prompt)
+            offered = await self.to_native_tools(tools)
+            answer = await self.get_native_response(asked, model, sampling_args, offered, **further, **kwargs)
+            await self.raise_from_native_response(answer)
+            return await self.from_native_response(answer)
+        except (Error, HarnessError):
+            raise
+        except Exception as error:  # documented: any exception of a step is a failed call
+            raise ModelError(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        """Do nothing: the creator of the wrapped client closes it."""
