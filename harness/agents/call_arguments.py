@@ -97,10 +97,9 @@ class Work:
         if not math.isfinite(threshold):
             raise ValueError(f"pass_threshold must be a finite number, not {threshold}")
         _check_params(self.completion_params)
-        if self.private and self.output_dir is None:
-            raise ValueError("private=True applies to stored run folders: name their folder with output_dir=")
-        if self.resume and self.output_dir is None:
-            raise ValueError("resume=True resumes stored run folders: name their folder with output_dir=")
+        for name, verb in (("private", "applies to"), ("resume", "resumes")):
+            if getattr(self, name) and self.output_dir is None:
+                raise ValueError(f"{name}=True {verb} stored run folders: name their folder with output_dir=")
         if self.retry_failed and not self.resume:
             raise ValueError(
                 "retry_failed=True retries the failed runs of an earlier evaluation: pass resume=True as well"

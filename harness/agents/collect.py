@@ -9,8 +9,8 @@ from harness.agents.results import EvalRunResult
 from harness.core.records import Failed, Generated, Scored
 from harness.stats.scores import LARGEST_SCORE
 from harness.store.journal_index import Recorded
+from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import outcomes
-from harness.store.score_table import NOT_SCORED
 
 ANY_FUNCTION = "*"
 """Key in the reasons of a score, for a reason that applies to all eval functions."""
@@ -65,7 +65,7 @@ def to_run(
     for name in eval_fns:
         value = None if scored is None else scored.metrics.get(name)
         if scored is None:
-            run.score_errors[name] = NOT_SCORED
+            run.score_errors[name] = missing_reason(record, scored)
         elif value is None:
             run.score_errors[name] = scored.reasons.get(name) or scored.reasons.get(ANY_FUNCTION) or "gave no score"
         elif abs(value) <= LARGEST_SCORE:

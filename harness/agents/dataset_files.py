@@ -41,7 +41,6 @@ class RawFile(ABC):
             DatasetParseError: the file as a whole cannot be read.
         """
 
-    @abstractmethod
     def read(self, raw: object, index: int) -> object:
         """Parse one row. Returns a dict of its columns, or another JSON value if the row is invalid.
 
@@ -52,6 +51,7 @@ class RawFile(ABC):
         Raises:
             DatasetParseError: the row cannot be parsed.
         """
+        return raw
 
     def count(self) -> int:
         """Return the number of rows in the file."""
@@ -68,9 +68,6 @@ class _JsonFile(RawFile):
         if not isinstance(rows, list):
             raise DatasetParseError(f"JSON file must contain an array of objects, got {type(rows).__name__}")
         return iter(cast("list[object]", rows))
-
-    def read(self, raw: object, index: int) -> object:
-        return raw
 
 
 class _JsonLines(RawFile):

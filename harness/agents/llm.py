@@ -92,7 +92,7 @@ class AgentLLM:
         self._model = model
         self._tools = list(tools)
         self._rollout_id = rollout_id
-        self._trace = trace
+        self._trace = trace or Trace(None, rollout_id)
         self._step = step
         self._stop = stop
         self._refused = 0
@@ -218,9 +218,8 @@ class AgentLLM:
         self.failed_calls += not isinstance(error, LimitReached)  # that one was not sent
         if isinstance(error, SystemicError):
             self.fatal = self.fatal or error
-        if self._trace is not None:
-            details = {"error": str(error), "reason": error.reason, "retryable": error.retryable}
-            self._trace.write("model_error", {"turn": self._calls, **details})
+        details = {"error": str(error), "reason": error.reason, "retryable": error.retryable}
+        self._trace.write("model_error", {"turn": self._calls, **details})
         return self._translated(error)
 
     def _translated(self, error: ModelError) -> ProviderError:
@@ -247,8 +246,6 @@ class AgentLLM:
             raise
 
     def _trace_request(self, asked: Messages, sampling_args: JsonDict) -> None:
-        if self._trace is None:
-            return
         # In a growing conversation, each message is written once.
         first = self._traced if self._traced <= len(asked) else 0
         self._traced = len(asked) + 1
@@ -256,8 +253,6 @@ class AgentLLM:
         self._trace.write("model_request", {**data, **({"arguments": sampling_args} if sampling_args else {})})
 
     def _trace_reply(self, response: ModelResponse, message: Message) -> None:
-        if self._trace is None:
-            return
         usage = response.usage
         data = {
             "turn": self._calls,

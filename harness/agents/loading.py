@@ -62,10 +62,8 @@ def load_agent(path: str) -> LoadedAgent:
             f"{name!r} must be a RolloutAgentLoop instance or subclass, got {type(agent).__name__} "
             f"(it lacks {' and '.join(missing)})"
         )
-    try:
+    with reported(AgentLoadError, f"{name!r} has no name", Path.cwd()):
         label: object = getattr(agent, "name", None)
-    except Exception as failed:  # a property of the user's code
-        raise AgentLoadError(f"{name!r} has no name: {describe(failed, Path.cwd())}") from failed
     if not isinstance(label, str) or not label.strip():
         raise AgentLoadError(f"{name!r} has no name: its attribute 'name' must be a non-empty string, not {label!r}")
     if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):
@@ -121,12 +119,8 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
     root = Path.cwd()
     with _working.directory(root), staying(root):
         module = _import_module(name, attribute, root, error)
-        try:
+        with reported(error, f"Cannot get {attribute!r} of module {name!r}", root):
             found = cast(object, getattr(module, attribute, _MISSING))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as failed:  # boundary around a `__getattr__` of the user's module
-            raise error(f"Cannot get {attribute!r} of module {name!r}: {describe(failed, root)}") from failed
         if found is _MISSING:
             public = [each for each in dir(module) if not each.startswith("_")]
             near = nearest(attribute, public)
@@ -148,6 +142,23 @@ def staying(root: Path) -> Generator[None]:
         if has_changed:
             os.chdir(root)
             logger.warning("loading the user's code changed the working directory; restored %s", root)
+
+
+@contextmanager
+def reported(error: type[HarnessError], words: str, root: Path) -> Generator[None]:
+    """Convert an exception of the user's code in the block, except Ctrl-C, to an error with its file and line.
+
+    Args:
+        error: The type of error to raise.
+        words: Beginning of its message.
+        root: The folder of the user's files.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failed:
+        raise error(f"{words}: {describe(failed, root)}") from failed
 
 
 def describe(error: BaseException, root: Path) -> str:
@@ -183,17 +194,15 @@ def _import_module(name: str, attribute: str, root: Path, error: type[HarnessErr
         module = importlib.import_module(name)
     except KeyboardInterrupt:
         raise
-    except ModuleNotFoundError as failed:
-        missing = failed.name or ""
-        if not f"{name}.".startswith(f"{missing}."):
+    except BaseException as failed:  # boundary around the user's module
+        missing = (failed.name or "") if isinstance(failed, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
             raise error(f"{start}: {describe(failed, root)}") from failed
         names = [file.stem for file in sorted(root.glob("*.py"))]
         names += [file.parent.name for file in sorted(root.glob("*/__init__.py"))]
         near = nearest(missing, names) if missing == name.partition(".")[0] else None
         hint = f"; did you mean {near!r}?" if near else ""
         raise error(f"{start}: {failed} (looked in {root} and where packages are installed){hint}") from failed
-    except BaseException as failed:  # boundary around the user's module
-        raise error(f"{start}: {describe(failed, root)}") from failed
     top = name.partition(".")[0]
     own = next((path for path in (root / f"{top}.py", root / top / "__init__.py") if path.is_file()), None)
     if own is not None and top != _THIS_PACKAGE and not _is_from(sys.modules.get(top), root, top):
@@ -273,10 +282,5 @@ def _instance(name: str, found: type) -> object:
             f"{name!r} is a class but not a RolloutAgentLoop subclass, and lacks {' and '.join(missing)}, which an "
             "agent needs"
         )
-    try:
-        with staying(Path.cwd()):
-            return cast(object, found())
-    except KeyboardInterrupt:
-        raise
-    except BaseException as failed:  # boundary around the user's constructor
-        raise AgentLoadError(f"Cannot instantiate {name!r}: {describe(failed, Path.cwd())}") from failed
+    with reported(AgentLoadError, f"Cannot instantiate {name!r}", Path.cwd()), staying(Path.cwd()):
+        return cast(object, found())

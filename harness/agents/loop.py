@@ -116,8 +116,6 @@ class RolloutContext:
             event_type: The kind of event.
             **data: Any values. Values that are not JSON are converted with `str`.
         """
-        if self._debug_dir is None:
-            return
         trace = Trace(self._debug_dir, self.request.rollout_id)
         trace.write(event_type, data)
         trace.close()

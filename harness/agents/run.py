@@ -23,12 +23,11 @@ from harness.usercode.separate_task import OwnTask
 class TracedContext(RolloutContext):
     """Context of a run that writes its events to the environment's trace."""
 
-    trace: Trace | None = None
+    trace: Trace
 
     def log_event(self, event_type: str, **data: Any) -> None:
-        """Append an event to the trace, if there is one; secrets are redacted."""
-        if self.trace is not None:
-            self.trace.write(event_type, data)
+        """Append an event to the trace; secrets are redacted."""
+        self.trace.write(event_type, data)
 
 
 class AgentRun:
@@ -46,7 +45,7 @@ class AgentRun:
         self._state = state
         self._ask = ask
         self._options = options
-        self._trace: Trace | None = None
+        self._trace = Trace(None, "")
         self.llm: AgentLLM | None = None
         """The run's model; None before the agent starts."""
 
@@ -57,8 +56,8 @@ class AgentRun:
             BaseException: an exception of the agent. The conversation until then is in the state.
         """
         started = time.monotonic()
+        self._trace = Trace(self._options.debug_dir, request.rollout_id)
         if self._options.debug_dir is not None:
-            self._trace = Trace(self._options.debug_dir, request.rollout_id)
             begun = request.model_dump(include={"messages", "completion_params", "max_turns", "metadata"})
             self._trace.write("rollout_started", {"model": self._state["model"], **begun})
         offered = cast(object, self._agent.get_tools(request))
@@ -102,8 +101,6 @@ class AgentRun:
 
     def end(self, event: str, data: Mapping[str, object]) -> None:
         """Record the end of the run and close the trace."""
-        if self._trace is None:
-            return
         metrics = {} if self.llm is None else self.llm.get_metrics().model_dump(exclude_defaults=True)
         self._trace.write(event, {**data, "messages": len(self._state.transcript), **metrics})
         self._trace.close()

@@ -26,7 +26,7 @@ from harness.settings.endpoints import Endpoint
 from harness.settings.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
 from harness.settings.paths import local_modules
 from harness.settings.resolved_run import ResolvedRun
-from harness.settings.schema import BY_FLAT_NAME, BY_PATH, GROUPS, SETTINGS, RunSettings
+from harness.settings.schema import BY_FLAT_NAME, GROUPS, SETTINGS, RunSettings
 from harness.settings.sections import builtins
 from harness.settings.values import check
 
@@ -60,31 +60,30 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
     name = BUILT_INS[AGENT_EVAL].name_of(args) + (f"[{side.tag}]" if side.is_other else "")
     endpoint, bound, agent = _client(work, side, shared)
     environment = _environment(work, side, agent)
-    values: dict[tuple[str, str], tuple[object, str]] = {
-        ("env", "env_id"): (AGENT_EVAL, "built-in"),
-        ("env", "name"): (name, "agent_loop"),
-        ("env", "env_args"): (args, "the runner's arguments"),
-        ("env", "num_examples"): (-1, "rows"),
-        ("env", "rollouts_per_example"): (work.n_runs, "n_runs"),
-        ("env", "pass_threshold"): (work.pass_threshold, "pass_threshold"),
-        ("model", "model"): (endpoint.model, "llm_client"),
-        ("model", "api_base_url"): (endpoint.url, "llm_client"),
-        ("model", "api_key_var"): (endpoint.key_var or "", "llm_client"),
-        ("model", "sampling_args"): (dict(work.completion_params or {}), "completion_params"),
-        ("save", "save_results"): (work.output_dir is not None, "output_dir"),
-        ("save", "output_dir"): (work.output_dir or "outputs", "output_dir"),
-        **({("save", "private"): (True, "private")} if work.private else {}),
-        ("model", "max_concurrent"): (bound, "batch_size"),
-        ("model", "max_concurrent_generation"): (bound, "batch_size"),
-        ("model", "max_concurrent_scoring"): (bound, "batch_size"),
+    given: dict[str, tuple[object, str]] = {
+        "env_id": (AGENT_EVAL, "built-in"),
+        "name": (name, "agent_loop"),
+        "env_args": (args, "the runner's arguments"),
+        "num_examples": (-1, "rows"),
+        "rollouts_per_example": (work.n_runs, "n_runs"),
+        "pass_threshold": (work.pass_threshold, "pass_threshold"),
+        "model": (endpoint.model, "llm_client"),
+        "api_base_url": (endpoint.url, "llm_client"),
+        "api_key_var": (endpoint.key_var or "", "llm_client"),
+        "sampling_args": (dict(work.completion_params or {}), "completion_params"),
+        "save_results": (work.output_dir is not None, "output_dir"),
+        "output_dir": (work.output_dir or "outputs", "output_dir"),
+        **({"private": (True, "private")} if work.private else {}),
+        "max_concurrent": (bound, "batch_size"),
+        "max_concurrent_generation": (bound, "batch_size"),
+        "max_concurrent_scoring": (bound, "batch_size"),
+        **{key: (value, f"settings: {key}") for key, value in work.settings.items()},
     }
-    for key, value in work.settings.items():
-        if key in BY_FLAT_NAME:  # the others are limits of the budget
-            values[BY_FLAT_NAME[key].path] = (value, f"settings: {key}")
     layer: dict[KeyPath, Any] = {}
-    for path, (value, source) in values.items():
-        checked = check(BY_PATH[path], value, source) if value != "" else value  # "": the embedded server
-        layer.update(flatten(path, checked, lambda _, source=source: Origin("cli", source)))
+    for key, (value, source) in given.items():
+        if setting := BY_FLAT_NAME.get(key):  # the others are limits of the budget
+            checked = check(setting, value, source) if value != "" else value  # "": the embedded server
+            layer.update(flatten(setting.path, checked, lambda _, source=source: Origin("cli", source)))
     run = ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
     loader.give(run, environment)
     return run

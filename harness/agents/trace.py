@@ -31,15 +31,15 @@ class Trace:
     users, the file is readable by its owner only.
 
     Args:
-        directory: The folder, which is created if missing.
+        directory: The folder, which is created if missing; None writes nothing.
         rollout_id: The rollout's id, which is in the file name and in every line.
     """
 
-    def __init__(self, directory: str | Path, rollout_id: str) -> None:
-        self.path = Path(directory, f"{_NOT_IN_FILE_NAMES.sub('_', rollout_id)}.jsonl")
+    def __init__(self, directory: str | Path | None, rollout_id: str) -> None:
+        self.path = Path(directory or "", f"{_NOT_IN_FILE_NAMES.sub('_', rollout_id)}.jsonl")
         self._rollout_id = rollout_id
         self._file: IO[str] | None = None
-        self._is_broken = False
+        self._is_off = directory is None
 
     def write(self, event: str, data: Mapping[str, object]) -> None:
         """Append one line.
@@ -48,7 +48,7 @@ class Trace:
             event: The kind of event.
             data: Any values. Values that are not JSON are converted with `str`; secrets become `[redacted]`.
         """
-        if self._is_broken:
+        if self._is_off:
             return
         entry: JsonDict = {"event": event, "rollout_id": self._rollout_id, "time": round(time.time(), 3)}
         try:
@@ -64,7 +64,7 @@ class Trace:
                 self._file = os.fdopen(fd, "a", 1, encoding="utf-8", errors="backslashreplace")
             self._file.write(f"{line}\n")
         except OSError as error:
-            self._is_broken = True
+            self._is_off = True
             logger.warning("the trace %s cannot be written: %s", self.path, error)
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ from harness.core.errors import UsageError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from harness.report.compare.matching import Match
     from harness.report.compare.screen import Compared
+    from harness.report.compare.sides import Match
     from harness.store.rundir import RunDir
 
 RUNS_HELP = (
@@ -72,10 +72,9 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
         UsageError: a name is unknown, or there is nothing to compare.
         StoreError: a run cannot be read.
     """
-    from harness.report.compare.matching import match
     from harness.report.compare.pairing import pairs_of
     from harness.report.compare.screen import Compared, averages_of
-    from harness.report.compare.sides import ComparedRun, read_side
+    from harness.report.compare.sides import ComparedRun, match, read_side
     from harness.stats.difference import adjust
 
     pairs, unmatched = pairs_of(names, output_dir)
@@ -117,8 +116,7 @@ def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
 
 
 def _json(found: Compared) -> dict[str, object]:
-    from harness.report.compare.matching import match_json
-    from harness.report.compare.sides import ComparedRun, side_json
+    from harness.report.compare.sides import ComparedRun, match_json, side_json
     from harness.stats.hypotheses import p_of_interval
 
     sides: dict[tuple[str, str], ComparedRun] = {}

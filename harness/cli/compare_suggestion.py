@@ -15,7 +15,7 @@ def compare_suggestion(runs: Sequence[LiveRun]) -> str | None:
     Args:
         runs: Finished runs of the invocation.
     """
-    from harness.report.compare.earlier import has_several_models, previous_run
+    from harness.report.compare.pairing import has_several_models, previous_run
 
     scored = [run for run in runs if run.is_saved and run.summary is not None and run.summary.scored]
     ended = [run for run in scored if run.manifest.kind == "run"]  # other commands print comparisons of their own
@@ -36,7 +36,7 @@ def suite_steps(runs: Sequence[LiveRun]) -> list[str]:
     Args:
         runs: Runs of the invocation.
     """
-    from harness.report.compare.earlier import earlier_suite
+    from harness.report.compare.pairing import earlier_suite
 
     saved = [run for run in runs if run.is_saved]
     if len(saved) < 2:

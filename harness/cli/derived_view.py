@@ -16,9 +16,8 @@ from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.report import numerals
 from harness.report.changes import Marks, compare, marks_of, show_changes
-from harness.report.next_steps import GO_ON, Step
-from harness.report.result_json import result_json
-from harness.report.table import RunReport, final_table
+from harness.report.runs import GO_ON, Step
+from harness.report.table import RunReport, final_table, result_json
 from harness.report.text import clean, make_console
 from harness.rubrics.single_function import require_recorded
 from harness.settings.resolver import Resolution

@@ -34,7 +34,7 @@ from harness.engine.budget import Budget
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.report.live import wants_live
-from harness.report.next_steps import GO_ON, Step
+from harness.report.runs import GO_ON, Step
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean, make_console
 from harness.store.atomic import make_folder

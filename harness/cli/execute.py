@@ -29,15 +29,13 @@ from harness.core.records import Failed, Generated, Scored
 from harness.core.redact import REDACTED
 from harness.core.types import JsonDict
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
-from harness.engine.evaluation import Evaluation, end_interrupted
+from harness.engine.evaluation import DRAIN_SECONDS, Evaluation, end_interrupted
 from harness.engine.judges import stand_in_note
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
-from harness.engine.suite import DRAIN_SECONDS
 from harness.report.live import Display, open_display
-from harness.report.next_steps import GO_ON, PUBLISH, Step, next_steps
-from harness.report.result_json import result_json
-from harness.report.table import RunReport, final_table
+from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
+from harness.report.table import RunReport, final_table, result_json
 from harness.report.text import make_console
 from harness.settings.resolver import Resolution, missing_keys
 from harness.settings.wording import MASK

@@ -27,7 +27,8 @@ from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.to_standings import standings_of
 from harness.report import numerals
-from harness.report.next_steps import GO_ON, PUBLISH, Step
+from harness.report.layout import print_lines
+from harness.report.runs import GO_ON, PUBLISH, Step
 from harness.report.side_by_side import Ending, side_by_side
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
@@ -236,9 +237,7 @@ def show_models(models: Sequence[ModelResult], found: Standings, console: PlainC
         console: Console to print on.
     """
     ends = [ending_of(model) for model in models]
-    lines = side_by_side(found, console.width, endings=ends, ascii_only=console.options.ascii_only)
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(side_by_side(found, console.width, endings=ends), console)
 
 
 def counted(number: int, noun: str) -> str:

@@ -91,12 +91,10 @@ def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
         from harness.report.page.markdown import markdown
 
         return markdown(page)
-    from harness.report.page.content import content_of
+    from harness.report.page.content import content_of, page_json
 
     if form == "json":
         import json
-
-        from harness.report.page.as_json import page_json
 
         return json.dumps(page_json(page, content_of(page, transcripts)), indent=1, allow_nan=False) + "\n"
     from harness.report.page.document import document

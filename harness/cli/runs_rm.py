@@ -70,7 +70,7 @@ def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) 
 
 def _what_goes(entries: Sequence[ListedRun], width: int) -> Iterator[str]:
     from harness.report import numerals
-    from harness.report.live_lines import token_words
+    from harness.report.numerals import token_words
     from harness.report.run_facts import home_of, size_words, sizes_of, spent_on
 
     homes = {home: Catalogue(home) for home in {home_of(entry.run) for entry in entries} if home is not None}

@@ -128,8 +128,6 @@ STATE_LOST = "state lost"
 JUDGEMENTS = "judgements"
 """State key of the judges' replies about a rollout: a list of `{model, prompt, text, label, …, usage}`."""
 
-OutcomeName: TypeAlias = Literal["scored", "unscored"]
-
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -150,7 +148,8 @@ class Scored:
     kind: ClassVar[str] = "scored"
 
     key: str
-    outcome: OutcomeName
+    outcome: str
+    """Kind of the rollout's end: `scored` or `unscored`."""
     reward: float | None
     metrics: dict[str, float | None]
     reasons: dict[str, str]

@@ -24,7 +24,7 @@ from harness.core.records import BUDGET_SPENT
 from harness.core.types import JsonDict, Usage
 from harness.engine.derived import Derivation
 from harness.engine.prices import EXTRA, Pricing, pricing_of
-from harness.engine.spending import given_up_earlier, spent_in
+from harness.engine.spending import priced_usages, spent_in
 from harness.settings.budget import BOUNDS, BUDGET, FLAGS, Bound, BudgetLimits, flags_of
 from harness.settings.endpoints import Endpoint
 
@@ -129,9 +129,10 @@ class Budget:
             return
         for run in runs:
             if run.journal is not None and (run.model is not None or run.derivation is not None):
-                model, judge = run.pricings()
+                model = None if run.model is None else pricing_of(run.model)
+                judge = pricing_of(run.judges[0]) if len(run.judges) == 1 else None
                 recorded = spent_in(run.journal, model, judge, derivation=run.derivation)
-                for usage, is_free in chain(recorded, given_up_earlier(run.given_up, model)):
+                for usage, is_free in chain(recorded, priced_usages([run.given_up], model)):
                     self._count(usage, is_free=is_free)
         if self.requests:
             self.before = {"cost": self._known_cost(), "tokens": self._known_tokens()}
@@ -255,16 +256,6 @@ class Asking:
     in_flight: int = 1
     """Maximum number of concurrently generating rollouts; −1 is unlimited."""
 
-    @property
-    def is_all_at_once(self) -> bool:
-        """Whether every rollout may begin before the first reply arrives."""
-        return self.model is not None and self.rollouts > 1 and not 0 <= self.in_flight < self.rollouts
-
-    def pricings(self) -> tuple[Pricing | None, Pricing | None]:
-        """Pricing of the model and of the judge; None for either that is missing or not unique."""
-        model = None if self.model is None else pricing_of(self.model)
-        return model, pricing_of(self.judges[0]) if len(self.judges) == 1 else None
-
 
 def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
     """Refuse a bound on dollars if the price of a model is unknown. Sends nothing.
@@ -292,7 +283,8 @@ def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
 
 def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
     """Notices about runs that a bound on dollars or tokens may not stop, since requests in flight are finished."""
-    names = list(dict.fromkeys(run.name for run in runs if run.is_all_at_once))
+    at_once = (run for run in runs if run.model is not None and run.rollouts > 1)
+    names = list(dict.fromkeys(run.name for run in at_once if not 0 <= run.in_flight < run.rollouts))
     if not names or (limits.max_cost is None and limits.max_tokens_total is None):
         return []
     return [

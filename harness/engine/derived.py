@@ -61,16 +61,12 @@ class Derivation:
         return {"how": self.how, "parent": self.parent.id, "only": self.only, "model": self.model}
 
     def to_json(self) -> JsonDict:
-        """The value of `Manifest.derived`."""
-        return {**self.identity(), "path": str(self.parent.path), **self._part()}
-
-    def _part(self) -> JsonDict:
-        """`of_examples`: examples in the parent's full plan, if early stopping ended the parent; else empty."""
+        """The value of `Manifest.derived`; if early stopping ended the parent, with the examples of its full plan."""
         manifest = self.parent.read_manifest()
         aim = aim_of(manifest)
-        if aim is None or summary_of(manifest, self.recorded).target is None:
-            return {}
-        return {OF_EXAMPLES: aim.examples}
+        is_part = aim is not None and summary_of(manifest, self.recorded).target is not None
+        part = {OF_EXAMPLES: aim.examples} if aim is not None and is_part else {}
+        return {**self.identity(), "path": str(self.parent.path), **part}
 
 
 class RecordedRollouts(PlannedRollouts):

@@ -289,64 +289,31 @@ def _how_to_find(env_id: str, name: str) -> str:
 
 @contextmanager
 def _left_as_found(env_id: str) -> Generator[None]:
-    """Restore process state that loading an environment may change: handlers of SIGINT and SIGTERM, stdout and stderr,
-    the working directory and variables that hold keys."""
-    with _signals_put_back(), _coming_back(env_id), _keys_put_back(env_id), hub.failing_fast():
-        streams = sys.stdout, sys.stderr
-        try:
+    """Restore process state that loading an environment may change: stdout and stderr, the handlers of SIGINT and
+    SIGTERM, the values of key variables, which other runs use, and the working directory, to which paths of other
+    environments and of run folders are relative."""
+    streams, home = (sys.stdout, sys.stderr), os.getcwd()
+    keys = {name: value for name, value in os.environ.items() if names_secret(name)}
+    in_main = threading.current_thread() is threading.main_thread()  # only the main thread can set handlers
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if in_main}
+    try:
+        with hub.failing_fast():
             yield
-        finally:
-            sys.stdout, sys.stderr = streams
-
-
-@contextmanager
-def _keys_put_back(env_id: str) -> Generator[None]:
-    """Restore changed variables that hold keys, which other runs use. New and all other variables are kept."""
-    before = {name: value for name, value in os.environ.items() if names_secret(name)}
-    try:
-        yield
     finally:
-        changed = [name for name, value in before.items() if os.environ.get(name) != value]
+        sys.stdout, sys.stderr = streams
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        changed = {name: value for name, value in keys.items() if os.environ.get(name) != value}
         if changed:
-            os.environ.update({name: before[name] for name in changed})
-            logger.warning(
-                "environment %r changed the variables %s as it was loaded; they are put back",
-                env_id,
-                ", ".join(changed),
-            )
-
-
-@contextmanager
-def _coming_back(env_id: str) -> Generator[None]:
-    """Restore the working directory: run folders and the paths of other environments are relative to it."""
-    home = os.getcwd()
-    try:
-        yield
-    finally:
+            os.environ.update(changed)
+            words = "environment %r changed the variables %s as it was loaded; they are put back"
+            logger.warning(words, env_id, ", ".join(changed))
         try:
             left = os.getcwd()
         except FileNotFoundError:
             left = "a folder that is gone"
         if left != home:
             os.chdir(home)
-            logger.warning(
-                "environment %r changed the working directory to %s as it was loaded; it is %s again",
-                env_id,
-                left,
-                home,
-            )
-
-
-@contextmanager
-def _signals_put_back() -> Generator[None]:
-    """Restore the handlers of SIGINT and SIGTERM: the run handles Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can set handlers
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None and signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
+            words = "environment %r changed the working directory to %s as it was loaded; it is %s again"
+            logger.warning(words, env_id, left, home)

@@ -6,21 +6,31 @@ signal handlers, and has its own event loop: `prepare`, then `play`. A Python en
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections import ChainMap
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
 
 from harness.core.errors import StoreError
 from harness.engine.budget import Asking, Budget
+from harness.engine.execution import RunExecution, plays_embedded
 from harness.engine.listeners import EvaluationListener, with_plugins
 from harness.engine.load_environments import Loader
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions, prepare, progress_of
 from harness.engine.progress import RunProgress
-from harness.engine.suite import Suite
+from harness.engine.scheduler import Schedule
+from harness.engine.watchdog import Watchdog
 from harness.models.pool import ClientPool
+from harness.reference.server import ReferenceServer
 from harness.settings.resolver import ResolvedRun
+
+DRAIN_SECONDS = 10.0
+"""Seconds that rollouts in flight get to finish after the first interrupt. They are paid for, but the user is
+waiting."""
 
 
 @dataclass(slots=True)
@@ -45,12 +55,22 @@ class Evaluation:
     """Maximum number of generating rollouts of all runs together; None applies only each run's own limit."""
     at_once: int | None = None
     """Maximum number of concurrent runs, started in order; None starts all."""
+    drain: float = DRAIN_SECONDS
+    """Seconds that rollouts in flight get after `interrupt`."""
     progress: list[RunProgress] = field(init=False)
     """Live counters of the runs, in the same order."""
-    _suite: Suite | None = field(init=False, default=None)
+    joint: AbstractAsyncContextManager[object] = field(init=False)
+    """Held by each generating rollout."""
+    turns: AbstractAsyncContextManager[object] = field(init=False)
+    """Held by each executing run."""
+    schedules: list[Schedule] = field(init=False, default_factory=list[Schedule])
+    is_interrupted: bool = field(init=False, default=False)
+    _names: Iterator[int] = field(init=False, default_factory=count)
 
     def __post_init__(self) -> None:
         self.progress = [progress_of(run) for run in self.runs]
+        self.joint = nullcontext() if self.in_flight is None else asyncio.Semaphore(self.in_flight)
+        self.turns = nullcontext() if self.at_once is None else asyncio.Semaphore(self.at_once)
 
     def prepare(self) -> list[LiveRun | FailedRun]:
         """Load, plan and open every run. Blocking; sends nothing.
@@ -64,16 +84,50 @@ class Evaluation:
         return prepare(self.runs, self.progress, replace(self.start, budget=budget), self.environments, self._admit)
 
     async def play(self, runs: Sequence[LiveRun]) -> None:
-        """Execute every rollout of the prepared runs; each run ends with summary, dataset and manifest on disk."""
-        self._suite = Suite(
-            runs, self.clients, self.keys, self.budget, self.listener, in_flight=self.in_flight, at_once=self.at_once
-        )
-        await self._suite.run()
+        """Execute every rollout of the prepared runs; each run ends with summary, dataset and manifest on disk. A run
+        that fails is marked in its counters (`state`, `note`); the others continue."""
+        sharing = min(self.at_once or 1, len(runs))
+        pool = self.clients or ClientPool(environ=ChainMap(dict(self.keys), os.environ), sharing=sharing)
+        server = ReferenceServer() if any(plays_embedded(run.plan) for run in runs) else None
+        timers = self._until_time_is_up()
+        try:
+            if server is not None:
+                await server.start()
+            with Watchdog(_sources(runs)):
+                async with asyncio.TaskGroup() as tasks:
+                    for run in runs:
+                        name = f"{next(self._names)}:{run.progress.name}"
+                        tasks.create_task(RunExecution(self, run, name, pool, server).run())
+        finally:
+            for timer in timers:
+                timer.cancel()
+            await pool.close()
+            if server is not None:
+                await server.stop()
+            for environment in {id(run.plan.environment): run.plan.environment for run in runs}.values():
+                await environment.teardown()
 
     def interrupt(self) -> None:
-        """Start no new rollouts, and give rollouts in flight some seconds to finish. For a signal handler."""
-        if self._suite is not None:
-            self._suite.interrupt()
+        """Start no new rollouts, and give rollouts in flight `drain` seconds to finish. For a signal handler."""
+        if self.is_interrupted:
+            return
+        self.is_interrupted = True
+        for schedule in self.schedules:
+            schedule.stop()
+        asyncio.get_running_loop().call_later(self.drain, self._give_up)
+
+    def _until_time_is_up(self) -> list[asyncio.TimerHandle]:
+        """Schedule timers for the budget's time bound: first nothing new begins, then work in flight is cancelled after
+        the same delay as at an interrupt."""
+        left = self.budget.seconds_left
+        if left is None:
+            return []
+        loop = asyncio.get_running_loop()
+        return [loop.call_later(left, self.budget.expire), loop.call_later(left + self.drain, self._give_up)]
+
+    def _give_up(self) -> None:
+        for schedule in self.schedules:
+            schedule.cancel()
 
     async def run(self) -> list[LiveRun]:
         """Prepare and play inside the caller's event loop.
@@ -143,7 +197,7 @@ def end_interrupted(run: LiveRun) -> None:
         return
     run.progress.state = "interrupted"
     if run.is_saved:
-        with contextlib.suppress(StoreError):  # the journal is complete; the manifest only records the status
+        with suppress(StoreError):  # the journal is complete; the manifest only records the status
             run.folder.write_manifest(run.manifest.ended("interrupted"))
     run.release()
 
@@ -155,3 +209,13 @@ def _release(runs: Sequence[LiveRun | FailedRun]) -> None:
         end_interrupted(run)
         if run.scratch is not None:
             run.scratch.cleanup()
+
+
+def _sources(runs: Sequence[LiveRun]) -> dict[Path, str]:
+    """Source files of the environments, each with the name of a run that uses it."""
+    names: dict[Path, str] = {}
+    for run in runs:
+        found, environment = run.plan.resolved.found, run.plan.environment
+        files = environment.source_files if found is None else (*found.source_files, *environment.source_files)
+        names.update(dict.fromkeys(files, run.progress.name))
+    return names

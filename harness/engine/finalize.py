@@ -1,11 +1,15 @@
-"""Finalize a run: write summary, dataset, manifest and card from its journal, in this order, and always release the
-run's lock."""
+"""Write a run's dataset from its journal, during the run and at its end; the end also writes summary, manifest and
+card, and always releases the run's lock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import cast
 
+from harness.core.errors import StoreError
 from harness.core.records import Generated, Scored
 from harness.engine.prepare import LiveRun
 from harness.stats.summary import summarize
@@ -17,8 +21,56 @@ from harness.store.manifest import RunStatus
 from harness.store.rows import RowShape
 from harness.store.score_table import aim_of, tally
 
+logger = logging.getLogger(__name__)
+
 COLUMN_SAMPLE = 50
 """Number of rollouts searched for a state column before it is reported as empty."""
+
+
+@asynccontextmanager
+async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerator[Callable[[], None]]:
+    """Write the dataset during a run, so that it is at most `every` rollouts behind the journal. The writing happens in
+    a thread, so that the event loop never waits for a disk.
+
+    Args:
+        writer: Writer of the run's dataset; None writes nothing.
+        every: Rollouts between two checkpoints; −1 for none until the run ends.
+
+    Yields:
+        A function to call for each finished rollout.
+    """
+    if writer is None or every <= 0:
+        yield lambda: None
+        return
+    waiting, due, is_closing = 0, asyncio.Event(), False
+
+    def count() -> None:
+        nonlocal waiting
+        waiting += 1
+        if waiting >= every:
+            due.set()
+
+    async def write() -> None:
+        nonlocal waiting
+        while await due.wait() and not is_closing:
+            due.clear()
+            waiting = 0
+            try:
+                await asyncio.to_thread(writer.checkpoint)
+            except StoreError as error:  # the journal is complete; the end of the run rebuilds the dataset from it
+                logger.warning("the dataset on disk is behind; the next checkpoint tries again: %s", error)
+
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write())
+        try:
+            yield count
+        except BaseException as error:  # the group would cancel a write in progress, and wrap the error
+            failure = error
+        is_closing = True
+        due.set()
+    if failure is not None:
+        raise failure
 
 
 def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], object]) -> None:

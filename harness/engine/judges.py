@@ -5,9 +5,8 @@ send the requests."""
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -17,15 +16,13 @@ from harness.core.keys import digest
 from harness.core.loopback import is_loopback_url
 from harness.core.records import Example
 from harness.core.state import State
-from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict, ModelResponse, Prompt
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
 from harness.engine.budget import Budget
-from harness.engine.prices import PricedChat, Pricing, pricing_of
+from harness.engine.model_source import Connection, CountingPlayer
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
-from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
+from harness.models.pool import CallSettings, ClientPool
 from harness.models.wire import check_sampling_args
-from harness.reference.header import write_rollout
-from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import parse_model
 from harness.reference.server import ReferenceServer
 from harness.rubrics.judge_port import JudgeSpec
@@ -103,9 +100,7 @@ def judges_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[
     names = ["judge", *(f"judge_{number}" for number in range(2, len(specs) + 1))]
     seats = tuple(_seat(name, spec, resolved, environment) for name, spec in zip(names, specs, strict=False))
     for seat in seats:
-        check_sampling_args(seat.spec.sampling_args)
-        _check_reference(seat, resolved, environment)
-        _check_keys(seat, resolved, environ)
+        _check(seat, resolved, environment, environ)
     return seats
 
 
@@ -166,23 +161,20 @@ def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
     return False
 
 
-def _check_reference(seat: JudgeBinding, resolved: ResolvedRun, environment: Environment) -> None:
-    if is_reference(seat.model) and (player := parse_model(seat.model).name) != "judge":
+def _check(seat: JudgeBinding, resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> None:
+    """Validate sampling arguments, the reference policy and the keys of a judge."""
+    check_sampling_args(seat.spec.sampling_args)
+    policy = parse_model(seat.model).name if is_reference(seat.model) or seat.is_embedded else None
+    if is_reference(seat.model) and policy != "judge":
         raise ConfigError(
-            f"judge_model {seat.model}, of {resolved.env_id}: {player} plays, and judges nothing; name "
+            f"judge_model {seat.model}, of {resolved.env_id}: {policy} plays, and judges nothing; name "
             f"{REFERENCE_JUDGE}, or a real model"
         )
-    if not seat.is_embedded:
-        return
-    policy = parse_model(seat.model).name
-    if policy == "judge" and not environment.has_reference_verdict:
+    if seat.is_embedded and policy == "judge" and not environment.has_reference_verdict:
         raise ConfigError(
             f"{resolved.env_id} has no reference judge, so {seat.model} cannot judge it; implement reference_verdict, "
             "or name another judge_model"
         )
-
-
-def _check_keys(seat: JudgeBinding, resolved: ResolvedRun, environ: Mapping[str, str]) -> None:
     for endpoint in seat.endpoints:
         name = endpoint.key_var
         if name and not seat.spec.key and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
@@ -213,18 +205,14 @@ class RunPanel:
         server: ReferenceServer | None,
         till: SpendTracker | None = None,
     ) -> None:
-        self._till = till or SpendTracker(Budget().charge)
-        self._lane = f"{lane}:judge"
+        lane, till = f"{lane}:judge", till or SpendTracker(Budget().charge)
         self._rollouts = plan.rollouts
-        self._player: _Player | None = None
+        self._player = CountingPlayer(plan.environment)
         if server is not None and any(seat.is_embedded for seat in plan.judges):
-            self._player = _Player(plan.environment)
-            server.add(self._lane, self._player)
+            server.add(lane, self._player)
         model = plan.resolved.settings.model
         self._judges: dict[int, _Connected] = {}
         for seat in plan.judges:
-            url = server.url if server is not None else ""
-            endpoints = tuple(replace(each, url=each.url or url) for each in seat.endpoints)
             bound = seat.spec.max_concurrent
             settings = CallSettings(
                 max_in_flight=model.max_concurrent_generation if bound is None else bound,
@@ -233,87 +221,44 @@ class RunPanel:
             )
             self._judges[id(seat.spec)] = _Connected(
                 seat,
-                endpoints,
-                pool.get(endpoints, settings),
+                Connection(lane, seat.endpoints, settings, pool, server, till),
                 None if bound is None else asyncio.Semaphore(bound),
-                pricing_of(seat.endpoints),
             )
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
         """Return the chat of judge `spec` for the rollout of `state`."""
         judge = self._judges.get(id(spec))
         if judge is None:
-            raise EnvironmentFault(
-                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so nobody has "
-                "connected it"
-            )
+            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None
         if judge.seat.is_embedded and example is None:
             raise EnvironmentFault(f"{judge.seat.model} must know which rollout it judges: pass state to judge(…)")
-        headers: dict[str, str] = {}
-        if example is not None and judge.is_local:
-            key = self._rollouts.item(example, cast("State", state)["rollout_index"]).key
-            headers[ROLLOUT_HEADER] = write_rollout(self._lane, example.key, key)
-        bound = BoundChat(
-            judge.client,
-            judge.endpoints[0].model,
-            judge.seat.spec.sampling_args,
-            self._lane,
-            headers,
-            urgent=True,
-            check=self._till.check_queued,
-        )
-        chat = PricedChat(bound, judge.pricing, self._till.charge, self._till.check)
-        learner = self._player if judge.seat.is_embedded else None
-        return _SeatedChat(chat, judge.gate, learner, example)
+        item = None
+        if example is not None and judge.connection.is_local:
+            item = self._rollouts.item(example, cast("State", state)["rollout_index"])
+        player = self._player if judge.seat.is_embedded else None
+        return _LimitedChat(judge.connection.chat(item, spec.sampling_args, urgent=True), judge.gate, player, example)
 
     def waiting_note(self) -> str:
         """Reason why judge requests are delayed, or ""."""
-        notes = [note for judge in self._judges.values() if (note := judge.client.waiting_note())]
+        notes = [note for judge in self._judges.values() if (note := judge.connection.waiting_note())]
         return f"judge: {', '.join(dict.fromkeys(notes))}" if notes else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
     seat: JudgeBinding
-    endpoints: tuple[Endpoint, ...]
-    client: PooledClient
+    connection: Connection
     gate: asyncio.Semaphore | None
-    pricing: Pricing
-
-    @property
-    def is_local(self) -> bool:
-        return all(is_loopback_url(endpoint.url) for endpoint in self.endpoints)
-
-
-class _Player(EnvironmentPlayer):
-    """Player that keeps an example only while a request about it is pending."""
-
-    def __init__(self, environment: Environment) -> None:
-        super().__init__(environment)
-        self._asking: Counter[str] = Counter()
-
-    @contextmanager
-    def knowing(self, example: Example) -> Generator[None]:
-        """Context manager that makes an example available to the player."""
-        self.learn(example)
-        self._asking[example.key] += 1
-        try:
-            yield
-        finally:
-            self._asking[example.key] -= 1
-            if not self._asking[example.key]:
-                del self._asking[example.key]
-                self.forget(example.key)
 
 
 @dataclass(frozen=True, slots=True)
-class _SeatedChat:
+class _LimitedChat:
     """Chat of a judge that waits for the judge's concurrency limit."""
 
     inner: Chat
     gate: asyncio.Semaphore | None
-    player: _Player | None
+    player: CountingPlayer | None
     example: Example | None
 
     @property
@@ -329,19 +274,12 @@ class _SeatedChat:
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
         """Call the judge; time spent waiting for the concurrency limit does not count toward the rollout's timeout."""
-        if self.gate is None:
-            return await self._ask(prompt, tools, sampling_args)
-        with waiting():
-            await self.gate.acquire()
-        try:
-            return await self._ask(prompt, tools, sampling_args)
-        finally:
-            self.gate.release()
-
-    async def _ask(
-        self, prompt: Prompt, tools: Sequence[JsonDict] | None, sampling_args: Mapping[str, Any] | None
-    ) -> ModelResponse:
-        if self.player is None or self.example is None:
-            return await self.inner(prompt, tools=tools, sampling_args=sampling_args)
-        with self.player.knowing(self.example):
+        with ExitStack() as stack:
+            if self.gate is not None:
+                with waiting():
+                    await self.gate.acquire()
+                stack.callback(self.gate.release)
+            if self.player is not None and self.example is not None:
+                self.player.learn(self.example)
+                stack.callback(self.player.forget, self.example.key)
             return await self.inner(prompt, tools=tools, sampling_args=sampling_args)

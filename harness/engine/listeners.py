@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -46,26 +46,16 @@ def with_plugins(listener: EvaluationListener) -> EvaluationListener:
     plugins = load_plugins(LISTENERS, EvaluationListener)
     if not plugins:
         return listener
-    return EvaluationListener(
-        *(
-            partial(
-                _call_all, getattr(listener, name), {key: getattr(each, name) for key, each in plugins.items()}, name
-            )
-            for name in ("admit", "begin", "finished", "recorded")
-        )
-    )
 
+    def call(name: str, *args: object) -> None:
+        getattr(listener, name)(*args)
+        for plugin, each in plugins.items():
+            try:
+                getattr(each, name)(*args)
+            except Exception as error:  # code of other people
+                if name == "admit" and isinstance(error, HarnessError):
+                    raise
+                words = "the plugin %r (%s) failed in %s: %s: %s"
+                logger.warning(words, plugin, LISTENERS, name, type(error).__name__, error)
 
-def _call_all(
-    own: Callable[..., object], plugins: Mapping[str, Callable[..., object]], name: str, *args: object
-) -> None:
-    own(*args)
-    for plugin, call in plugins.items():
-        try:
-            call(*args)
-        except Exception as error:  # code of other people
-            if name == "admit" and isinstance(error, HarnessError):
-                raise
-            logger.warning(
-                "the plugin %r (%s) failed in %s: %s: %s", plugin, LISTENERS, name, type(error).__name__, error
-            )
+    return EvaluationListener(*(partial(call, name) for name in ("admit", "begin", "finished", "recorded")))

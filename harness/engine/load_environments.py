@@ -39,9 +39,7 @@ class Loader:
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
         """Announce the runs to load: isolated environments can load in parallel."""
         self._hidden = self._hidden.union(*map(_key_vars, runs))
-        isolated = [run for run in runs if run.settings.env.is_isolated]
-        if isolated:
-            self._ahead |= {_key(run.settings.env): self._recipe(run) for run in isolated}
+        self._ahead |= {_key(run.settings.env): self._recipe(run) for run in runs if run.settings.env.is_isolated}
 
     def load(self, resolved: ResolvedRun) -> Environment:
         """Return the run's environment, with its extra arguments applied."""
@@ -53,9 +51,14 @@ class Loader:
         if key not in self._loaded:
             if settings.is_isolated:
                 recipe = self._recipe(resolved)
-                self._loaded[key] = IsolatedEnvironment(recipe, max(1, settings.workers), self._worker(key, recipe))
+                while self._ahead and len(self._started) < (os.cpu_count() or 1):
+                    first = next(iter(self._ahead))
+                    self._started[first] = Worker(self._ahead.pop(first))
+                worker = self._started.pop(key, None)
+                self._loaded[key] = IsolatedEnvironment(recipe, max(1, settings.workers), worker)
             else:
-                self._loaded[key] = _here(settings)
+                self._loaded[key] = load_environment(settings.env_id, **settings.env_args)
+                self._loaded[key].set_kwargs(**settings.extra_env_kwargs)
         return self._loaded[key]
 
     def give_up(self) -> None:
@@ -65,12 +68,6 @@ class Loader:
         for environment in self._loaded.values():
             if isinstance(environment, IsolatedEnvironment):
                 environment.pool.kill()
-
-    def _worker(self, key: str, recipe: Recipe) -> Worker:
-        while self._ahead and len(self._started) < (os.cpu_count() or 1):
-            first = next(iter(self._ahead))
-            self._started[first] = Worker(self._ahead.pop(first))
-        return self._started.pop(key, None) or Worker(recipe)
 
     def _recipe(self, resolved: ResolvedRun) -> Recipe:
         settings = resolved.settings.env
@@ -112,9 +109,3 @@ def _place(resolved: ResolvedRun) -> tuple[str, str]:
 def _key(settings: EnvSettings) -> str:
     apart = [settings.is_isolated, settings.workers, settings.worker_memory_mb, settings.worker_vars]
     return digest([settings.env_id, settings.env_args, settings.extra_env_kwargs, apart])
-
-
-def _here(settings: EnvSettings) -> Environment:
-    environment = load_environment(settings.env_id, **settings.env_args)
-    environment.set_kwargs(**settings.extra_env_kwargs)
-    return environment

@@ -1,16 +1,16 @@
-"""Connect a run to its model: one chat per rollout, and, for the embedded server, the rollout's example. The client
-enforces rate limits."""
+"""Connect a run to its model and judges: one chat per rollout, and, for the embedded server, the rollout's example. The
+client enforces rate limits."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.core.loopback import is_loopback_url
-from harness.core.records import Item
+from harness.core.records import Example, Item
 from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict
-from harness.engine.budget import Budget
 from harness.engine.prices import PricedChat, pricing_of
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
@@ -19,6 +19,7 @@ from harness.models.wire import merge_sampling_args
 from harness.reference.header import write_rollout
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.server import ReferenceServer
+from harness.settings.endpoints import Endpoint
 from harness.settings.resolver import ResolvedRun
 
 
@@ -48,11 +49,80 @@ class ModelSource(Protocol):
         ...
 
 
+class CountingPlayer(EnvironmentPlayer):
+    """Player that drops an example after as many calls of `forget` as there were of `learn`."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._uses: Counter[str] = Counter()
+
+    def learn(self, example: Example) -> None:
+        """Register `example` under its key."""
+        self._uses[example.key] += 1
+        super().learn(example)
+
+    def forget(self, example_key: str) -> None:
+        """End one use of an example."""
+        self._uses[example_key] -= 1
+        if not self._uses[example_key]:
+            del self._uses[example_key]
+            super().forget(example_key)
+
+
+class Connection:
+    """Connection of a run to its model or to a judge: client, prices, and headers for an endpoint on this machine.
+
+    Args:
+        name: Unique among the runs of the process; the limiter shares its slots fairly between these names.
+        endpoints: Endpoints of the model; one without a URL is the embedded server.
+        settings: Call settings of the run.
+        pool: Source of clients.
+        server: The embedded server; None if no run of the invocation needs it.
+        till: Tracker of the run's spending.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        endpoints: Sequence[Endpoint],
+        settings: CallSettings,
+        pool: ClientPool,
+        server: ReferenceServer | None,
+        till: SpendTracker,
+    ) -> None:
+        self._name = name
+        self._pricing = pricing_of(endpoints)
+        if server is not None:
+            endpoints = tuple(each if each.url else replace(each, url=server.url, key_var=None) for each in endpoints)
+        self.model = endpoints[0].model
+        self.is_local = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
+        """Whether requests name their rollout in a header: every endpoint is on this machine."""
+        self._client: PooledClient = pool.get(endpoints, settings)
+        self._till = till
+
+    def waiting_note(self) -> str:
+        """Reason why requests are delayed, or ""."""
+        return self._client.waiting_note()
+
+    def chat(self, item: Item | None, sampling_args: Mapping[str, Any], *, urgent: bool = False) -> Chat:
+        """Return the chat of one rollout.
+
+        Args:
+            item: The rollout, to be named in the requests; None to name none.
+            sampling_args: Sampling arguments of each request.
+            urgent: Whether its requests are served before those of models.
+        """
+        headers = {} if item is None else {ROLLOUT_HEADER: write_rollout(self._name, item.example.key, item.key)}
+        till = self._till
+        bound = BoundChat(self._client, self.model, sampling_args, self._name, headers, urgent, check=till.check_queued)
+        return PricedChat(bound, self._pricing, till.charge, till.check)
+
+
 class RunClient:
     """Model source of a run that calls an endpoint.
 
     Args:
-        name: Unique among the runs of the process; the limiter shares its slots fairly between these names.
+        name: Unique among the runs of the process.
         resolved: The run's settings.
         environment: Provides default sampling arguments, which the run's own override.
         pool: Source of clients.
@@ -67,54 +137,34 @@ class RunClient:
         environment: Environment,
         pool: ClientPool,
         server: ReferenceServer | None,
-        till: SpendTracker | None = None,
+        till: SpendTracker,
     ) -> None:
         settings = resolved.settings.model
-        endpoints = resolved.endpoints
-        self._pricing = pricing_of(endpoints)
-        self._till = till or SpendTracker(Budget().charge)
-        self._name = name
-        self._player: EnvironmentPlayer | None = None
-        self._open: Counter[str] = Counter()
-        if server is not None:
-            endpoints = tuple(replace(endpoint, url=server.url, key_var=None) for endpoint in endpoints)
-            self._player = EnvironmentPlayer(environment)
-            server.add(name, self._player)
-        self.model = endpoints[0].model
         self.sampling_args: JsonDict = merge_sampling_args(environment.sampling_args, settings.sampling_args)
-        self._told = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
-        self._client: PooledClient = pool.get(
-            endpoints,
-            CallSettings(
-                # Rates and headers belong to the endpoint: replicas may differ in them.
-                max_in_flight=settings.max_concurrent_generation,
-                request_timeout=settings.request_timeout,
-                request_retries=settings.request_retries,
-            ),
+        # Rates and headers belong to the endpoint: replicas may differ in them.
+        calls = CallSettings(
+            max_in_flight=settings.max_concurrent_generation,
+            request_timeout=settings.request_timeout,
+            request_retries=settings.request_retries,
         )
+        self._player: CountingPlayer | None = None
+        if server is not None:
+            self._player = CountingPlayer(environment)
+            server.add(name, self._player)
+        self._connection = Connection(name, resolved.endpoints, calls, pool, server, till)
+        self.model = self._connection.model
 
     def waiting_note(self) -> str:
         """Reason why the run's requests are delayed, or ""."""
-        return self._client.waiting_note()
+        return self._connection.waiting_note()
 
     def chat(self, item: Item) -> Chat:
         """Return the model's chat for one rollout; call `close` afterwards."""
-        headers: dict[str, str] = {}
-        if self._told:
-            headers[ROLLOUT_HEADER] = write_rollout(self._name, item.example.key, item.key)
         if self._player is not None:
-            self._open[item.example.key] += 1
             self._player.learn(item.example)
-        bound = BoundChat(
-            self._client, self.model, self.sampling_args, self._name, headers, check=self._till.check_queued
-        )
-        return PricedChat(bound, self._pricing, self._till.charge, self._till.check)
+        return self._connection.chat(item if self._connection.is_local else None, self.sampling_args)
 
     def close(self, item: Item) -> None:
-        """Release a rollout that makes no more calls; its example is dropped with its last rollout."""
-        if self._player is None:
-            return
-        self._open[item.example.key] -= 1
-        if self._open[item.example.key] <= 0:
-            del self._open[item.example.key]
+        """Release a rollout that makes no more calls."""
+        if self._player is not None:
             self._player.forget(item.example.key)

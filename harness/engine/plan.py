@@ -16,7 +16,6 @@ from harness.core.types import JsonDict
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
-from harness.settings.schema import EnvSettings
 
 _KEY_BYTES = 32
 """Size of a SHA-256 digest."""
@@ -129,15 +128,6 @@ def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
     return order[:wanted]
 
 
-def _limits(env: EnvSettings) -> JsonDict:
-    """Rollout limits as part of an identity; empty without limits, so that identities of runs without limits are
-    stable."""
-    limits = {name: getattr(env, name) for name in ("message_limit", "token_limit")}
-    return (
-        {"limits": {name: limit for name, limit in limits.items() if limit is not None}} if any(limits.values()) else {}
-    )
-
-
 def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     """Identity of a run: everything that changes its measurement, by name. Two runs may share a journal if their
     identities are equal. Gates, retries, request timeouts, key names, `-n` and `-r` are excluded: they change speed or
@@ -145,6 +135,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     env, model = resolved.settings.env, resolved.settings.model
     found = resolved.found
     inner = set(environment.source_files).difference(() if found is None else found.source_files)
+    limits = {name: limit for name in ("message_limit", "token_limit") if (limit := getattr(env, name)) is not None}
     return {
         "env": {
             "env_id": resolved.env_id,
@@ -164,7 +155,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
         },
         "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
         "timeout": env.timeout,
-        **_limits(env),
+        **({"limits": limits} if any(limits.values()) else {}),  # omitted without any, as above
         # In their redacted form: a header can choose another model, but a key in a header may change.
         "extra_headers": resolved.described()["model.extra_headers"]["value"],
     }

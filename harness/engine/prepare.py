@@ -208,10 +208,15 @@ def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
 def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: StartOptions) -> LiveRun:
     """Load the environment of a run, and make its plan and manifest."""
     resolved.require_secrets(asks_model=start.asks_model)
-    _check_executor(resolved)
+    env = resolved.settings.env
+    if env.executor is not None:
+        source = resolved.origins["env.executor"].source
+        executor_entry(env.executor, source)
+        if env.is_isolated:
+            words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
+            raise ConfigError(words, remedy="remove one of them")
     environment = loader.load(resolved)
-    _check_reference(resolved, environment)
-    check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
+    _check(resolved, environment)
     identity = identity_of(resolved, environment)
     if start.derive is None:
         rollouts = PlannedRollouts(environment, resolved, identity)
@@ -230,22 +235,10 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     return LiveRun(plan, progress, manifest)
 
 
-def _check_executor(resolved: ResolvedRun) -> None:
-    env = resolved.settings.env
-    if env.executor is None:
-        return
-    source = resolved.origins["env.executor"].source
-    executor_entry(env.executor, source)
-    if env.is_isolated:
-        words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
-        raise ConfigError(words, remedy="remove one of them")
-
-
-def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
-    if not resolved.is_reference:
-        return
+def _check(resolved: ResolvedRun, environment: Environment) -> None:
+    """Refuse a reference policy that cannot play the environment, and unsupported sampling arguments."""
     model = resolved.endpoints[0].model
-    policy = parse_model(model).name
+    policy = parse_model(model).name if resolved.is_reference else None
     if policy == "judge":
         raise ConfigError(f"{model} judges and plays nothing; to be judged by it, name it as judge_model")
     if policy in {"oracle", "noisy"} and not environment.has_reference:
@@ -254,19 +247,16 @@ def _check_reference(resolved: ResolvedRun, environment: Environment) -> None:
             remedy="implement reference_reply, or use reference/null, reference/echo or a model at an endpoint "
             "({api_base_url})",
         )
+    check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
 
 
 def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
     """Find the earlier run that a run resumes, if one is requested, and lock its folder."""
-    start, save = run.plan.start, run.plan.resolved.settings.save
-    if not start.resume and start.resume_from is None:
+    if not run.plan.start.resume and run.plan.start.resume_from is None:
         return run
-    if not save.save_results:
+    if not run.plan.resolved.settings.save.save_results:
         raise UsageError(Message("{resume} needs the journal of an earlier run, and {no_save} keeps none"))
-    if start.resume_from is not None:
-        folder = _named(save.output_dir, start.resume_from, run.manifest)
-    else:
-        folder = _newest(save.output_dir, run.manifest)
+    folder = _earlier(run)
     if folder is None:
         return run
     if folder.path in taken:
@@ -334,27 +324,25 @@ def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
     )
 
 
-def _named(output_dir: str, name: str, manifest: Manifest) -> RunDir:
-    """Return the folder named by `--resume-from`, if its run has the requested identity."""
-    folder = RunDir(find_run(output_dir, name))
-    changed = differences(folder.read_manifest().identity, manifest.identity)
-    if changed:
-        raise ResumeRefused(
-            Message("{path} cannot be resumed: {changed}.", path=folder.path, changed=changed),
-            remedy="Start a new run, or change it back",
-        )
-    return folder
-
-
-def _newest(output_dir: str, manifest: Manifest) -> RunDir | None:
+def _earlier(run: LiveRun) -> RunDir | None:
+    """The folder that `--resume-from` names, if its run has the same identity; else the newest run with this identity.
+    None if there is no earlier run."""
+    manifest, output_dir = run.manifest, run.plan.resolved.settings.save.output_dir
+    if run.plan.start.resume_from is not None:
+        folder = RunDir(find_run(output_dir, run.plan.start.resume_from))
+        changed = differences(folder.read_manifest().identity, manifest.identity)
+        if changed:
+            raise ResumeRefused(
+                Message("{path} cannot be resumed: {changed}.", path=folder.path, changed=changed),
+                remedy="Start a new run, or change it back",
+            )
+        return folder
     parent = Path(output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
     found = find_resumable(parent, manifest)
-    if found is not None:
-        return RunDir(found)
-    obstacle = resume_obstacle(parent, manifest)
+    obstacle = resume_obstacle(parent, manifest) if found is None else None
     if obstacle is not None:
         raise ResumeRefused(obstacle, remedy="Start a new run without {resume}, or change it back")
-    return None
+    return None if found is None else RunDir(found)
 
 
 def _manifest(plan: RunPlan, identity: JsonDict) -> Manifest:

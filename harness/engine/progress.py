@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from harness.core.records import Failed, Generated, Scored
 from harness.core.types import Usage
 from harness.stats.target import StoppingRule
+from harness.store.outcome_kinds import missing_reason
 
 RunState: TypeAlias = Literal["loading", "waiting", "running", "scoring", "done", "stopped", "interrupted", "failed"]
 
@@ -107,7 +108,7 @@ class RunProgress:
         if self.target is not None:
             self.target.count(index, scored.reward)
         if scored.reward is None:
-            self.unscored[scored.reason] += 1
+            self.unscored[missing_reason(record, scored)] += 1
             self.first_error = self.first_error or scored.words
             return
         self.scored += 1

@@ -16,6 +16,7 @@ from harness.engine.plan import PlannedExample, PlannedRollouts
 from harness.engine.progress import RunProgress
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded
+from harness.store.outcome_kinds import OUTCOMES
 from harness.store.resume import missing_examples
 
 Need: TypeAlias = Literal["generate", "score"] | None
@@ -111,7 +112,7 @@ class Worklist:
     def todos(self, stage: Stage) -> Iterator[Todo]:
         """The work, lazily and in the plan's order; `Todos` for a resumed run."""
         if self._recorded is None:
-            return self._fresh(grouped=self._plan.is_group)
+            return self._fresh()
         return Todos(self._left(self._recorded, stage))
 
     @property
@@ -134,12 +135,12 @@ class Worklist:
         passed, self._passed = self._passed, []
         return partial(self._count, recorded, passed)
 
-    def _fresh(self, *, grouped: bool) -> Iterator[Todo]:
+    def _fresh(self) -> Iterator[Todo]:
         for example in self._plan.examples():
             if self._is_enough:
                 return
             items = self._plan.items(example)
-            group = RolloutGroup(len(items)) if grouped else None
+            group = RolloutGroup(len(items)) if self._plan.is_group else None
             for number, item in enumerate(items):
                 yield Todo(item, introduce=number == 0, group=group)
 
@@ -153,7 +154,10 @@ class Worklist:
         group = None
         if self._plan.is_group and (any(needs) or _is_stale(recorded, keys)):
             # An incomplete group is scored again as a whole: its rewards depend on all members.
-            needs = [need or self._rescore(recorded, key) for key, need in zip(keys, needs, strict=True)]
+            needs = [
+                need or (None if recorded.generated_at(key) is None else "score")
+                for key, need in zip(keys, needs, strict=True)
+            ]
             # If scoring is left to a later pass, form only groups with members to generate: a state that cannot be
             # stored in the journal requires scoring the group while the state is in memory.
             if stage != "generate" or "generate" in needs:
@@ -162,36 +166,28 @@ class Worklist:
         if not any(needs):
             return
         yield from self._count_passed(recorded)
-        introduce = not recorded.has_example(outline.key)
+        introduce = recorded.example_number(outline.key) is None
         for item, need in zip(outline.items(), needs, strict=True):
             if need == "generate" and stage != "score":
                 yield Todo(item, introduce=introduce, group=group)
                 introduce = False
             elif need == "score":
-                generated = _generated(recorded, reader, item)
+                offset = recorded.generated_at(item.key)
+                assert offset is not None, "only an item with a generated line needs no more than a score"
+                generated = cast(Generated, reader.record(offset))
                 if self._progress is not None:
                     self._progress.usage += generated.usage
                 if stage != "generate" or group is not None:
                     yield Todo(item, recorded=generated, group=group)
 
     def _need(self, recorded: Recorded, reader: JournalReader, key: str, stage: Stage) -> Need:
-        status = recorded.status(key)
-        if status is None:
-            return "generate" if self._plan.can_generate else None
-        if status == "failed":
-            again = self._retry_failed or recorded.is_open(key)
-            return "generate" if again and self._plan.can_generate and stage != "score" else None
-        if status == "unscored" and self._retry_failed and stage != "score":
-            # The state that scoring needs is lost: only a new rollout can be scored.
-            if not _has_lost_state(recorded, reader, key):
-                return "score"
-            return "generate" if self._plan.can_generate else None
-        if status == "generated" or (status == "unscored" and self._retry_failed):
-            return "score"
-        return None
-
-    def _rescore(self, recorded: Recorded, key: str) -> Need:
-        return None if recorded.generated_at(key) is None else "score"
+        kind = OUTCOMES[recorded.status(key) or "not_run"]
+        need: Need = kind.resume or (kind.retry if self._retry_failed else None)
+        if need == "score" and not kind.resume and stage != "score" and _has_lost_state(recorded, reader, key):
+            need = "generate"  # the state that scoring needs is lost: only a new rollout can be scored
+        if need == "generate" and (not self._plan.can_generate or (stage == "score" and kind.name != "not_run")):
+            return None
+        return need
 
     def _count_passed(self, recorded: Recorded) -> Iterator[Aside]:
         """Count skipped rollouts before work begins, so that the counters are not too low for long: a few at once, more
@@ -229,31 +225,15 @@ def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader,
 
 def _is_stale(recorded: Recorded, keys: Sequence[str]) -> bool:
     """Whether a group's scores are outdated: a member was generated or failed after one of them was written."""
-    scores: list[int] = []
-    members: list[int] = []
-    for key in keys:
-        for offset, found in (
-            (recorded.scored_at(key), scores),
-            (recorded.generated_at(key), members),
-            (recorded.failed_at(key), members),
-        ):
-            if offset is not None:
-                found.append(offset)
+    scores = [at for key in keys if (at := recorded.scored_at(key)) is not None]
+    members = [at for key in keys for at in (recorded.generated_at(key), recorded.failed_at(key)) if at is not None]
     return bool(scores) and min(scores) < max(members)
 
 
 def _has_lost_state(recorded: Recorded, reader: JournalReader, key: str) -> bool:
     offset = recorded.scored_at(key)
-    if offset is None:
-        return False
-    scored = cast(Scored, reader.record(offset))
-    return any(words.startswith(STATE_LOST) for words in scored.reasons.values())
-
-
-def _generated(recorded: Recorded, reader: JournalReader, item: Item) -> Generated:
-    offset = recorded.generated_at(item.key)
-    assert offset is not None, "only an item with a generated line needs no more than a score"
-    return cast(Generated, reader.record(offset))
+    reasons = {} if offset is None else cast(Scored, reader.record(offset)).reasons
+    return any(words.startswith(STATE_LOST) for words in reasons.values())
 
 
 def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
@@ -261,7 +241,8 @@ def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
     if recorded is None:
         return 0
     counts = recorded.counts()
-    return counts["scored"] + (0 if retry_failed else counts["unscored"] + counts["failed"] - recorded.open_count)
+    kept = (kind for kind in OUTCOMES.values() if not kind.resume and not (retry_failed and kind.retry))
+    return sum(counts.get(kind.name, 0) for kind in kept)
 
 
 def check_growth(plan: PlannedRollouts, recorded: Recorded, planned: dict[str, int]) -> None:

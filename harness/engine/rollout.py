@@ -74,7 +74,7 @@ class MeteredChat:
                 self.usage += error.wasted
             if gate is None:
                 raise
-            await gate.refused(error)
+            await gate.refuse(error)
         except BaseException as error:
             dictation.end(number, error)
             if isinstance(error, ModelError) and error.wasted is not None:

@@ -82,21 +82,24 @@ class CallGate:
         limits = self.limits
         while True:
             if self.refusal is not None:
-                await self._refuse(self.refusal)
+                await self.refuse(self.refusal)
             if limits.message_limit is not None and self.calls >= limits.message_limit:
-                await self._refuse(LimitReached(_CALLS.format(limits.message_limit), reason=MESSAGE_LIMIT))
+                await self.refuse(LimitReached(_CALLS.format(limits.message_limit), reason=MESSAGE_LIMIT))
             if limits.token_limit is None:
                 self.calls += 1
                 return Ticket(self, sampling_args, 0)
             left = limits.token_limit - self.tokens
             if left <= 0:
                 words = _TOKENS.format(self.tokens, limits.token_limit)
-                await self._refuse(LimitReached(words, reason=TOKEN_LIMIT))
+                await self.refuse(LimitReached(words, reason=TOKEN_LIMIT))
             asked = output_limit(merge_sampling_args(self.sampling_args, sampling_args))
             share = left if asked is None else min(asked, left)
             if not self._reserved or self._reserved + share <= left:
                 break
-            await self._wait()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            with waiting():
+                await waiter
         self.calls += 1
         self._reserved += share
         return Ticket(self, sampling_args, share, is_unlimited=asked is None)
@@ -110,15 +113,12 @@ class CallGate:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def refused(self, error: LimitReached | BudgetSpent) -> NoReturn:
-        """Record that an inner chat refused a call: by the budget, or by the end of a replayed recording.
+    async def refuse(self, error: LimitReached | BudgetSpent) -> NoReturn:
+        """Refuse a call, or record that an inner chat refused it: by the budget, or by the end of a recording.
 
         Raises:
             LimitReached, BudgetSpent: always.
         """
-        await self._refuse(error)
-
-    async def _refuse(self, error: LimitReached | BudgetSpent) -> NoReturn:
         self.refusal = self.refusal or error
         self._refused += 1
         if self._refused > REFUSALS:
@@ -126,12 +126,6 @@ class CallGate:
             await asyncio.get_running_loop().create_future()  # until this task is cancelled
         await asyncio.sleep(0)  # a loop around refused calls must not block the event loop
         raise type(error)(str(error), reason=error.reason)
-
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        with waiting():
-            await waiter
 
 
 _CALLS = "the rollout has made the {:,} model calls that message_limit allows"

@@ -26,6 +26,7 @@ from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Record, 
 from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
 from harness.engine.remaining_work import Aside, RolloutGroup, Todo, Todos
+from harness.store.outcome_kinds import unscored
 
 
 class Ledger(Protocol):
@@ -260,8 +261,7 @@ class Schedule:
         if group.lost:
             for finished in group.finished:
                 self._executor.forget(finished.record.key)
-                incomplete = Scored(finished.record.key, "unscored", None, {}, {"*": "group incomplete"})
-                self._record_score(finished, incomplete)
+                self._record_score(finished, unscored(finished.record.key, "group incomplete"))
         else:
             # Sort by index, as in a later scoring: rewards must not depend on the order of completion. The journal
             # acknowledges in order, so the last line's acknowledgement covers the whole group.

@@ -62,12 +62,7 @@ def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonD
         return earlier
     lost = {name: max(0, value - getattr(held, name)) for name, value in asdict(paid).items() if name != "cost"}
     cost = None if paid.cost is None else max(0.0, paid.cost - (held.cost or 0.0))
-    return asdict(sum((usage for usage, _ in given_up_earlier(earlier)), Usage()) + Usage(**lost, cost=cost))
-
-
-def given_up_earlier(value: JsonDict, pricing: Pricing | None = None) -> Iterator[tuple[Usage, bool]]:
-    """Convert the result of `given_up` to the form that `spent_in` yields; empty if there was no loss."""
-    return _priced([value], pricing)
+    return asdict(sum((usage for usage, _ in priced_usages([earlier])), Usage()) + Usage(**lost, cost=cost))
 
 
 def spent_in(
@@ -106,16 +101,16 @@ def spent_in(
             kind, key, is_new = line.get("type"), str(line.get("key")), offset >= start
             if kind in ("generated", "failed"):
                 judged.pop(key, None)
-                yield from _priced([line.get("usage")] if asked and is_new else [], model)
+                yield from priced_usages([line.get("usage")] if asked and is_new else [], model)
             if kind == "generated":
                 entries = _judgements(line.get("state"))
-                yield from _priced(entries if played and is_new else [], judge)
+                yield from priced_usages(entries if played and is_new else [], judge)
                 if entries:
                     judged[key] = len(entries)
             elif kind == "scored" and is_new:
                 entries = _judgements(line.get("extra"))[judged.get(key, 0) :]
                 if entries and not _is_taken_over(line, derivation, taken):
-                    yield from _priced(entries, judge)
+                    yield from priced_usages(entries, judge)
 
 
 def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
@@ -126,7 +121,8 @@ def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: Journa
     return offset is not None and parent.document(offset) == line
 
 
-def _priced(usages: Sequence[object], pricing: Pricing | None) -> Iterator[tuple[Usage, bool]]:
+def priced_usages(usages: Sequence[object], pricing: Pricing | None = None) -> Iterator[tuple[Usage, bool]]:
+    """Convert usages from JSON, such as the result of `given_up`, to the form that `spent_in` yields."""
     for value in usages:
         try:
             usage = Usage(**cast("dict[str, Any]", value))

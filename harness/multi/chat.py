@@ -33,11 +33,11 @@ def sampling_args_of(chat_options: JsonDict) -> JsonDict:
         if wire == "tools":
             continue
         if wire in ("headers", "extra_headers"):
-            raise ConfigError(f"chatOptions.{name}: headers are the model's, and are said where the model is given")
+            raise ConfigError(f"chatOptions.{name}: set headers in the definition of the model")
         if wire in args:
-            raise ConfigError(f"chatOptions say {wire} in two ways; leave one out")
+            raise ConfigError(f"chatOptions: {wire} is given twice, in two spellings; remove one")
         if f'"{REDACTED}"' in json.dumps(value, default=str):
-            raise ConfigError(f"chatOptions.{name} holds a secret that is not recorded: give it again")
+            raise ConfigError(f"chatOptions.{name} contains a secret, which records leave out: pass it again")
         args[wire] = value
     check_settings_of_sampling(args)
     return args

@@ -13,8 +13,8 @@ from harness.multi.results import TaskResult, TaskUsage
 from harness.multi.text import estimated_tokens, output_of
 from harness.stats.summary import number, usage_json
 from harness.store.journal_index import Recorded
+from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import outcomes
-from harness.store.score_table import NOT_SCORED
 
 UNKNOWN_USAGE = TaskUsage(
     inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
@@ -103,5 +103,5 @@ def _failed(base: Generated | Failed, score: Scored | None) -> tuple[str, bool] 
         return words, base.reason == TIMEOUT or TIMEOUT in words.lower()
     if score is not None and score.reward is not None:
         return None
-    words = NOT_SCORED if score is None else next(iter(score.reasons.values()), score.reason or NOT_SCORED)
+    words = missing_reason(base, score) if score is None else next(iter(score.reasons.values()), score.reason)
     return redactor.text(words), TIMEOUT in words.lower()

@@ -244,9 +244,8 @@ def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple
             raise ConfigError(f"options: apiKeys: {name}: must be a string")
         redactor.add(key)
         if name not in labels and not _VARIABLE.fullmatch(name):
-            raise ConfigError(
-                f"options: apiKeys: {name!r} is no model's id, nor a variable; {suggestion(name, labels)}"
-            )
+            known = suggestion(name, labels)
+            raise ConfigError(f"options: apiKeys: {name!r} is neither the id of a model nor a variable name; {known}")
         if name not in labels:
             others[name] = key
     keyed = [replace(model, api_key=given.get(model.label, model.api_key)) for model in models]
@@ -289,9 +288,12 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
     try:
         loader = await asyncio.to_thread(_environments, job)
         at_once = options.model_concurrency
-        listener = EvaluationListener(
-            begin=partial(_begin, watch, events), finished=watch.finished, recorded=watch.recorded
-        )
+
+        def begin(runs: Sequence[LiveRun]) -> None:
+            watch.attach(runs)
+            events.start()
+
+        listener = EvaluationListener(begin=begin, finished=watch.finished, recorded=watch.recorded)
         budget = Budget(job.runs.resolution.limits)
         runs = await Evaluation(
             job.runs.runs, loader, keys=job.keys, budget=budget, listener=listener, start=start, at_once=at_once
@@ -303,11 +305,6 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
         if run.progress.state != "done":
             logger.warning("%s: %s: %s", run.progress.name, run.progress.state, run.progress.note)
     return await asyncio.to_thread(watch.results, runs), runs[0].manifest.versions
-
-
-def _begin(watch: EvaluationWatch, events: Events, runs: Sequence[LiveRun]) -> None:
-    watch.attach(runs)
-    events.start()
 
 
 def _environments(job: _Evaluation) -> Loader:

@@ -99,7 +99,7 @@ class EventFile:
         try:
             write_all(self._fd, redactor.text(line, patterns=False).encode("ascii") + b"\n")
         except OSError as error:
-            logger.warning("cannot write %s: %s; no more events go there", self._path, error.strerror or error)
+            logger.warning("cannot write %s: %s; later events are not written", self._path, error.strerror or error)
             self.close()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
                     await cast("Awaitable[object]", answer)
             except Exception:  # boundary around the caller's function: the evaluation is paid for
                 if is_well:
-                    logger.warning("on_event raised at %s; further failures are not told", event[0], exc_info=True)
+                    logger.warning("on_event raised at %s; later exceptions are not logged", event[0], exc_info=True)
                 is_well = False
 
     failure: BaseException | None = None

@@ -38,7 +38,7 @@ def checker(schema: JsonDict) -> Check:
     try:
         text = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
     except TypeError as error:
-        raise ConfigError(f"the schema is no JSON value: {error}") from error
+        raise ConfigError(f"the schema is not a JSON value: {error}") from error
     return _checker(text)
 
 
@@ -48,7 +48,7 @@ def _checker(text: bytes) -> Check:
     try:
         return _made(schema)
     except RecursionError as error:
-        raise ConfigError("the schema refers to itself without end, or is nested too deeply") from error
+        raise ConfigError("the schema has endless references, or is nested too deeply") from error
 
 
 def _made(schema: JsonDict) -> Check:
@@ -57,7 +57,7 @@ def _made(schema: JsonDict) -> Check:
     try:
         kind.check_schema(schema)
     except library.SchemaError as error:
-        raise ConfigError(f"the schema is no JSON Schema: {_told(error)}") from error
+        raise ConfigError(f"the schema is not a valid JSON Schema: {_told(error)}") from error
     # An explicit registry, since without one the library would fetch references from the network.
     registry = referencing.Registry()
     resource = referencing.Resource.from_contents(
@@ -104,8 +104,8 @@ def _follow_references(resource: Any, registry: Any) -> None:
             where.lookup(reference)
         except Unresolvable as error:
             raise ConfigError(
-                f"the schema refers to {reference!r}, which is not in it; put what it means under $defs, since nothing "
-                "is fetched from the network"
+                f"the schema refers to {reference!r}, which is not part of it; put the definition under $defs, since "
+                "nothing is fetched from the network"
             ) from error
 
 

@@ -189,7 +189,11 @@ def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
     """
     entry = find_entry(run_id, folder)
     if entry is not None:
-        return _record_of(entry, _place(entry, Path(folder)))
+        path = _place(entry, Path(folder))
+        record = _read_record(path)
+        if record is not None and record["runId"] != entry["runId"]:
+            raise StoreError(f"{entry['runId']} is no longer stored: {record['runId']} was stored in {path} after it")
+        return record
     # Without an index, use the documented path of a record. An id must not be a path.
     if Path(run_id).name != run_id or not run_id:
         return None
@@ -202,15 +206,6 @@ def _place(entry: RunEntry, folder: Path) -> Path:
     return beside if not path.is_absolute() or (not path.exists() and beside.exists()) else path
 
 
-def _record_of(entry: RunEntry, path: Path) -> RunRecord | None:
-    record = _read_record(path)
-    if record is not None and record["runId"] != entry["runId"]:
-        raise StoreError(
-            f"{entry['runId']} is stored no more: {path} holds {record['runId']}, which was stored there after it"
-        )
-    return record
-
-
 def _read_record(path: Path) -> RunRecord | None:
     try:
         value: object = json.loads(read_file(path, ROWS))
@@ -221,7 +216,7 @@ def _read_record(path: Path) -> RunRecord | None:
     except (ValueError, RecursionError) as error:
         raise StoreError(f"cannot read {path}: not JSON ({error})") from error
     if not isinstance(value, dict) or not isinstance(cast(JsonDict, value).get("runId"), str):
-        raise StoreError(f"cannot read {path}: it is no record of an evaluation")
+        raise StoreError(f"cannot read {path}: it is not the record of an evaluation")
     return cast(RunRecord, value)
 
 
@@ -246,12 +241,9 @@ def _read_entry(line: bytes) -> RunEntry | None:
         return None
     entry = cast(JsonDict, value)
     summary: object = entry.get("summary")
-    is_whole = (
-        all(isinstance(entry.get(name), str) for name in ("runId", "createdAt", "path"))
-        and isinstance(entry.get("totals"), dict)
-        and isinstance(summary, list)
-        and all(isinstance(each, dict) for each in cast("list[object]", summary))
-    )
+    types = {"runId": str, "createdAt": str, "path": str, "totals": dict, "summary": list}
+    is_whole = all(isinstance(entry.get(name), kind) for name, kind in types.items())
+    is_whole = is_whole and all(isinstance(each, dict) for each in cast("list[object]", summary))
     return cast(RunEntry, value) if is_whole else None
 
 

@@ -20,8 +20,7 @@ SCHEMA_MODES: tuple[SchemaMode, ...] = ("subset", "jsonschema")
 
 class SchemaRegistry:
     """Validator of values against schemas, with the tools of a request by name. Its methods also have their documented
-
-    names, for hooks written for the documentation.
+    names in camelCase.
 
     Args:
         mode: `subset` for the documented check, `jsonschema` for JSON Schema.
@@ -109,7 +108,9 @@ def tools_of(chat_options: JsonDict) -> list[JsonDict]:
             tool = {"type": "function", "function": {name: part for name, part in tool.items() if name != "type"}}
         function: object = tool.get("function")
         if not isinstance(function, dict) or not isinstance(cast(JsonDict, function).get("name"), str):
-            raise ConfigError(f"chatOptions.tools: entry {number} is no tool with a name: {shown(cast(object, entry))}")
+            raise ConfigError(
+                f"chatOptions.tools[{number}] must be a tool with a name, not {shown(cast(object, entry))}"
+            )
         tools.append(tool)
     return tools
 
@@ -129,14 +130,13 @@ def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
         return task.schema
     tools = {tool["function"]["name"]: tool["function"] for tool in tools_of(chat_options)}
     if task.schema not in tools:
-        known = suggestion(task.schema, tools) if tools else "its request has no tools"
+        known = suggestion(task.schema, tools) if tools else "there are no tools"
         raise ConfigError(
-            f"schema = {shown(task.schema)} names a tool whose parameters are the schema, and chatOptions.tools has "
-            f"none of that name; {known}"
+            f"schema = {shown(task.schema)}: must be a schema, or the name of a tool in chatOptions.tools; {known}"
         )
     parameters: object = tools[task.schema].get("parameters")
     if not isinstance(parameters, dict):
-        raise ConfigError(f"schema = {shown(task.schema)}: that tool of chatOptions.tools has no parameters")
+        raise ConfigError(f"schema = {shown(task.schema)}: this tool in chatOptions.tools has no parameters")
     return cast(JsonDict, parameters)
 
 

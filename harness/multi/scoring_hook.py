@@ -53,7 +53,7 @@ class HookCall(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"a scoring hook gets {', '.join(_NAMES)}, and no {name!r}") from None
+            raise AttributeError(f"a scoring hook gets {', '.join(_NAMES)}, but not {name!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def read_score(value: object) -> TaskScore:
 
 def _from_fields(fields: Mapping[str, object]) -> TaskScore:
     if "score" not in fields:
-        raise EvalFnError(f"returned a dict without 'score': it has {', '.join(map(str, fields)) or 'nothing'}")
+        raise EvalFnError(f"returned a dict without 'score', which has {', '.join(map(str, fields)) or 'nothing'}")
     number = _number(fields["score"], " as 'score'")
     valid = fields.get("valid")
     truth = number > 0 if valid is None else read(valid)[0]
@@ -186,7 +186,9 @@ def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
     try:
         parameters = parameters_of(function)
     except (TypeError, ValueError) as error:
-        raise EvalFnError(f"scoring hook {name!r}: its signature cannot be read; wrap it in a def ({error})") from error
+        raise EvalFnError(
+            f"scoring hook {name!r}: its signature cannot be read; wrap the function in a def ({error})"
+        ) from error
     known = (*_NAMES, *_PYTHON_NAMES)
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name in known]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)

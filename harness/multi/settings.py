@@ -292,6 +292,6 @@ def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]
 def _refuse_own(name: str, path: Sequence[str]) -> None:
     """Refuse a `--set` of a setting that belongs to a model or to the tasks."""
     if tuple(path[:2]) in (_MODEL, _URL, _KEY, ("env", "name")):
-        raise ConfigError(f"--set {name}: a model's name, address and key are said where the model is given")
+        raise ConfigError(f"--set {name}: set the name, address and key of a model in its definition")
     if tuple(path[:2]) == ("env", "env_args"):
-        raise ConfigError(f"--set {name}: the tasks and their scoring have options of their own")
+        raise ConfigError(f"--set {name}: use the options for tasks and scoring instead")

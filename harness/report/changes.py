@@ -4,10 +4,10 @@ difference of the means is computed in `stats.difference`."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -26,13 +26,20 @@ from harness.store.outcomes import outcomes
 FIRST = 5
 """Number of changed examples to name."""
 
+KINDS = {
+    "same": "the same",  # up to rounding
+    "up": "higher",
+    "down": "lower",
+    "scored": "now scored",
+    "unscored": "now unscored",
+    "still_unscored": "still unscored",
+    "only_before": "not made yet",
+    "only_after": "new",
+}
+"""Kinds of rollouts, with their wording; `only_before` and `only_after` are of one of the two runs."""
 
-KINDS = ("same", "up", "down", "scored", "unscored", "still_unscored")
-"""Kinds of rollouts that both runs have."""
 
-
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Reward of one rollout."""
 
     example_id: int | str
@@ -55,19 +62,13 @@ def marks_of(recorded: Recorded) -> Marks:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One rollout whose reward has changed."""
 
     example_id: int | str
     rollout_index: int
     before: float | None
     after: float | None
-
-    def to_json(self) -> JsonDict:
-        """The change as JSON, for `--json`."""
-        name = clean(self.example_id) if isinstance(self.example_id, str) else self.example_id
-        return {"example_id": name, "rollout_index": self.rollout_index, "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,8 @@ class Changes:
     before: float | None
     """Mean reward of the parent."""
     after: float | None
-    same: int
-    """Rollouts with the same reward, up to rounding."""
-    up: int
-    down: int
-    scored: int
-    """Rollouts scored now but not before."""
-    unscored: int
-    """Rollouts scored before but not now."""
-    still_unscored: int
-    only_before: int
-    """Rollouts of the parent that the run has not made yet."""
-    only_after: int
+    counts: Mapping[str, int]
+    """Number of rollouts of each kind."""
     examples: int
     """Number of examples with a changed reward."""
     first: tuple[Change, ...]
@@ -98,11 +89,13 @@ class Changes:
 
     def to_json(self) -> JsonDict:
         """The comparison as JSON, for `--json`."""
+        names = [clean(each.example_id) if isinstance(each.example_id, str) else each.example_id for each in self.first]
         return {
             "mean_before": number(self.before),
             "mean_after": number(self.after),
-            **{name: getattr(self, name) for name in (*KINDS, "only_before", "only_after", "examples")},
-            "first": [change.to_json() for change in self.first],
+            **self.counts,
+            "examples": self.examples,
+            "first": [{**each._asdict(), "example_id": name} for each, name in zip(self.first, names, strict=True)],
             "paired": None if self.paired is None else self.paired.to_json(),
         }
 
@@ -117,22 +110,20 @@ def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, R
             another model. With the same replies, the difference is exact.
         ranges: Ranges of the parent's rewards and of the run's.
     """
-    kinds: Counter[str] = Counter()
+    counts = Counter(only_before=len(before.keys() - after.keys()), only_after=len(after.keys() - before.keys()))
     changed: dict[str, Change] = {}
     for key, mark in before.items():
         if key not in after:
             continue
         kind = _kind(mark.reward, after[key].reward)
-        kinds[kind] += 1
+        counts[kind] += 1
         if kind not in ("same", "still_unscored"):
             changed.setdefault(key[0], Change(mark.example_id, key[1], mark.reward, after[key].reward))
     old, new = _by_example(before), _by_example(after)
     return Changes(
         before=spread(old.values()).estimate.mean,
         after=spread(new.values()).estimate.mean,
-        **{kind: kinds[kind] for kind in KINDS},
-        only_before=len(before.keys() - after.keys()),
-        only_after=len(after.keys() - before.keys()),
+        counts={kind: counts[kind] for kind in KINDS},
         examples=len(changed),
         first=tuple(islice(changed.values(), FIRST)),
         paired=paired_scores(scores_of(new, ranges[1]), scores_of(old, ranges[0])) if paired else None,
@@ -158,54 +149,36 @@ def change_lines(parent: str, changes: Changes, width: int) -> Iterator[Text]:
 
 
 def _lines(changes: Changes) -> Iterator[str]:
-    digits = _digits(changes.before, changes.after)
-    yield f"mean {numerals.score(changes.before, digits)} → {numerals.score(changes.after, digits)}"
-    counts = (
-        (changes.same, "the same"),
-        (changes.up, "higher"),
-        (changes.down, "lower"),
-        (changes.scored, "now scored"),
-        (changes.unscored, "now unscored"),
-        (changes.still_unscored, "still unscored"),
-        (changes.only_before, "not made yet"),
-        (changes.only_after, "new"),
-    )
-    words = [f"{numerals.count(count)} {what}" for n, (count, what) in enumerate(counts) if count or n < 3]
+    before, after = _apart(changes.before, changes.after)
+    yield f"mean {before} → {after}"
+    counts = changes.counts
+    always = ("same", "up", "down")
+    words = [f"{numerals.count(counts[kind])} {what}" for kind, what in KINDS.items() if counts[kind] or kind in always]
     yield f"rewards: {', '.join(words)}"
     if changes.first:
-        named = ", ".join(_shown(change) for change in changes.first)
+        named: list[str] = []
+        for change in changes.first:
+            rollout = f"#{change.rollout_index}" if change.rollout_index else ""
+            before, after = _apart(change.before, change.after, "unscored")
+            named.append(f"{clean(change.example_id, 40)}{rollout} ({before} → {after})")
         rest = changes.examples - len(changes.first)
-        yield f"changed: example {named}{f' and {numerals.count(rest)} more' if rest else ''}"
-    if changes.paired is not None:
-        yield _difference(changes.paired)
+        yield f"changed: example {', '.join(named)}{f' and {numerals.count(rest)} more' if rest else ''}"
+    paired = changes.paired
+    if paired is not None and paired.estimate.mean is None:
+        yield "difference: no example has a score on both sides"
+    elif paired is not None:
+        examples = numerals.counted(paired.pairs, "example")
+        chance = "" if paired.p_value is None else f", p = {numerals.p_value(paired.p_value)}".replace("= <", "<")
+        between = "" if paired.estimate.low is None else f" {numerals.signed_interval(paired.estimate)}"
+        yield f"difference {numerals.difference(paired.estimate)}{between}{chance}, paired over {examples}"
 
 
-def _shown(change: Change) -> str:
-    digits = _digits(change.before, change.after)
-    rollout = f"#{change.rollout_index}" if change.rollout_index else ""
-    before, after = (
-        "unscored" if each is None else numerals.score(each, digits) for each in (change.before, change.after)
-    )
-    return f"{clean(change.example_id, 40)}{rollout} ({before} → {after})"
-
-
-def _difference(paired: Paired) -> str:
-    estimate = paired.estimate
-    if estimate.mean is None:
-        return "difference: no example has a score on both sides"
-    examples = f"{paired.pairs} example{'s' if paired.pairs != 1 else ''}"
-    chance = "" if paired.p_value is None else f", p = {numerals.p_value(paired.p_value)}".replace("= <", "<")
-    between = "" if estimate.low is None else f" {numerals.signed_interval(estimate)}"
-    return f"difference {numerals.difference(estimate)}{between}{chance}, paired over {examples}"
-
-
-def _digits(before: float | None, after: float | None) -> int:
-    """Number of digits that shows two different numbers as different."""
-    if before is None or after is None or before == after:
-        return 3
-    return next(
-        (n for n in range(3, numerals.MOST_DIGITS) if f"{before:.{n}f}" != f"{after:.{n}f}"), numerals.MOST_DIGITS
-    )
+def _apart(before: float | None, after: float | None, missing: str = numerals.NONE) -> list[str]:
+    """Format two numbers with enough digits to show a difference."""
+    digits, most = 3, numerals.MOST_DIGITS
+    if before is not None and after is not None and before != after:
+        digits = next((n for n in range(3, most) if f"{before:.{n}f}" != f"{after:.{n}f}"), most)
+    return [missing if value is None else numerals.score(value, digits) for value in (before, after)]
 
 
 def _kind(before: float | None, after: float | None) -> str:

@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.live import Live
 
 from harness.engine.progress import RunProgress
-from harness.report import live_lines as lines
-from harness.report.live_lines import RunWatch
-from harness.report.live_table import Frame, draw
+from harness.report import numerals
+from harness.report.live_table import Frame, RunWatch, done_of, draw, title
 from harness.report.text import clean, in_ascii, make_console
 
 PERIOD = 0.25
@@ -92,17 +91,23 @@ class Display:
         self._clock = clock
         self._opened = clock()
         self._watches: dict[int, RunWatch] = {}
-        self._plain = None if live or not plain else _PlainLines(console, quiet, budget)
+        self._is_plain, self._quiet = plain and not live, quiet
         # rich redirects stdout and stderr, so that an environment's output is printed above the table.
         self._live = (
             Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") if live else None
         )
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="bench-display", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="bench-display", daemon=True)
 
     def __enter__(self) -> Self:
-        self._guard(self._open)
+        def start() -> None:
+            if self._live is not None:
+                self._live.start()
+                self._console.show_cursor(True)
+                self._show()
+
+        self._guard(start)
         self._thread.start()
         return self
 
@@ -124,26 +129,50 @@ class Display:
         """Update the display. Called by the display's own thread."""
         self._guard(self._show)
 
-    def _loop(self) -> None:
+    def _run(self) -> None:
         while not self._closing.wait(PERIOD):
             self.tick()
-
-    def _open(self) -> None:
-        if self._live is not None:
-            self._live.start()
-            self._console.show_cursor(True)
-            self._show()
 
     def _show(self, *, is_last: bool = False) -> None:
         now = self._clock()
         with self._lock:
-            watches = self._observe(now)
+            watches = [self._watches.setdefault(id(progress), RunWatch(progress)) for progress in list(self._runs)]
+            for watch in watches:
+                watch.observe(now)
             if self._live is not None:
                 size = self._console.size
                 frame = Frame(size.width, size.height, self._console.options.ascii_only, self._budget())
                 self._live.update(draw(watches, frame, now, now - self._opened), refresh=True)
-            elif self._plain is not None:
-                self._plain.show(watches, now, is_last=is_last)
+            elif self._is_plain:
+                self._print_due(watches, now, is_last=is_last)
+
+    def _print_due(self, watches: Sequence[RunWatch], now: float, *, is_last: bool) -> None:
+        """Print the plain lines that are due (start, progress, end); at last, also the ends of runs that were cut
+        off."""
+        with_model = len({watch.progress.model for watch in watches}) > 1
+        for watch in watches:
+            progress = watch.progress
+            if watch.has_end_line:
+                continue
+            if watch.last_line is None and progress.started:
+                watch.last_line = (now, progress.done)
+                held = max(progress.held, progress.resumed)  # `resumed` is still being counted
+                resumed = f", {numerals.count(held)} of them done before" if held else ""
+                if not self._quiet:
+                    name, total = title(progress, with_model=True), numerals.count(progress.total)
+                    self._print(f"{name}: {total} rollouts{resumed}")
+            if not watch.is_open or (is_last and watch.last_line is not None):
+                watch.has_end_line = True
+                self._print(_end_line(watch, now, with_model=with_model))
+            elif not self._quiet and _is_due(watch, now):
+                watch.last_line = (now, progress.done)
+                spent = f", budget: {words}" if (words := self._budget()) else ""
+                self._print(_progress_line(watch, now, with_model=with_model) + spent)
+
+    def _print(self, line: str) -> None:
+        # Print a line without wrapping or colour, for logs.
+        ascii_only = self._console.options.ascii_only
+        self._console.print(in_ascii(line) if ascii_only else line, soft_wrap=True, style=None)
 
     def _close(self, *, keep: bool) -> None:
         self._show()
@@ -154,19 +183,13 @@ class Display:
             self._live.stop()
             self._live = None
 
-    def _observe(self, now: float) -> list[RunWatch]:
-        watches = [self._watches.setdefault(id(progress), RunWatch(progress)) for progress in list(self._runs)]
-        for watch in watches:
-            watch.observe(now)
-        return watches
-
     def _guard(self, step: Callable[[], None]) -> None:
         """Run `step`; an error ends the display, not the run."""
         try:
             step()
         except Exception as error:  # boundary: an error of the display must not end the run
             self._closing.set()
-            live, self._live, self._plain = self._live, None, None
+            live, self._live, self._is_plain = self._live, None, False
             try:
                 if live is not None:
                     live.stop()
@@ -175,47 +198,54 @@ class Display:
                 self._console.quiet = True
 
 
-class _PlainLines:
-    """Prints plain lines: start, progress and end of each run."""
+def _is_due(watch: RunWatch, now: float) -> bool:
+    """Whether a line of progress is due."""
+    progress = watch.progress
+    if watch.last_line is None or not progress.total:
+        return False
+    when, done = watch.last_line
+    if progress.done < progress.total and progress.done - done >= STEP * progress.total:
+        return now - when >= HURRY
+    return now - when >= max(PATIENCE, watch.elapsed(now) / 10)
 
-    def __init__(self, console: Console, quiet: bool, budget: Callable[[], str]) -> None:
-        self._console = console
-        self._budget = budget
-        self._quiet = quiet
-        self._said: dict[int, tuple[float, int]] = {}
-        """Run → time of its last line, and rollouts done then."""
-        self._ended: set[int] = set()
 
-    def show(self, watches: Sequence[RunWatch], now: float, *, is_last: bool = False) -> None:
-        """Print the lines that are due; at last, also the ends of runs that were cut off."""
-        with_model = len({watch.progress.model for watch in watches}) > 1
-        for watch in watches:
-            progress, key = watch.progress, id(watch.progress)
-            if key in self._ended:
-                continue
-            if key not in self._said and progress.started:
-                self._said[key] = (now, progress.done)
-                if not self._quiet:
-                    self._print(lines.start_line(progress))
-            if not watch.is_open or (is_last and key in self._said):
-                self._ended.add(key)
-                self._print(lines.end_line(watch, now, with_model=with_model))
-            elif not self._quiet and self._is_due(watch, now):
-                self._said[key] = (now, progress.done)
-                spent = f", budget: {words}" if (words := self._budget()) else ""
-                self._print(lines.progress_line(watch, now, with_model=with_model) + spent)
+def _progress_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
+    """Line for the progress of a run."""
+    progress = watch.progress
+    share = f" ({numerals.percent(progress.done / progress.total)})" if progress.total else ""
+    parts = [
+        f"{done_of(progress)}{share}",
+        *_score_parts(watch, now),
+        numerals.rate(watch.rate(now)),
+        f"{numerals.duration(watch.left(now))} left",
+        f"{progress.generating} generating, {progress.backlog + progress.scoring} in scoring",
+        numerals.token_words(progress.usage),
+    ]
+    return _line(watch, parts, with_model=with_model)
 
-    def _is_due(self, watch: RunWatch, now: float) -> bool:
-        progress = watch.progress
-        if id(progress) not in self._said or not progress.total:
-            return False
-        when, done = self._said[id(progress)]
-        quiet_for = now - when
-        if progress.done < progress.total and progress.done - done >= STEP * progress.total:
-            return quiet_for >= HURRY
-        return quiet_for >= max(PATIENCE, watch.elapsed(now) / 10)
 
-    def _print(self, line: str) -> None:
-        # Print a line without wrapping or colour, for logs.
-        ascii_only = self._console.options.ascii_only
-        self._console.print(in_ascii(line) if ascii_only else line, soft_wrap=True, style=None)
+def _line(watch: RunWatch, parts: Sequence[str], *, with_model: bool) -> str:
+    note = watch.note()
+    return f"{title(watch.progress, with_model=with_model)}: {', '.join(parts)}" + (f"; {note}" if note else "")
+
+
+def _end_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
+    """Line for the end of a run."""
+    progress = watch.progress
+    words = [progress.state if not watch.is_open else "interrupted"]
+    if progress.total:
+        words += [done_of(progress), *_score_parts(watch, now), numerals.token_words(progress.usage)]
+        words.append(f"in {numerals.duration(watch.elapsed(now))} ({numerals.rate(watch.rate(now))})")
+    return _line(watch, words, with_model=with_model)
+
+
+def _score_parts(watch: RunWatch, now: float) -> list[str]:
+    progress = watch.progress
+    parts: list[str] = []
+    if progress.scored:
+        mean = numerals.plus_minus(watch.estimate(now))
+        parts.append(f"mean so far {mean} (quick rollouts end first)" if watch.is_preliminary else f"mean {mean}")
+    if progress.unscored:
+        unscored = dict(progress.unscored)
+        parts.append(f"{numerals.count(sum(unscored.values()))} unscored ({numerals.reasons(unscored)})")
+    return parts

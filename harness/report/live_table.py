@@ -3,7 +3,8 @@ table is many times slower and this runs four times per second."""
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,9 +13,23 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from harness.core.types import Usage
+from harness.engine.progress import RunProgress
 from harness.report import numerals
-from harness.report.live_lines import RunWatch, all_tokens, done_of, title, token_words
 from harness.report.text import clean, fit, in_ascii
+from harness.stats.intervals import Estimate, mean_interval
+
+WINDOW = 20.0
+"""Window of the displayed rate in seconds: long enough to be steady, short enough to show a stall."""
+
+SETTLED = 5.0
+"""Seconds of window needed before the windowed rate replaces the average since the start."""
+
+SHARE = 0.01
+"""Maximum share of one core for recomputing intervals: 100,000 examples are refreshed every few seconds."""
+
+OPEN = frozenset({"loading", "waiting", "running", "scoring"})
+"""States of a run that has not ended."""
+
 
 MOST_NOTES = 3
 """Maximum number of notes below the runs; they usually repeat."""
@@ -36,6 +51,116 @@ AFTER_BAR = ("rate", "left", "unscored")
 """Columns dropped next, when even without a bar the width is too small."""
 
 STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": "yellow"}
+
+
+class RunWatch:
+    """A run observed over time.
+
+    Args:
+        progress: The run's counters; only read.
+    """
+
+    def __init__(self, progress: RunProgress) -> None:
+        self.progress = progress
+        self.last_line: tuple[float, int] | None = None
+        """Time of the run's last plain line, and rollouts done then."""
+        self.has_end_line = False
+        """Whether the plain line of the run's end is printed."""
+        self._samples: deque[tuple[float, int]] = deque()
+        self._estimate = Estimate()
+        self._seen = -1
+        self._due = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has not ended."""
+        return self.progress.state in OPEN
+
+    @property
+    def is_preliminary(self) -> bool:
+        """Whether the mean is of the rollouts that finished first, which may be the easy ones. False for a run with a
+        target interval, which takes examples in order."""
+        return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
+
+    def observe(self, now: float) -> None:
+        """Take a sample for the rate; at any interval."""
+        if not self.progress.started or not self.is_open:
+            return
+        self._samples.append((now, self.progress.done))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW:
+            self._samples.popleft()
+
+    def estimate(self, now: float) -> Estimate:
+        """The mean so far with its interval, by the method of the final table."""
+        scored = self.progress.scored
+        if scored != self._seen and (now >= self._due or not self.is_open):
+            started = time.perf_counter()
+            rewards = self.progress.rewards
+            means, single = rewards.means()
+            limits = rewards.widened(self.progress.limits)
+            self._estimate = mean_interval(means, single_rollout=single, binary=rewards.binary, limits=limits)
+            target = self.progress.target
+            if target is not None and (self.is_open or target.ended_early):
+                # An interval that remains valid when it is watched during the run.
+                watched = target.estimate
+                self._estimate = Estimate(self._estimate.mean) if watched.mean is None else watched
+            self._seen = scored
+            self._due = now + (time.perf_counter() - started) / SHARE
+        return self._estimate
+
+    def rate(self, now: float) -> float | None:
+        """Recent rollouts per second; after the end, the average of the run. None before it can be computed."""
+        progress = self.progress
+        if not progress.started:
+            return None
+        if self.is_open and self._samples and now - self._samples[0][0] >= SETTLED:
+            then, done = self._samples[0]
+            return (progress.done - done) / (now - then)
+        elapsed = self.elapsed(now)
+        return (progress.done - progress.resumed) / elapsed if elapsed > 0 else None
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since the first rollout was dispatched."""
+        progress = self.progress
+        if not progress.started:
+            return 0.0
+        return max(0.0, (now if progress.finished is None else progress.finished) - progress.started)
+
+    def left(self, now: float) -> float | None:
+        """Estimated seconds until the end; None if unknown."""
+        rate = self.rate(now)
+        remaining = self.progress.total - self.progress.done
+        return remaining / rate if rate and remaining > 0 else None
+
+    def status(self, now: float) -> str:
+        """Time left, or how the run ended."""
+        progress = self.progress
+        if progress.state == "running" or (progress.state == "scoring" and progress.done):
+            return numerals.duration(self.left(now))
+        if progress.state == "done":
+            return f"in {numerals.duration(self.elapsed(now))}"
+        return progress.state
+
+    def note(self) -> str:
+        """Reason for waiting, or for an early end; "" without one."""
+        return clean(self.progress.backing_off() if self.is_open else self.progress.note)
+
+    def busy(self) -> str:
+        """Number of rollouts generating + scoring; the latter includes those waiting for scoring."""
+        progress = self.progress
+        is_busy = self.is_open and progress.started
+        return f"{progress.generating}+{progress.backlog + progress.scoring}" if is_busy else ""
+
+
+def title(progress: RunProgress, *, with_model: bool) -> str:
+    """Label of a run among others."""
+    name, model = clean(progress.name, 80), clean(progress.model, 80)
+    return f"{name} · {model}" if with_model and name != model else name
+
+
+def done_of(progress: RunProgress) -> str:
+    """Rollouts done of the total, such as `120/200`; without the total if it is unknown."""
+    return f"{progress.done}/{progress.total}" if progress.total else str(progress.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +201,9 @@ def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) 
     rows = [_row(watch, frame, now, with_model=len(models) > 1) for watch in shown]
     lines = [_headline(watches, models, frame, elapsed), *_table(rows, frame)]
     if folded:
-        lines.append(Text(f"and {len(folded)} more: {_states(folded)}", style="dim"))
+        states = Counter(watch.progress.state.replace("loading", "waiting") for watch in folded)
+        words = ", ".join(f"{number} {state}" for state, number in states.most_common())
+        lines.append(Text(f"and {len(folded)} more: {words}", style="dim"))
     lines += [Text(fit(note, frame.width).rstrip(), style="yellow") for note in notes]
     text = Text("\n").join(lines)
     text.no_wrap, text.overflow = True, "crop"
@@ -94,18 +221,13 @@ def _choose(watches: Sequence[RunWatch], room: int) -> tuple[list[RunWatch], lis
     return shown, [watch for i, watch in enumerate(watches) if i not in chosen]
 
 
-def _states(watches: Sequence[RunWatch]) -> str:
-    states = Counter("waiting" if watch.progress.state == "loading" else watch.progress.state for watch in watches)
-    return ", ".join(f"{number} {state}" for state, number in states.most_common())
-
-
 def _headline(watches: Sequence[RunWatch], models: set[str], frame: Frame, elapsed: float) -> Text:
     usage = sum((watch.progress.usage for watch in watches), Usage())
     running = sum(watch.progress.state in {"running", "scoring"} for watch in watches)
     parts = [
         *([f"{running} of {len(watches)} running"] if len(watches) > 1 else []),
         numerals.duration(elapsed),
-        token_words(usage),
+        numerals.token_words(usage),
     ]
     if frame.budget:
         parts.append(frame.budget)
@@ -122,14 +244,13 @@ def _headline(watches: Sequence[RunWatch], models: set[str], frame: Frame, elaps
 
 
 def _row(watch: RunWatch, frame: Frame, now: float, *, with_model: bool) -> _Row:
-    progress = watch.progress
-    unscored = progress.unscored.total()
-    mean = frame.shown(numerals.plus_minus(watch.estimate(now))) if progress.scored else ""
+    progress, usage = watch.progress, watch.progress.usage
+    is_unknown = usage.unreported and usage.unreported >= usage.requests
     cells = {
         "done": done_of(progress) if progress.total else "",
-        "mean": mean,
-        "unscored": str(unscored) if unscored else "",
-        "tokens": all_tokens(progress),
+        "mean": frame.shown(numerals.plus_minus(watch.estimate(now))) if progress.scored else "",
+        "unscored": str(progress.unscored.total() or ""),
+        "tokens": "?" if is_unknown else numerals.short_count(usage.input_tokens + usage.output_tokens),
         "rate": numerals.rate(watch.rate(now)) if progress.started else "",
         "left": watch.status(now),
         "busy": watch.busy(),

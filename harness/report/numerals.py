@@ -88,6 +88,11 @@ def count(value: int) -> str:
     return f"{value:,}" if abs(value) < LARGE_COUNT else f"{value:.2g}"
 
 
+def counted(value: int, noun: str, plural: str = "") -> str:
+    """`1 run`, `2 runs`: a whole number with its noun; `plural` if that is not the noun with an `s`."""
+    return f"{count(value)} {noun if value == 1 else plural or noun + 's'}"
+
+
 def coverage(*summaries: Summary) -> str:
     """`9 of 10`: scored of planned rollouts, over all given runs."""
     asked = sum(max(each.planned, each.num_rollouts) for each in summaries)
@@ -124,6 +129,12 @@ def tokens_in_and_out(usage: Usage) -> str:
         return "unknown"
     sign = "≥ " if usage.unreported else ""
     return f"{sign}{short_count(usage.input_tokens)} + {short_count(usage.output_tokens)}"
+
+
+def token_words(usage: Usage) -> str:
+    """`40.5k + 81.0k tokens`, for input and output."""
+    words = tokens_in_and_out(usage)
+    return "tokens unknown" if words == "unknown" else f"{words} tokens"
 
 
 def rate(value: float | None) -> str:

@@ -234,7 +234,9 @@ def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list
         indices.setdefault(str(each.example_id), []).append(recorded.example_index(each.key))
     wanted = indices.get(name)
     if wanted is None:
-        raise UsageError(f"no example {name!r} in the journal of {run.id}: {_instead(name, list(indices))}")
+        near, known = nearest(name, list(indices)), f"its examples are called {listed(list(indices))}"
+        instead = f'did you mean "{near}"?' if near else known if indices else "it has no rollouts yet"
+        raise UsageError(f"no example {name!r} in the journal of {run.id}: {instead}")
     chosen = [number for number in in_order(recorded) if recorded.place(number)[0] in wanted]
     there = sorted({recorded.place(number)[1] for number in chosen})
     if rollout is not None:
@@ -244,10 +246,3 @@ def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list
         raise UsageError(f"example {name} of {run.id} has no rollout{has}")
     groups = groupby(outcomes(recorded, chosen), key=lambda outcome: outcome.example.key)
     return [(members[0].example, members) for members in (list(group) for _, group in groups)]
-
-
-def _instead(name: str, known: list[str]) -> str:
-    near = nearest(name, known)
-    if not known:
-        return "it has no rollouts yet"
-    return f'did you mean "{near}"?' if near else f"its examples are called {listed(known)}"

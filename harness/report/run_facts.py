@@ -14,9 +14,8 @@ from typing import cast
 from harness.core.errors import StoreError
 from harness.core.types import JsonDict, Usage
 from harness.report.changes import Changes, compare, marks_of
-from harness.report.next_steps import next_steps
 from harness.report.run_digest import Digest, digest
-from harness.report.runs import budget_flags, has_rows, resume_hint
+from harness.report.runs import budget_flags, has_rows, next_steps, resume_hint
 from harness.report.text import clean
 from harness.store.catalogue import UNFINISHED, Catalogue, ListedRun, read_entry
 from harness.store.codec import to_text
@@ -136,23 +135,26 @@ def sizes_of(run: RunDir) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size}
 
 
-def settings_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
-    """(path, value, layer, source) of each setting; a table is listed by its entries."""
+def settings_of(manifest: Manifest) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
+    """(path, value, source) of each setting: first those that differ from the default, then the others. A table is
+    listed by its entries."""
     settings = manifest.settings
     above = {path.rpartition(".")[0] for path in settings}
-    rows: list[tuple[str, str, str, str]] = []
+    chosen, rest = list[tuple[str, str, str]](), list[tuple[str, str, str]]()
     for path, value in settings.items():
         if path in above and isinstance(value, dict) and value:
             continue
         origin = table(manifest.origins.get(path))
         shown = "none" if value is None else value if isinstance(value, str) else to_text(cast(object, value))
-        rows.append((path, shown or "–", str(origin.get("origin", "")), str(origin.get("source", "unknown"))))
-    return rows
+        row = (path, shown or "–", str(origin.get("source", "unknown")))
+        (rest if origin.get("origin") == BUILT_IN else chosen).append(row)
+    return chosen, rest
 
 
-def inherited(manifest: Manifest, source: str) -> bool:
-    """Whether a setting was inherited from the run's parent."""
-    return bool(manifest.parent) and f"{manifest.parent}/config.toml: " in source
+def commit_of(manifest: Manifest) -> str:
+    """Commit of the code that made a run, and whether it had local changes; "" if unknown."""
+    commit = manifest.git.get("commit")
+    return f"{commit}{', with local changes' if manifest.git.get('dirty') else ''}" if commit else ""
 
 
 def settings_json(manifest: Manifest) -> JsonDict:

@@ -13,7 +13,7 @@ from harness.report import numerals
 from harness.report.changes import change_lines
 from harness.report.layout import head, labelled, prose
 from harness.report.run_digest import Digest, Ranked, Trouble
-from harness.report.run_facts import BUILT_IN, RunFacts, inherited, settings_of, size_words, steps_of
+from harness.report.run_facts import RunFacts, commit_of, settings_of, size_words, steps_of
 from harness.report.runs import function_words, origin_words, recorded_coverage, recorded_estimate
 from harness.report.table import RunReport, result_lines
 from harness.report.text import clean, clean_block
@@ -83,9 +83,7 @@ def _section(title: str, lines: Sequence[Text]) -> Iterator[Text]:
 
 def settings_lines(manifest: Manifest, width: int) -> Iterator[str]:
     """All settings with value and origin: first those that differ from the default."""
-    rows = settings_of(manifest)
-    chosen = [row for row in rows if row[2] != BUILT_IN]
-    rest = [row for row in rows if row[2] == BUILT_IN]
+    chosen, rest = settings_of(manifest)
     yield from _aligned(chosen, width)
     if chosen and rest:
         yield ""
@@ -99,7 +97,15 @@ def _facts(page: RunFacts) -> Iterator[tuple[str, str]]:
     if entry.created is not None:
         yield "started", f"{entry.created:%Y-%m-%dT%H:%M:%SZ}"
     if manifest is not None:
-        yield from _origin(manifest)
+        if manifest.kind != "run":
+            yield "kind", _KINDS.get(manifest.kind, manifest.kind)
+        examples, rollouts = (manifest.planned.get(name, "?") for name in ("num_examples", "rollouts_per_example"))
+        if manifest.planned:
+            yield "planned", f"{examples} examples" + ("" if rollouts == 1 else f" × {rollouts} rollouts")
+        if manifest.command:
+            yield "command", manifest.command
+        if commit := commit_of(manifest):
+            yield "commit", commit
         if manifest.derived:
             there = "which no longer exists" if page.parent is None else _relative(page.parent)
             yield "made", origin_words(manifest.derived, manifest.parent) + (f", {there}" if manifest.parent else "")
@@ -110,19 +116,6 @@ def _facts(page: RunFacts) -> Iterator[tuple[str, str]]:
         yield "versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     if page.sizes:
         yield "files", ", ".join(f"{name} {size_words(size)}" for name, size in page.sizes.items())
-
-
-def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Facts about the request: kind, plan, command, commit."""
-    if manifest.kind != "run":
-        yield "kind", _KINDS.get(manifest.kind, manifest.kind)
-    examples, rollouts = (manifest.planned.get(name, "?") for name in ("num_examples", "rollouts_per_example"))
-    if manifest.planned:
-        yield "planned", f"{examples} examples" + ("" if rollouts == 1 else f" × {rollouts} rollouts")
-    if manifest.command:
-        yield "command", manifest.command
-    if commit := manifest.git.get("commit"):
-        yield "commit", f"{commit}{', with local changes' if manifest.git.get('dirty') else ''}"
 
 
 def _relative(entry: ListedRun) -> str:
@@ -153,8 +146,7 @@ def _scores(page: RunFacts, width: int) -> Iterator[Text]:
             yield from prose(clean(f"{entry.state}: {note}", 1000), width, break_words=False)
         return
     if found.waiting:
-        them = "rollout is" if found.waiting == 1 else "rollouts are"
-        waiting = f"{numerals.count(found.waiting)} {them} generated and not scored yet"
+        waiting = f"{numerals.counted(found.waiting, 'rollout is', 'rollouts are')} generated and not scored yet"
         note = f"{note}; {waiting}" if note else waiting
     # Only the name: model, state and folder are shown above.
     reports = [
@@ -178,9 +170,8 @@ def _troubles(troubles: Sequence[Trouble], width: int) -> Iterator[Text]:
                 if trouble.retryable == trouble.count
                 else f", {trouble.retryable} of them may succeed on retry"
             )
-        rollouts = "rollout" if trouble.count == 1 else "rollouts"
         scored = ", scored nevertheless" if trouble.is_scored else ""
-        words = f"{clean(trouble.reason, 200)}: {numerals.count(trouble.count)} {rollouts}{heal}{scored}"
+        words = f"{clean(trouble.reason, 200)}: {numerals.counted(trouble.count, 'rollout')}{heal}{scored}"
         yield from prose(words, width, indent=2, break_words=False)
         yield from (Text(f"    {line}") for line in _message(trouble.message, width - 4))
         ids = list(dict.fromkeys(clean(example, 60) for example, _ in trouble.places))
@@ -237,21 +228,24 @@ def _metrics(metrics: Mapping[str, float | None]) -> str:
 
 def _settings_in_short(manifest: Manifest, width: int) -> Iterator[Text]:
     rows = settings_of(manifest)
-    ours = [row for row in rows if not inherited(manifest, row[3])]
-    chosen = [row for row in ours if row[2] != BUILT_IN]
+    # Without those inherited from the run's parent.
+    chosen, default = (
+        [row for row in each if not manifest.parent or f"{manifest.parent}/config.toml: " not in row[2]]
+        for each in rows
+    )
     lines = [Text(line) for line in _aligned(chosen, width, "  ")]
     rest = (
-        (len(rows) - len(ours), "more as in the run that it was made from"),
-        (len(ours) - len(chosen), "more as built in"),
+        (sum(map(len, rows)) - len(chosen) - len(default), "more as in the run that it was made from"),
+        (len(default), "more as built in"),
     )
     if words := ", ".join(f"{count} {what}" for count, what in rest if count):
         lines.append(Text(f"  {words}; --settings shows them"))
     yield from _section("Settings", lines)
 
 
-def _aligned(rows: Sequence[tuple[str, str, str, str]], width: int, indent: str = "") -> Iterator[str]:
+def _aligned(rows: Sequence[tuple[str, str, str]], width: int, indent: str = "") -> Iterator[str]:
     """Path, value and source of each setting. A long value shifts its source instead of being cut."""
-    clear = [(clean(path, 1000), clean(value, 1000), clean(source, 1000)) for path, value, _, source in rows]
+    clear = [(clean(path, 1000), clean(value, 1000), clean(source, 1000)) for path, value, source in rows]
     first = max((cell_len(row[0]) for row in clear), default=0)
     second = min(max((cell_len(row[1]) for row in clear), default=0), max(8, (width - first) // 2))
     for path, value, source in clear:

@@ -1,10 +1,12 @@
-"""The list of runs (`bench runs`): one line per run, newest first, with remarks below."""
+"""The list of runs (`bench runs`), one line per run, newest first, with remarks below; and suggested next steps."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import PurePath
+from typing import NamedTuple
 
 from harness.core.types import JsonDict
 from harness.report import numerals
@@ -25,6 +27,9 @@ _FIRST_TO_GO = ("cost", "95 % interval", "kind")
 
 _BRACKETS = {(False, False): "", (False, True): " ┐", (True, True): " │", (True, False): " ┘"}
 """Mark after an id, by whether the run above, and the one below, belongs to the same invocation."""
+
+GO_ON, PUBLISH = "go on", "publish"
+"""Purposes that commands check for: resuming an incomplete run, and publishing."""
 
 _HOW = {"rescore": "rescored", "replay": "replayed", "import": "imported"}
 
@@ -122,7 +127,9 @@ def _columns(entries: Sequence[ListedRun], width: int) -> list[Column]:
     """Columns of the list; the least important ones are omitted if the width is too small for all."""
     estimates = [recorded_estimate(entry.final) for entry in entries]
     costs = [number(table((entry.final or {}).get("usage")).get("cost")) for entry in entries]
-    marks = _brackets(entries)
+    suites = [entry.manifest.suite if entry.manifest else None for entry in entries]
+    joined = [False, *(one is not None and one == other for one, other in pairwise(suites)), False]
+    marks = [_BRACKETS[pair] for pair in pairwise(joined)]
     names = [clean(entry.title, 120) for entry in entries]
     models = [clean(entry.model, 80) or numerals.NONE for entry in entries]
     columns = {
@@ -151,8 +158,43 @@ def _columns(entries: Sequence[ListedRun], width: int) -> list[Column]:
     return [*columns.values()]
 
 
-def _brackets(entries: Sequence[ListedRun]) -> list[str]:
-    """Marks that join consecutive runs of one invocation; "" for each run if no two belong together."""
-    suites = [entry.manifest.suite if entry.manifest else None for entry in entries]
-    joined = [False, *(one is not None and one == other for one, other in pairwise(suites)), False]
-    return [_BRACKETS[pair] for pair in pairwise(joined)]
+class Step(NamedTuple):
+    """One suggested next step."""
+
+    purpose: str
+    command: str
+    """A command, or a snippet of Python."""
+
+    def __str__(self) -> str:
+        return f"{self.purpose}: {self.command}"
+
+
+def next_steps(
+    path: str,
+    *,
+    has_data: bool,
+    to_publish: bool = True,
+    resume: str | None = None,
+    compare: str | None = None,
+    push: str | None = None,
+) -> tuple[Step, ...]:
+    """Suggest the next steps for a run.
+
+    Args:
+        path: The run's folder.
+        has_data: Whether the dataset has rows.
+        to_publish: Whether the run may be published: it is not private, and not on the Hub yet.
+        resume: The resume command, or None if the run is complete.
+        compare: The command that compares it with a similar run; None if there is no such run.
+        push: The command that publishes it, if not the default one.
+    """
+    folder = PurePath(path)
+    load = f"load_dataset({str(folder.parent)!r}, {folder.name!r}, split='train')"
+    publish = push or f"bench push {shlex.quote(path)}"
+    steps = {
+        GO_ON: resume,
+        "compare": compare,
+        "load": load if has_data else None,
+        PUBLISH: publish if has_data and to_publish else None,
+    }
+    return tuple(Step(purpose, command) for purpose, command in steps.items() if command)

@@ -4,13 +4,13 @@ from `stats.standings`, the layout from `report.layout`."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.layout import LEAST_NAME, Column, Group, grid, head, plain, prose
+from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.paired import Paired
 from harness.stats.standings import ALPHA, ModelDifference, Standing, Standings
@@ -31,8 +31,7 @@ LONGEST_ERROR = 160
 """Maximum characters of an error message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """State in which the run of one model ended."""
 
     state: str = "done"
@@ -40,21 +39,33 @@ class Ending:
     """Reason for an early end."""
 
 
-def side_by_side(
-    found: Standings, width: int = 80, *, endings: Sequence[Ending] = (), ascii_only: bool = False
-) -> list[Text]:
+def side_by_side(found: Standings, width: int = 80, *, endings: Sequence[Ending] = ()) -> Iterator[Text]:
     """Format the comparison as lines, with bold headers.
 
     Args:
         found: The models' numbers.
         width: Width of the terminal in cells. Below 60, lines may be longer.
         endings: How each model's run ended, in the same order; empty if all are done.
-        ascii_only: Whether the terminal supports only ASCII.
     """
-    ends = list(endings) or [Ending()] * len(found.models)
-    lines = [*_scores(found, width), *_answered(found, width), *_differences(found, width), *_verdict(found, width)]
-    lines += [*_by_task(found, width), *_failures(found, width), *_not_run(found, ends, width)]
-    return [plain(line) for line in lines] if ascii_only else lines
+    yield from _scores(found, width)
+    yield from _answered(found, width)
+    best = found.best
+    if len(found.models) > 1 and any(each.scores for each in found.models):
+        # Differences of every model from the first, and from the best if that is another and adds information.
+        yield from _minus(found, 0, ", task by task", width)
+        if best not in (None, 0) and len(found.models) > 2:
+            yield from _minus(found, best, ", the best", width)
+    yield from _verdict(found, width)
+    yield from _by_task(found, width)
+    yield from _failures(found, width)
+    ends = endings or [Ending()] * len(found.models)
+    short = [(model, end) for model, end in zip(found.models, ends, strict=True) if model.not_run]
+    if short:
+        yield from (Text(), head("Not run:"))
+    for model, end in short:
+        why = clean(end.note, 2000) or ("" if end.state == "done" else end.state)
+        words = f"{clean(model.name, 80)}: {model.not_run} of {_tasks(model.planned)}{f': {why}' if why else ''}"
+        yield from prose(words, width, "yellow", indent=2)
 
 
 # The models
@@ -62,17 +73,14 @@ def side_by_side(
 
 def _scores(found: Standings, width: int) -> Iterator[Text]:
     models = found.models
-    quality = [Column("score", [numerals.score(each.mean) for each in models])]
-    if _is_whole(found):
+    quality, is_whole = [Column("score", [numerals.score(each.mean) for each in models])], _is_whole(found)
+    if is_whole:
         quality.append(Column("95 % interval", [numerals.interval(each.scored) for each in models]))
-    right = [
-        Column(
-            "success", [numerals.NONE if each.success is None else numerals.percent(each.success) for each in models]
-        )
-    ]
+    success = [numerals.NONE if each.success is None else numerals.percent(each.success) for each in models]
+    right = [Column("success", success)]
     if any(each.schema_answers for each in models):
         right.append(Column("schema", [_of(each.schema_valid, each.schema_answers) for each in models]))
-    if not _is_whole(found):
+    if not is_whole:
         right.append(Column("run", [_of(each.made, each.planned) for each in models]))
     speed = [
         Column("p50", [numerals.latency(each.p50) for each in models]),
@@ -113,18 +121,13 @@ def _answered(found: Standings, width: int) -> Iterator[Text]:
         yield Text()
         yield head("Tasks with a score alone:")
         yield from grid([_label(each) for each in models], "model", [columns], width)
-    yield from prose(_method(found), width)
-
-
-def _method(found: Standings) -> str:
-    estimates = [each.scored for each in found.models if each.scored.examples]
-    methods = {estimate.method for estimate in estimates if estimate.method is not None}
-    if not methods:
-        return f"95 % interval: {numerals.NONE} where there is too little to tell."
+    estimates = [each.scored for each in models if each.scored.examples]
+    methods = sorted({estimate.method for estimate in estimates if estimate.method is not None})
+    unknown = f"{numerals.NONE} where there is too little to tell"
     how = {"t": "Student's t", "wilson": "Wilson's", "adjusted_t": "Student's t with two examples added"}
-    words = " or ".join(dict.fromkeys(how[method] for method in sorted(methods)))
-    none = any(estimate.low is None for estimate in estimates)
-    return f"95 % interval: {words}{f'; {numerals.NONE} where there is too little to tell' if none else ''}."
+    words = [" or ".join(dict.fromkeys(how[method] for method in methods))] if methods else []
+    words += [unknown] if not methods or any(estimate.low is None for estimate in estimates) else []
+    yield from prose(f"95 % interval: {'; '.join(words)}.", width)
 
 
 def _is_whole(found: Standings) -> bool:
@@ -133,16 +136,6 @@ def _is_whole(found: Standings) -> bool:
 
 
 # How they differ
-
-
-def _differences(found: Standings, width: int) -> Iterator[Text]:
-    """Differences of every model from the first, and from the best if that is another and adds information."""
-    if len(found.models) < 2 or not any(each.scores for each in found.models):
-        return
-    best = found.best
-    yield from _minus(found, 0, "", width)
-    if best not in (None, 0) and len(found.models) > 2:
-        yield from _minus(found, best, ", the best", width)
 
 
 def _minus(found: Standings, base: int, what: str, width: int) -> Iterator[Text]:
@@ -160,15 +153,16 @@ def _minus(found: Standings, base: int, what: str, width: int) -> Iterator[Text]
         Column("difference", [numerals.difference(pair.estimate) for _, pair, _ in pairs]),
         Column("95 % interval", [numerals.signed_interval(pair.estimate) for _, pair, _ in pairs]),
         Column("p", [numerals.p_value(pair.p_value, alpha) for _, pair, alpha in pairs]),
-        Column("wins", [numerals.count(pair.wins) for _, pair, _ in pairs]),
-        Column("losses", [numerals.count(pair.losses) for _, pair, _ in pairs]),
-        Column("ties", [numerals.count(pair.ties) for _, pair, _ in pairs]),
+    ]
+    counts = [
+        Column(name, [numerals.count(getattr(pair, name)) for _, pair, _ in pairs])
+        for name in ("wins", "losses", "ties")
     ]
     yield Text()
-    rest = f"{what or ', task by task'}; + is better:"
+    rest = f"{what}; + is better:"
     room = max(LEAST_NAME, width - len("Difference from ") - len(rest))
     yield head(f"Difference from {fit(_label(found.models[base]), room).rstrip()}{rest}")
-    yield from grid([name for name, _, _ in pairs], "model", [columns[:3], columns[3:]], width)
+    yield from grid([name for name, _, _ in pairs], "model", [columns, counts], width)
 
 
 def _verdict(found: Standings, width: int) -> Iterator[Text]:
@@ -288,10 +282,8 @@ def _tasks(number: int) -> str:
 
 
 def _failures(found: Standings, width: int) -> Iterator[Text]:
-    if not any(each.unscored for each in found.models):
-        return
-    yield Text()
-    yield head("Tasks without a score:")
+    if any(each.unscored for each in found.models):
+        yield from (Text(), head("Tasks without a score:"))
     for model in found.models:
         reasons = list(model.failures.items())
         for reason, number in reasons[:MOST_FAILURES]:
@@ -304,18 +296,6 @@ def _failures(found: Standings, width: int) -> Iterator[Text]:
             rest = sum(number for _, number in reasons[MOST_FAILURES:])
             words = f"{clean(model.name, 80)}: {rest} for {len(reasons) - MOST_FAILURES} more reasons"
             yield from prose(words, width, "red", indent=2)
-
-
-def _not_run(found: Standings, endings: Sequence[Ending], width: int) -> Iterator[Text]:
-    short = [(model, end) for model, end in zip(found.models, endings, strict=True) if model.not_run]
-    if not short:
-        return
-    yield Text()
-    yield head("Not run:")
-    for model, end in short:
-        why = clean(end.note, 2000) or ("" if end.state == "done" else end.state)
-        words = f"{clean(model.name, 80)}: {model.not_run} of {_tasks(model.planned)}"
-        yield from prose(f"{words}{f': {why}' if why else ''}", width, "yellow", indent=2)
 
 
 # Cells

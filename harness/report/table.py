@@ -1,20 +1,24 @@
-"""The final table: results of a suite, result folders and next steps. Split into as many tables as the width needs;
-numbers are never cut."""
+"""The final table (results of a suite, result folders and next steps), and the JSON output of `--json`. A table is
+split into as many as the width needs; numbers are never cut."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
+import orjson
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from harness.core.redact import redactor
+from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.layout import Column, Group, grid, head, print_lines, prose, table_lines, table_width
-from harness.report.next_steps import GO_ON, Step
-from harness.report.text import clean, fit
+from harness.report.runs import GO_ON, Step
+from harness.report.text import clean, clean_block, fit
 from harness.stats.intervals import WILSONS
 from harness.stats.summary import Summary
 
@@ -67,7 +71,7 @@ def result_lines(results: Sequence[RunReport], width: int, what: str = "run") ->
         yield from grid([_short(label) for label in labels], what, _groups(results), width, least=MOST_NAME)
         yield Text()
     yield from _metrics(labels, results, width)
-    for line in [*_pass_meaning(results), *_interval_meaning(labels, results)]:
+    for line in _meanings(labels, results):
         yield from prose(line, width)
     for label, result in zip(labels, results, strict=True):
         remarks = remarks_of(result)
@@ -80,10 +84,8 @@ def result_lines(results: Sequence[RunReport], width: int, what: str = "run") ->
 
 def _labels(results: Sequence[RunReport]) -> list[str]:
     """Label of each run: its name, with the model if these differ."""
-    models = {result.model for result in results}
-    if len(models) <= 1:
-        return [clean(result.name, 80) for result in results]
-    return [f"{clean(result.name, 80)} · {clean(result.model, 80)}" for result in results]
+    with_model = len({result.model for result in results}) > 1
+    return [clean(r.name, 80) + (f" · {clean(r.model, 80)}" if with_model else "") for r in results]
 
 
 def _short(label: str) -> str:
@@ -156,12 +158,6 @@ def metrics_repeat_reward(summary: Summary) -> bool:
     return same == [True]
 
 
-def _pass_meaning(results: Sequence[RunReport]) -> list[str]:
-    told = [(result.name, result.summary) for result in results if result.summary is not None]
-    named = [(clean(name, 80), summary.pass_threshold) for name, summary in told if summary.pass_at_k]
-    return [f"pass@k, pass^k: a rollout passes with a reward of at least {threshold_words(named)}"] if named else []
-
-
 def threshold_words(named: Iterable[tuple[str, float]]) -> str:
     """The most frequent pass threshold, with the names of environments that use others."""
     named = dict.fromkeys(named)
@@ -171,26 +167,27 @@ def threshold_words(named: Iterable[tuple[str, float]]) -> str:
     return f"{usual:g} ({others})" if others else f"{usual:g}"
 
 
-def _interval_meaning(labels: Sequence[str], results: Sequence[RunReport]) -> list[str]:
-    """Line that names the runs with Wilson intervals."""
-    shown = [(label, r.summary) for label, r in zip(labels, results, strict=True) if r.summary and r.summary.scored]
-    wilson = [label for label, summary in shown if summary.reward.estimate.method in WILSONS]
-    if not wilson:
-        return []
-    return ["95 % interval: Wilson's" + ("" if len(wilson) == len(shown) else f" ({', '.join(wilson)})")]
+def _meanings(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[str]:
+    """Sentences about the pass threshold and about the runs with Wilson intervals."""
+    shown = [(label, r.name, r.summary) for label, r in zip(labels, results, strict=True) if r.summary is not None]
+    named = [(clean(name, 80), summary.pass_threshold) for _, name, summary in shown if summary.pass_at_k]
+    if named:
+        yield f"pass@k, pass^k: a rollout passes with a reward of at least {threshold_words(named)}"
+    scored = [(label, summary.reward.estimate) for label, _, summary in shown if summary.scored]
+    wilson = [label for label, estimate in scored if estimate.method in WILSONS]
+    if wilson:
+        yield "95 % interval: Wilson's" + ("" if len(wilson) == len(scored) else f" ({', '.join(wilson)})")
 
 
 def remarks_of(result: RunReport) -> list[str]:
     """Remarks on facts that the numbers do not show."""
-    remarks: list[str] = []
+    remarks, summary = list[str](), result.summary
     if result.state != "done" or result.note:
         note = clean(result.note, 2000)
         remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
-    summary = result.summary
-    if summary is None:
-        return remarks
-    remarks += _early(summary, result.note)
-    return [*remarks, *_missing(summary, result), *_doubts(summary), *_judges(summary)]
+    if summary is not None:
+        remarks += _early(summary, result.note) + _missing(summary, result) + _doubts(summary) + _judges(summary)
+    return remarks
 
 
 def _early(summary: Summary, note: str) -> list[str]:
@@ -216,19 +213,21 @@ def _judges(summary: Summary) -> list[str]:
     tokens = f"{numerals.tokens(usage, usage.input_tokens)} + {numerals.tokens(usage, usage.output_tokens)} tokens"
     cost = "cost unknown" if usage.cost is None else numerals.dollars(usage.cost)
     if usage.cost is not None and summary.judge_unpriced:
-        cost = f"at least {cost} ({_replies(summary.judge_unpriced)} of unknown cost)"
-    return [f"judge: {_replies(usage.requests)}, {tokens}, {cost}"]
-
-
-def _replies(number: int) -> str:
-    return f"{numerals.count(number)} {'reply' if number == 1 else 'replies'}"
+        cost = f"at least {cost} ({numerals.counted(summary.judge_unpriced, 'reply', 'replies')} of unknown cost)"
+    return [f"judge: {numerals.counted(usage.requests, 'reply', 'replies')}, {tokens}, {cost}"]
 
 
 def _missing(summary: Summary, result: RunReport) -> list[str]:
     remarks: list[str] = []
     unscored = sum(summary.unscored.values())
     if unscored:
-        remarks.append(f"{numerals.count(unscored)} unscored ({numerals.reasons(summary.unscored)}){_bounds(summary)}")
+        bounds = ""
+        if summary.bounds is not None:
+            low, high = summary.bounds
+            digits = 3 if high - low >= 0.002 else 5
+            worst, best = (numerals.score(each, digits) for each in summary.bounds)
+            bounds = f"; mean {worst} if all were worst, {best} if all best"
+        remarks.append(f"{numerals.count(unscored)} unscored ({numerals.reasons(summary.unscored)}){bounds}")
         if not summary.scored and result.error and result.error not in result.note:
             remarks.append(f"first error: {clean(result.error)}")
     if summary.not_run:
@@ -237,18 +236,9 @@ def _missing(summary: Summary, result: RunReport) -> list[str]:
     if excluded:
         # The largest k excludes most; one number is sufficient.
         k, number = max(excluded.items(), key=lambda item: (item[1], item[0]))
-        noun = "example has" if number == 1 else "examples have"
         few = "no scored rollout" if k == 1 else f"fewer than {k} scored rollouts"
-        remarks.append(f"{numerals.count(number)} {noun} {few}: no part in pass@{k}")
+        remarks.append(f"{numerals.counted(number, 'example has', 'examples have')} {few}: no part in pass@{k}")
     return remarks
-
-
-def _bounds(summary: Summary) -> str:
-    if summary.bounds is None:
-        return ""
-    low, high = summary.bounds
-    digits = 3 if high - low >= 0.002 else 5
-    return f"; mean {numerals.score(low, digits)} if all were worst, {numerals.score(high, digits)} if all best"
 
 
 def _doubts(summary: Summary) -> list[str]:
@@ -286,3 +276,48 @@ def _places(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[Tex
     yield from (Text(f"  {clean(step, 2000)}") for step in steps[:MOST_STEPS])
     if len(steps) > MOST_STEPS:
         yield Text(f"  and {len(steps) - MOST_STEPS} more like these")
+
+
+def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> JsonDict:
+    """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts.
+
+    Args:
+        results: Results of the runs.
+        budget: Limits and spending, under `budget`; None omits the key.
+        suite: Id of the suite, under `suite`; None omits the key.
+    """
+    whole: JsonDict = {
+        "runs": [
+            {
+                "env_id": result.env_id,
+                "name": result.name,
+                "model": result.model,
+                "path": result.path,
+                "state": result.state,
+                "note": result.note,
+                "summary": None if result.summary is None else result.summary.to_json(),
+            }
+            for result in results
+        ]
+    }
+    whole |= {} if suite is None else {"suite": suite}
+    return whole if budget is None else {**whole, "budget": budget}
+
+
+def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> bytes:
+    """Indented JSON with a final newline; write it to `sys.stdout.buffer`."""
+    whole = writable(result_object(results, budget, suite))
+    return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def writable(value: object) -> object:
+    """Copy of `value` without secrets and unprintable characters, since reasons and notes may hold foreign text."""
+    if isinstance(value, str):
+        value = redactor.text(value, patterns=False)
+        return value if value.isprintable() else clean_block(value)
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {writable(str(key)): writable(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [writable(item) for item in cast("list[object]", value)]
+    return value

@@ -11,7 +11,7 @@ from typing import Any, cast
 from harness.core.records import JUDGEMENTS, Example, Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt
 from harness.report import numerals
-from harness.report.live_lines import token_words
+from harness.report.numerals import token_words
 from harness.report.text import clean, clean_block
 from harness.store.codec import to_text
 from harness.store.outcomes import Outcome
@@ -53,7 +53,7 @@ def verdict(outcome: Outcome) -> str:
     """Result of a rollout in a few words."""
     if outcome.reward is not None:
         return f"reward {numerals.score(outcome.reward)}"
-    return f"no score: {clean(outcome.reason, 200) or 'no reason given'}"
+    return f"no score: {clean(outcome.reason, 200)}"
 
 
 def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
@@ -75,7 +75,7 @@ def _rollout_json(outcome: Outcome) -> JsonDict:
     made = isinstance(base, Generated)
     return {
         "rollout_index": base.rollout_index,
-        "outcome": "scored" if outcome.is_scored else "unscored",
+        "outcome": outcome.column,
         "reward": outcome.reward,
         "metrics": {} if score is None else score.metrics,
         "reason": outcome.reason,
@@ -289,7 +289,7 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     elif base.stop_condition or base.is_truncated:
         yield "ended by", (base.stop_condition or "") + (", cut short by a limit" if base.is_truncated else "")
     usage, timing = base.usage, base.timing
-    requests = f"{usage.requests} {'request' if usage.requests == 1 else 'requests'}"
+    requests = f"{usage.requests} request{'' if usage.requests == 1 else 's'}"
     cost = "" if usage.cost is None else f", {numerals.dollars(usage.cost)}"
     yield "used", f"{token_words(usage)} in {requests}{cost}"
     seconds = [f"{numerals.duration(timing.generation)}, {numerals.duration(timing.model)} of it in the model"]

@@ -117,14 +117,14 @@ class RubricGroup(CombinedRubric):
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts with each rubric in turn, and add the scores."""
         parts = [await rubric.score(states) for rubric in self.rubrics]
-        scores = [_sum(scores) for scores in zip(*parts, strict=True)]
+        scores = [add_scores(scores) for scores in zip(*parts, strict=True)]
         for state, score in zip(states, scores, strict=True):
             state["reward"], state["metrics"] = score.reward, score.metrics
         return scores
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
         """Compute the score of a rollout from the values of all functions: the sum of the rubrics' scores."""
-        return _sum([rubric.add_up(values) for rubric in self.rubrics])
+        return add_scores([rubric.add_up(values) for rubric in self.rubrics])
 
     def _check_names(self) -> None:
         names = self.metric_names
@@ -136,17 +136,15 @@ class RubricGroup(CombinedRubric):
             )
 
 
-def _sum(scores: Sequence[Score]) -> Score:
-    """Add the scores of one rollout. The reward is None if one of them is; the reasons for that come first."""
-    rewards: list[float] = []
+def add_scores(scores: Sequence[Score]) -> Score:
+    """Add the scores of one rollout, and metrics of one name. A sum is None if a part is; its reasons come first."""
     metrics: dict[str, float | None] = {}
-    fatal: dict[str, str] = {}
-    minor: dict[str, str] = {}
     for score in scores:
-        metrics.update(score.metrics)
-        if score.reward is None:
-            fatal.update(score.reasons)
-        else:
-            minor.update(score.reasons)
-            rewards.append(score.reward)
-    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, {**fatal, **minor})
+        for name, value in score.metrics.items():
+            held = metrics.get(name, 0.0)
+            metrics[name] = None if value is None or held is None else held + value
+    rewards = [score.reward for score in scores if score.reward is not None]
+    reasons: dict[str, str] = {}
+    for score in sorted(scores, key=lambda score: score.reward is not None):
+        reasons.update(score.reasons)
+    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, reasons)

@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.core.errors import UsageError
 from harness.core.keys import ExampleKeys, RolloutKeys, digest
 from harness.core.plugins import load_plugins
-from harness.core.records import Example, Failed, Generated, Row, Scored, Timing
+from harness.core.records import Example, Failed, Generated, Row, Score, Scored, Timing
 from harness.core.types import JsonDict, Prompt, Usage
 from harness.settings.wording import suggestion
 from harness.stats.summary import Summary, summarize
@@ -23,6 +23,7 @@ from harness.store.codec import encode
 from harness.store.dataset import DatasetWriter
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
+from harness.store.outcome_kinds import scored
 from harness.store.rows import RowShape
 from harness.store.rundir import RunDir, timestamp
 from harness.store.safe_files import open_to_append
@@ -212,6 +213,5 @@ def _records(rollout: ImportedRollout, example: Example, key: str, index: int) -
         key, example.key, index, rollout.completion, rollout.stop_condition, rollout.is_truncated, rollout.usage,
         rollout.timing, state=rollout.state,
     )  # fmt: skip
-    is_scored = rollout.reward is not None
-    reasons = {} if is_scored else {"*": rollout.error or "no reason is recorded"}
-    yield Scored(key, "scored" if is_scored else "unscored", rollout.reward, rollout.metrics, reasons)
+    reasons = {} if rollout.reward is not None else {"*": rollout.error or "no reason is recorded"}
+    yield scored(key, Score(rollout.reward, rollout.metrics, reasons))

@@ -7,21 +7,17 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 from harness.core.keys import KeyIndex
 from harness.core.records import BUDGET_SPENT, Example, Failed, Generated, Scored
 from harness.core.types import JsonDict
 from harness.store.codec import UnknownType
 from harness.store.journal import JournalReader, damaged, scan, unknown
+from harness.store.outcome_kinds import OUTCOMES
 
-Status: TypeAlias = Literal["generated", "scored", "unscored", "failed"]
-
-_STATUSES: tuple[Status, ...] = ("generated", "scored", "unscored", "failed")
-_GENERATED, _SCORED, _UNSCORED, _FAILED = range(4)
-
-_FINAL, _RETRYABLE, _NONE, _OPEN = range(4)
-"""Kind of the failure in a rollout's newest base line."""
+_STATUSES = tuple(name for name in OUTCOMES if name != "not_run")
+_CODES = {name: code for code, name in enumerate(_STATUSES)}
 
 NOWHERE = -1
 """Offset for a missing line."""
@@ -63,7 +59,8 @@ class Recorded:
         """1 at every index used by an example."""
         self._rollouts = KeyIndex()
         self._status = bytearray()
-        self._failure = bytearray()
+        self._failed = bytearray()
+        """1 for every rollout whose newest base line is `failed`."""
         self._base = array("q")
         self._score = array("q")
         self._example_of = array("i")
@@ -116,10 +113,6 @@ class Recorded:
         """Number of examples with a line."""
         return len(self._examples)
 
-    def has_example(self, key: str) -> bool:
-        """Whether the journal has the example."""
-        return self._examples.find(key) >= 0
-
     def example_number(self, key: str) -> int | None:
         """Number of the example, from 0 in the order of first lines; None if it has no line."""
         number = self._examples.find(key)
@@ -141,37 +134,15 @@ class Recorded:
             for offset in self._example_lines:
                 yield cast(Example, reader.record(offset))
 
-    def number(self, key: str) -> int | None:
-        """Number of the rollout; None if it has no line."""
-        number = self._rollouts.find(key)
-        return None if number < 0 else number
-
-    def status(self, key: str) -> Status | None:
-        """Status of the rollout; None if it has no line."""
+    def status(self, key: str) -> str | None:
+        """Status of the rollout, a name in `OUTCOMES`; None if it has no line."""
         number = self._rollouts.find(key)
         return None if number < 0 else _STATUSES[self._status[number]]
-
-    def retryable(self, key: str) -> bool:
-        """Whether the rollout failed and a retry may succeed."""
-        number = self._rollouts.find(key)
-        return number >= 0 and self._status[number] == _FAILED and self._failure[number] in (_RETRYABLE, _OPEN)
-
-    def is_open(self, key: str) -> bool:
-        """Whether the rollout failed only because the budget was spent; a resumed run repeats it."""
-        number = self._rollouts.find(key)
-        return number >= 0 and self._failure[number] == _OPEN
-
-    @property
-    def open_count(self) -> int:
-        """Number of rollouts that failed only because the budget was spent."""
-        return self._failure.count(_OPEN)
 
     def generated_at(self, key: str) -> int | None:
         """Offset of the newest `generated` line; None without one, or if the rollout failed later."""
         number = self._rollouts.find(key)
-        if number < 0 or self._failure[number] != _NONE:
-            return None
-        return self._base[number]
+        return None if number < 0 or self._failed[number] else self._base[number]
 
     def scored_at(self, key: str) -> int | None:
         """Offset of the newest `scored` line; None if the newest `generated` line has none."""
@@ -181,23 +152,19 @@ class Recorded:
     def failed_at(self, key: str) -> int | None:
         """Offset of the newest `failed` line; None without one, or if the rollout was generated later."""
         number = self._rollouts.find(key)
-        return self._base[number] if number >= 0 and self._failure[number] != _NONE else None
+        return self._base[number] if number >= 0 and self._failed[number] else None
 
-    def pending(self) -> Iterator[int]:
-        """Offsets of `generated` lines without a score, in the order of their rollouts."""
-        return (self._base[n] for n, status in enumerate(self._status) if status == _GENERATED)
-
-    def counts(self) -> dict[Status, int]:
+    def counts(self) -> dict[str, int]:
         """Number of rollouts by status."""
         return {name: self._status.count(value) for value, name in enumerate(_STATUSES)}
 
     def is_done(self, number: int) -> bool:
-        """Whether a rollout, given by number, is scored, unscored or failed."""
-        return self._status[number] != _GENERATED
+        """Whether a rollout, given by number, has ended: it needs no generation and no scoring."""
+        return self._status[number] != _CODES["generated"]
 
     def is_scored(self, number: int) -> bool:
         """Whether a rollout, given by number, has a score."""
-        return self._status[number] == _SCORED
+        return self._status[number] == _CODES["scored"]
 
     def place(self, number: int) -> tuple[int, int]:
         """(example index, rollout index) of a rollout, given by number: the order of table rows."""
@@ -239,18 +206,14 @@ class Recorded:
         number = self._rollouts.add(document["key"])
         if number == len(self._base):
             self._status.append(0)
-            self._failure.append(0)
+            self._failed.append(0)
             self._base.append(offset)
             self._score.append(NOWHERE)
             self._example_of.append(example)
             self._rollout_index.append(document["rollout_index"])
-        self._status[number] = _FAILED if failed else _GENERATED
-        if not failed:
-            self._failure[number] = _NONE
-        elif document.get("reason") == BUDGET_SPENT:
-            self._failure[number] = _OPEN
-        else:
-            self._failure[number] = _RETRYABLE if document["retryable"] else _FINAL
+        kind = "generated" if not failed else "budget" if document.get("reason") == BUDGET_SPENT else "failed"
+        self._status[number] = _CODES[kind]
+        self._failed[number] = failed
         self._base[number] = offset
         self._score[number] = NOWHERE
         return number
@@ -259,6 +222,6 @@ class Recorded:
         number = self._rollouts.find(document["key"])
         if number < 0:
             raise ValueError("its rollout has no line before it")
-        self._status[number] = _SCORED if document["outcome"] == "scored" else _UNSCORED
+        self._status[number] = _CODES.get(document["outcome"], _CODES["unscored"])
         self._score[number] = offset
         return number

@@ -12,9 +12,9 @@ from harness.core.records import Example, Failed, Generated, Scored
 from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded, read_rollout
-from harness.store.rows import error_of
+from harness.store.outcome_kinds import missing_reason
+from harness.store.rows import column_of, error_of
 from harness.store.rundir import RunDir
-from harness.store.score_table import NOT_SCORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,11 @@ class Outcome:
         return replace(self, score=replace(self.score, reward=value, reasons=why))
 
     @property
+    def column(self) -> str:
+        """Value of `outcome` in the dataset and in exports."""
+        return column_of(self.base, self.score)
+
+    @property
     def is_scored(self) -> bool:
         """Whether the rollout has a reward."""
         return self.reward is not None
@@ -52,13 +57,8 @@ class Outcome:
     @property
     def reason(self) -> str:
         """Reason for a missing score, in the short words of tables; "" if the rollout has one."""
-        if isinstance(self.base, Failed):
-            return self.base.reason
-        if self.score is None:
-            return NOT_SCORED
-        if self.is_scored:
-            return ""
-        return UNUSABLE if self.score.reward is not None else self.score.reason or NO_REASON
+        is_unusable = self.reward is None and self.score is not None and self.score.reward is not None
+        return UNUSABLE if is_unusable else missing_reason(self.base, self.score)
 
     @property
     def error(self) -> str | None:

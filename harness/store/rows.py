@@ -12,11 +12,12 @@ from typing import Any, cast
 from harness.core.errors import ConfigError, StoreError
 from harness.core.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
 from harness.core.types import JsonDict, Message, Prompt
-from harness.stats.scores import LARGEST_SCORE, NO_REASON
+from harness.stats.scores import LARGEST_SCORE
 from harness.store.arrow import arrow, json_line, parquet, table_from
 from harness.store.atomic import translated
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
+from harness.store.outcome_kinds import OUTCOMES, missing_reason, outcome_kind
 
 BATCH_ROWS = 1000
 """Rows per row group. Readers load one row group at a time; the Hub's viewer needs at least some hundreds."""
@@ -216,7 +217,7 @@ def plain_row(
         "task": _text(example.task),
         "info": to_text(example.info),
         "reward": reward,
-        "outcome": "unscored" if reward is None else "scored",
+        "outcome": column_of(base, score),
         "error": error_of(base, score),
         "stop_condition": _text(base.stop_condition) if isinstance(base, Generated) else None,
         "is_truncated": bool(base.is_truncated) if isinstance(base, Generated) else False,
@@ -293,6 +294,13 @@ def _usable(value: object) -> float | None:
     return number if abs(number) <= LARGEST_SCORE else None
 
 
+def column_of(base: Generated | Failed, score: Scored | None) -> str:
+    """Value of the column `outcome`; a reward that is not a usable number does not count."""
+    kind = outcome_kind(base, score)
+    is_lost = kind.counts and (score is None or _usable(score.reward) is None)
+    return OUTCOMES["unscored"].column if is_lost else kind.column
+
+
 def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
     """Full error message about a missing score or another scoring failure; None without one."""
     if score is not None:
@@ -300,11 +308,11 @@ def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
         if score.reward is not None and _usable(score.reward) is None:
             reasons.insert(0, f"the reward is {score.reward!r}")
         if score.reward is None and not reasons:
-            return NO_REASON  # from an author's own rubric
+            return outcome_kind(base, score).words  # from an author's own rubric
         return "; ".join(reasons) or None
     if isinstance(base, Failed):
         return f"{base.reason}: {base.error}" if base.error else base.reason
-    return "not scored"
+    return missing_reason(base, score)
 
 
 def _timing(base: Generated | Failed, score: Scored | None) -> str:

@@ -13,12 +13,10 @@ from harness.stats.target import Aim, finite_limits
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded, read_rollout
 from harness.store.manifest import Manifest
+from harness.store.outcome_kinds import missing_reason
 
 OF_EXAMPLES = "of_examples"
 """Key in `Manifest.derived`: number of examples planned before `until_ci` ended the run early."""
-
-NOT_SCORED = "not scored"
-"""Reason of a rollout that was generated but not scored yet."""
 
 
 def tally(recorded: Recorded) -> ScoreTable:
@@ -52,8 +50,9 @@ def enter(table: ScoreTable, place: tuple[int, int], base: Generated | Failed, s
         score: Its newest score, if it has one.
     """
     details: Details = {"usage": base.usage, "seconds": max(0.0, base.timing.generation - base.timing.waiting)}
+    reason = missing_reason(base, score)
     if isinstance(base, Failed):
-        table.add(*place, None, {}, base.reason, **details)
+        table.add(*place, None, {}, reason, **details)
         return
     details["truncated"] = base.is_truncated
     details["refused"] = base.is_refusal
@@ -64,10 +63,8 @@ def enter(table: ScoreTable, place: tuple[int, int], base: Generated | Failed, s
     usages = _usages(judgements)
     details["judged"] = sum(usages, start=Usage()) if usages else None
     details["judged_unpriced"] = sum(usage.requests for usage in usages if usage.cost is None)
-    if score is None:
-        table.add(*place, None, {}, NOT_SCORED, **details)
-    else:
-        table.add(*place, score.reward, score.metrics, score.reason or None, **details)
+    reward, metrics = (None, {}) if score is None else (score.reward, score.metrics)
+    table.add(*place, reward, metrics, reason, **details)
 
 
 def summary_of(

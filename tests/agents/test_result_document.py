@@ -16,9 +16,8 @@ from eval_samples import EXACT, PARTIAL, blocks, evaluation, failed, rows, run
 from tables import for_each_row
 
 from harness.agents.result_document import (
-    EvalMeta,
-    ModelMeta,
     check_output,
+    document_meta,
     eval_document,
     file_sha256,
     without_credentials,
@@ -80,7 +79,7 @@ def of_one(*runs: Any, **changes: Any) -> EvalResult:
     return build_result([model], [EXACT], **{"n_runs": 1, "pass_threshold": 1.0, "wall_ms": 10.0, **changes})
 
 
-def read_back(result: EvalResult, tmp_path: Path, meta: EvalMeta | None = None) -> dict[str, Any]:
+def read_back(result: EvalResult, tmp_path: Path, meta: dict[str, Any] | None = None) -> dict[str, Any]:
     path = tmp_path / "deep" / "er" / "results.json"
     write_document(path, eval_document(result, meta))
     return json.loads(path.read_text(encoding="utf-8"))
@@ -92,7 +91,7 @@ def test_the_documents_example_is_the_schema(
     page: str, baseline: bool, fail: float, err: float, tmp_path: Path
 ) -> None:
     documented = examples(page)
-    ours = read_back(evaluation(20, 5, baseline=baseline, fail=fail, err=err), tmp_path, EvalMeta())
+    ours = read_back(evaluation(20, 5, baseline=baseline, fail=fail, err=err), tmp_path, document_meta({}, []))
     assert list(differences(documented, ours)) == []
     for each in (each for row in ours["rows"] for each in row["runs"]):
         named = [*each["scores"], *each.get("score_errors", {})]
@@ -190,22 +189,21 @@ def test_an_evaluation_without_runs_can_be_written(tmp_path: Path) -> None:
 
 
 def test_meta_says_where_the_numbers_come_from() -> None:
-    meta = EvalMeta(
-        models=(
-            ModelMeta("a", "primary", "http://user:secret@host:8000/v1?key=x", {"temperature": 0.7}, "outputs/evals/r"),
-            ModelMeta("b", "baseline"),
-        ),
-        agent="my_agent:MyAgentLoop",
-        dataset="data.jsonl",
-        dataset_sha256="ab12",
-        offset=0,
-        max_turns=10,
-        versions={"python": "3.11.7"},
-        created="2026-01-01T00:00:00+00:00",
-    )
+    values = {
+        "versions": {"python": "3.11.7"}, "agent": "my_agent:MyAgentLoop", "mcp": None,
+        "dataset": {"path": "data.jsonl", "sha256": "ab12", "offset": 0}, "max_turns": 10,
+    }  # fmt: skip
+    models: list[dict[str, Any]] = [
+        {
+            "model": "a", "model_tag": "primary", "base_url": "http://user:secret@host:8000/v1?key=x",
+            "sampling_args": {"temperature": 0.7}, "run": "outputs/evals/r",
+        },
+        {"model": "b", "model_tag": "baseline", "base_url": None, "sampling_args": {}, "run": None},
+    ]  # fmt: skip
+    meta = document_meta(values, models)
     assert eval_document(of_one([1.0]), meta)["meta"] == {
         "document_version": 1,
-        "created": "2026-01-01T00:00:00+00:00",
+        "created": meta["created"],
         "versions": {"python": "3.11.7"},
         "agent": "my_agent:MyAgentLoop",
         "dataset": {"path": "data.jsonl", "sha256": "ab12", "offset": 0},
@@ -231,10 +229,9 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     result = build_result(
         [ModelOutcomes("m", None, runs)], [EXACT], n_runs=1, pass_threshold=1.0, wall_ms=0.0, stop_reason=said
     )
-    meta = EvalMeta(
-        models=(ModelMeta("m", None, f"http://h/{secret}", {"extra_headers": {"Authorization": "Bearer abcdefgh12"}}),),
-        command=f"bench eval --api-key {secret}",
-    )
+    sampling = {"extra_headers": {"Authorization": "Bearer abcdefgh12"}}
+    model = {"model": "m", "base_url": f"http://h/{secret}", "sampling_args": sampling}
+    meta = document_meta({"command": f"bench eval --api-key {secret}"}, [model])
     text = json.dumps(read_back(result, tmp_path, meta))
     assert secret not in text
     assert "abcdefgh12" not in text
@@ -308,7 +305,10 @@ def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
 
 def test_every_key_is_explained() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "agent-evals.md").read_text(encoding="utf-8")
-    meta = EvalMeta((ModelMeta("m", "primary", "http://h", {}, "run"),), "a", "b", "c", "d", 0, 1, 2, 3, "e").to_json()
+    model = {"model": "m", "model_tag": "primary", "base_url": "http://h", "sampling_args": {}, "run": "run"}
+    dataset = {"path": "c", "sha256": "d", "offset": 0, "limit": 1}
+    names = ("versions", "command", "agent", "mcp", "max_turns", "batch_size", "budget")
+    meta = document_meta({**dict.fromkeys(names, "x"), "dataset": dataset}, [model])
     pair = eval_document(evaluation(3, 3))["summary"]["paired"][EXACT]
     scored = eval_document(evaluation(3, 3))["summary"]["eval_fns"][EXACT]["scored"]
     keys = {

@@ -319,7 +319,7 @@ def test_a_setting_may_be_set_for_a_model_of_any_name(multi: Multi, label: str) 
     asked = multi.json(*sets)["meta"]["models"]
     assert [each["samplingArgs"] for each in asked] == [{"seed": 7, "top_k": 3}, {"top_k": 3}]
     refused = multi.multi("--set", f"{label}:model.model=x")
-    assert refused.code == 2 and "a model's name, address and key are said where the model is given" in refused.err
+    assert refused.code == 2 and "set the name, address and key of a model in its definition" in refused.err
 
 
 def test_sampling_options_are_for_all_models_and_a_models_own_win(multi: Multi) -> None:

@@ -50,7 +50,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "-m", "x", "-e", "nosuch.toml"), "nosuch.toml: no such endpoint registry"),
     (("sums.json", "models.toml", "--score-output", "nosuch:fn"), "Cannot import module 'nosuch'"),
     (("sums.json", "models.toml", "--score-output", "scoring:wrods"), "wrods"),
-    (("sums.json", "models.toml", "--set", "model.model=x"), "--set model.model: a model's name, address and key are"),
+    (("sums.json", "models.toml", "--set", "model.model=x"), "--set model.model: set the name, address and key of"),
     (("sums.json", "models.toml", "--set", "strnog:model.rpm=1"), "no run of 'strnog'; did you mean"),
     (("sums.json", "models.toml", "--set", "env.rollouts_per_example=3"), "a model is asked each task once"),
     (("sums.json", "models.toml", "-S", "n=3"), "for more rollouts, raise the number of times that a task is listed"),

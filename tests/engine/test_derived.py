@@ -14,7 +14,6 @@ from harness.core.errors import ConfigError, UsageError
 from harness.engine.derived import Derivation, How
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import StartOptions
-from harness.engine.suite import Suite
 from harness.settings.resolver import resolve
 from harness.store.outcomes import outcomes, read_journal
 from harness.store.rundir import RunDir
@@ -112,7 +111,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunDi
 
         async def main() -> RunDir:
             async with Evaluation(resolve(target, flags).runs, start=start).hosted() as runs:
-                await Suite(runs).run()
+                await Evaluation([]).play(runs)
                 assert (runs[0].progress.state, runs[0].progress.note) == ("done", "")
                 return runs[0].folder
 

@@ -17,7 +17,6 @@ from harness.core.records import Failed, Scored
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import LiveRun, StartOptions
 from harness.engine.scheduler import Bounds
-from harness.engine.suite import Suite
 from harness.settings.resolver import resolve
 
 
@@ -140,7 +139,7 @@ FLAGS = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example"
 async def run_hosted(target: str, **options: object) -> list[LiveRun]:
     fail_fast = bool(options.pop("fail_fast", False))
     async with Evaluation(resolve(target, FLAGS).runs, start=StartOptions(fail_fast=fail_fast)).hosted() as runs:
-        await Suite(runs, **options).run()  # type: ignore[arg-type]
+        await Evaluation([], **options).play(runs)  # type: ignore[arg-type]
         return runs
 
 

@@ -29,11 +29,11 @@ from harness.core.keys import ExampleKeys
 from harness.core.records import STATE_LOST, Failed, Generated, Item
 from harness.core.types import Chat, JsonDict, ModelResponse, Usage
 from harness.engine.executors import Finished
-from harness.engine.executors.isolated import MAX_SHARED, IsolatedExecutor, IsolatedRunConfig
+from harness.engine.executors.isolated import MAX_SHARED, IsolatedExecutor
 from harness.engine.isolation.pool import MAX_FAILURES
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe, Spawned
-from harness.engine.isolation.wire import error_from_json, error_to_json
+from harness.engine.isolation.wire import IsolatedRunConfig, error_from_json, error_to_json
 from harness.engine.load_environments import memory_bound
 from harness.settings.resolver import resolve
 from harness.usercode.deadline import waiting

@@ -15,9 +15,9 @@ from harness.core.errors import ConfigError, EnvironmentFault, EnvironmentLoadEr
 from harness.core.state import State
 from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 from harness.engine.environment_loader import load_environment
+from harness.engine.evaluation import Evaluation
 from harness.engine.judges import JudgeBinding, RunPanel, identity_with, judges_of, stand_in_note
 from harness.engine.prepare import LiveRun, StartOptions, prepare, progress_of
-from harness.engine.suite import Suite
 from harness.envs.environment import Environment
 from harness.models.pool import CallSettings, ClientPool
 from harness.reference.fault_sources import FaultSource
@@ -363,7 +363,7 @@ def play(make: Callable[[str], ResolvedRun], *, faults: FaultSource | None = Non
             player = EnvironmentPlayer(run.plan.environment)
             player.learn_all()
             server.add("far away", player)
-            await Suite([run]).run()
+            await Evaluation([]).play([run])
         finally:
             await server.stop()
         return run, server
@@ -419,7 +419,7 @@ def test_a_run_without_a_judge_says_so(module: str, tmp_path: Path) -> None:
     )
     run = prepared(resolved(f"plain_{module}", "reference/null"))
     run.lock = run.folder.lock()
-    asyncio.run(Suite([run]).run())
+    asyncio.run(Evaluation([]).play([run]))
     assert run.plan.judges == () and "judges" not in run.manifest.identity
     assert run.summary is not None and run.summary.judge_usage is None
     assert json.loads((run.folder.path / "summary.json").read_text())["judge_usage"] is None

@@ -6,7 +6,7 @@ from tables import for_each_row
 
 from harness.core.records import Failed, Generated, Scored
 from harness.engine.progress import ExampleSums, RunProgress
-from harness.report.live_lines import RunWatch
+from harness.report.live_table import RunWatch
 from harness.stats.summary import spread
 
 

@@ -14,9 +14,9 @@ from engine_parts import until
 
 from harness.core.errors import ConfigError
 from harness.engine.budget import Budget
+from harness.engine.evaluation import Evaluation
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions, prepare, progress_of
-from harness.engine.suite import Suite
 from harness.settings.budget import BudgetLimits
 from harness.settings.resolver import resolve
 from harness.store.journal_index import Recorded
@@ -91,9 +91,9 @@ def test_what_does_not_finish_within_the_drain_is_given_up(prepared: Callable[..
     quick, held = prepared({}, {"answers": ["a", "hold", "hold"]})
 
     async def main() -> None:
-        suite = Suite([quick, held], drain=0.1)
+        suite = Evaluation([], drain=0.1)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(suite.run())
+            tasks.create_task(suite.play([quick, held]))
             await until(lambda: held.plan.environment.waiting == 2 and held.progress.scored == 1)  # type: ignore[attr-defined]
             await until(lambda: quick.progress.state == "done")
             suite.interrupt()
@@ -111,19 +111,19 @@ def test_runs_of_one_environment_share_it_and_it_is_torn_down_once(prepared: Cal
     first, second, other = prepared({}, {}, {"answers": ["z"]})
     assert first.plan.environment is second.plan.environment
     assert first.plan.environment is not other.plan.environment
-    asyncio.run(Suite([first, second, other]).run())
+    asyncio.run(Evaluation([]).play([first, second, other]))
     assert [run.progress.state for run in (first, second, other)] == ["done"] * 3
     assert type(first.plan.environment).torn_down == 2  # type: ignore[attr-defined]
 
 
 def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[..., list[LiveRun]]) -> None:
     [first] = prepared({})
-    asyncio.run(Suite([first]).run())
+    asyncio.run(Evaluation([]).play([first]))
     flags = {"model": "reference/oracle", "num_examples": -1, "rollouts_per_example": 2}
     resolution = resolve("suite.toml", flags)
     [again] = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions(resume=True))
     assert isinstance(again, LiveRun) and (again.folder.path, again.progress.held) == (first.folder.path, 0)
-    asyncio.run(Suite([again]).run())
+    asyncio.run(Evaluation([]).play([again]))
     assert (again.progress.held, again.progress.resumed, again.progress.done) == (3, 3, 6)
 
 
@@ -131,7 +131,7 @@ def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
     prepared: Callable[..., list[LiveRun]], caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = prepared({}, {"broken": True})
-    asyncio.run(Suite([good, bad]).run())
+    asyncio.run(Evaluation([]).play([good, bad]))
     assert (good.progress.state, bad.progress.state) == ("done", "failed")
     assert bad.progress.note == "internal error: ZeroDivisionError: division by zero"
     assert status(bad) == "stopped"
@@ -144,9 +144,9 @@ def test_a_folder_that_vanishes_ends_its_run_alone(prepared: Callable[..., list[
     good, lost = prepared({}, {"answers": ["a", "hold"]})
 
     async def main() -> None:
-        suite = Suite([good, lost], drain=0.1)
+        suite = Evaluation([], drain=0.1)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(suite.run())
+            tasks.create_task(suite.play([good, lost]))
             await until(lambda: lost.progress.scored == 1 and good.progress.state == "done")
             await asyncio.to_thread(shutil.rmtree, lost.folder.path)
             suite.interrupt()
@@ -161,9 +161,9 @@ def test_an_interrupt_before_the_first_rollout_starts_none(prepared: Callable[..
     [run] = prepared({"answers": ["hold"] * 3})
 
     async def main() -> None:
-        suite = Suite([run])
+        suite = Evaluation([])
         suite.interrupt()
-        await suite.run()
+        await suite.play([run])
 
     asyncio.run(main())
     assert (run.progress.state, run.plan.environment.waiting) == ("interrupted", 0)  # type: ignore[attr-defined]
@@ -190,7 +190,7 @@ def test_quitting_while_a_run_is_written_down_waits_for_that_and_says_how_it_end
             loop.call_soon_threadsafe(quit_now)
             assert goes_on.wait(10)
 
-        await Suite([run], listener=EvaluationListener(recorded=recorded)).run()
+        await Evaluation([], listener=EvaluationListener(recorded=recorded)).play([run])
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
@@ -211,7 +211,7 @@ def test_a_joint_bound_holds_over_all_runs(prepared: Callable[..., list[LiveRun]
             await play(state)  # type: ignore[misc]
 
         run.plan.environment.play = counted  # type: ignore[method-assign]
-    asyncio.run(Suite([first, second], in_flight=1).run())
+    asyncio.run(Evaluation([], in_flight=1).play([first, second]))
     assert most == 1
     assert [run.progress.scored for run in (first, second)] == [3, 3]
     assert [run.progress.state for run in (first, second)] == ["done", "done"]
@@ -229,7 +229,7 @@ def test_a_listener_hears_each_outcome_once_and_the_journal_is_shown_before_it_g
         ),
         recorded=lambda _run, recorded: seen.append(len(recorded)),
     )
-    asyncio.run(Suite([run], listener=listener).run())
+    asyncio.run(Evaluation([], listener=listener).play([run]))
     keys = [example.key for example in run.plan.rollouts.examples()]
     assert sorted(heard) == sorted((key, index, 1.0) for key in keys for index in (0, 1))
     assert seen == [6]
@@ -250,7 +250,7 @@ def test_a_refusal_at_the_last_moment_makes_no_folder(prepared: Callable[..., li
 
 def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: Callable[..., list[LiveRun]]) -> None:
     good, bad = prepared({}, {"answers": ["cancel", "b", "cancel"]})
-    asyncio.run(Suite([good, bad]).run())
+    asyncio.run(Evaluation([]).play([good, bad]))
     assert (good.progress.state, bad.progress.state) == ("done", "failed")
     assert bad.progress.note.startswith("2 rollouts ended without an outcome")
     assert bad.summary is not None and (bad.summary.scored, bad.summary.not_run) == (1, 2)
@@ -263,7 +263,7 @@ def test_when_the_time_is_up_nothing_new_begins_and_what_hangs_is_given_up(
     told: list[str] = []
     budget = Budget(BudgetLimits(max_time=0.2, sources={"max_time": "--max-time 0.2"}))
     budget.on_reached = lambda: told.append(str(budget.reached))
-    asyncio.run(Suite(runs, drain=0.05, budget=budget).run())
+    asyncio.run(Evaluation([], drain=0.05, budget=budget).play(runs))
     first, second = [run.progress for run in runs]
     assert (first.state, first.done, second.state) == ("stopped", 0, "stopped")
     assert second.done in (0, 1), "c may come to its end, if it begins in time"
@@ -278,7 +278,7 @@ def test_runs_that_wait_for_their_turn_do_not_begin_once_the_budget_is_spent(
 ) -> None:
     runs = prepared({}, {}, {}, max_concurrent=1)
     budget = Budget(BudgetLimits(max_tokens_total=1))
-    asyncio.run(Suite(runs, at_once=1, budget=budget).run())
+    asyncio.run(Evaluation([], at_once=1, budget=budget).play(runs))
     assert [(run.progress.state, run.progress.done) for run in runs] == [("stopped", 1), ("stopped", 0), ("stopped", 0)]
 
 
@@ -287,7 +287,7 @@ def test_a_timer_of_the_budget_does_not_outlive_its_suite(prepared: Callable[...
     budget = Budget(BudgetLimits(max_time=3600.0))
 
     async def main() -> list[asyncio.TimerHandle]:
-        await Suite(runs, budget=budget).run()
+        await Evaluation([], budget=budget).play(runs)
         scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
         return [each for each in scheduled if not each.cancelled()]
 

@@ -103,7 +103,7 @@ def test_a_task_becomes_a_row() -> None:
 
 def test_tasks_are_checked_with_their_options_before_the_run() -> None:
     for tasks, options, words in [
-        ([{"id": "a", "prompt": "p", "schema": "lookup"}], {}, "task 'a': schema = \"lookup\" names a tool"),
+        ([{"id": "a", "prompt": "p", "schema": "lookup"}], {}, "task 'a': schema = \"lookup\": must be a schema"),
         (
             [{"id": "a", "prompt": "p", "schema": {"type": "bool"}}],
             {"schema_mode": "jsonschema"},
@@ -351,7 +351,7 @@ def _raises(error: BaseException) -> Callable[..., Any]:
         (_raises(ValueError("boom")), "raised ValueError: boom"),
         (_raises(KeyError("x")), "raised KeyError: 'x'"),
         (lambda output: None, "returned None"),
-        (lambda output: {"valid": True}, "returned a dict without 'score': it has valid"),
+        (lambda output: {"valid": True}, "returned a dict without 'score', which has valid"),
         (lambda output: leaves(), "raised SystemExit: 3"),
         (lambda output: cancels(), "raised CancelledError: "),
     ],

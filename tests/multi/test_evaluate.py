@@ -491,7 +491,7 @@ def test_models_are_required(nothing: Any) -> None:
         (["reference/oracle"], {"modelConcurrency": -1}, "options: modelConcurrency = -1: must be an integer of"),
         (["reference/oracle"], {"resume": True}, "options: resume and retryFailed need the folder of the earlier runs"),
         ([{"id": "reference/oracle", "samplingArgs": {"model": "other"}}], {}, r"^sampling_args\.model: this would"),
-        (["reference/oracle"], {"apiKeys": {"no one": "k"}}, "options: apiKeys: 'no one' is no model's id"),
+        (["reference/oracle"], {"apiKeys": {"no one": "k"}}, "options: apiKeys: 'no one' is neither the id of a model"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_before_anything_is_sent(models: Any, options: JsonDict, words: str) -> None:
@@ -622,7 +622,7 @@ def test_a_listener_that_raises_costs_no_result(caplog: pytest.LogCaptureFixture
         result = asyncio.run(evaluate(tasks(2), ["reference/null"], on_event=listen))
     assert result["summary"][0]["total"] == 2
     assert [each.getMessage() for each in caplog.records] == [
-        "on_event raised at multi-model:eval:start; further failures are not told"
+        "on_event raised at multi-model:eval:start; later exceptions are not logged"
     ]
 
 

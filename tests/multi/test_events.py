@@ -48,7 +48,7 @@ def test_a_full_disk_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
         for number in range(3):
             file.write("event", {"number": number})
     assert [each.getMessage() for each in caplog.records] == [
-        "cannot write /dev/full: No space left on device; no more events go there"
+        "cannot write /dev/full: No space left on device; later events are not written"
     ]
 
 

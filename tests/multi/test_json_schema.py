@@ -56,19 +56,22 @@ def test_what_it_says_is_short() -> None:
     [
         (
             {"type": "strng"},
-            "the schema is no JSON Schema: $.type: 'strng' is not valid under any of the given schemas",
+            "the schema is not a valid JSON Schema: $.type: 'strng' is not valid under any of the given schemas",
         ),
-        ({"properties": []}, "the schema is no JSON Schema: $.properties: [] is not of type 'object'"),
-        ({"pattern": "("}, "the schema is no JSON Schema: $.pattern: '(' is not a 'regex'"),
-        ({"$ref": "#/$defs/none"}, "the schema refers to '#/$defs/none', which is not in it; put what it means under"),
+        ({"properties": []}, "the schema is not a valid JSON Schema: $.properties: [] is not of type 'object'"),
+        ({"pattern": "("}, "the schema is not a valid JSON Schema: $.pattern: '(' is not a 'regex'"),
+        (
+            {"$ref": "#/$defs/none"},
+            "the schema refers to '#/$defs/none', which is not part of it; put the definition under",
+        ),
         ({"$ref": "https://example.com/schema.json"}, "the schema refers to 'https://example.com/schema.json', which"),
         (
             {"properties": {"a": {"items": {"$ref": "other.json"}}}},
-            "the schema refers to 'other.json', which is not in",
+            "the schema refers to 'other.json', which is not part of it",
         ),
-        ({"$ref": "#"}, "the schema refers to itself without end"),
-        ({"anyOf": [{"$ref": "#"}]}, "the schema refers to itself without end"),
-        ({"enum": [{1, 2}]}, "the schema is no JSON value"),
+        ({"$ref": "#"}, "the schema has endless references"),
+        ({"anyOf": [{"$ref": "#"}]}, "the schema has endless references"),
+        ({"enum": [{1, 2}]}, "the schema is not a JSON value"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, Any], words: str) -> None:

@@ -101,9 +101,7 @@ def test_a_path_that_was_used_again_is_not_taken_for_the_former_evaluation() -> 
     assert (first["runId"], second["runId"]) == ("first", "second")
     record = asyncio.run(load_run("second"))
     assert record is not None and record["runId"] == "second"
-    with pytest.raises(
-        StoreError, match=r"^first is stored no more: \S+mine\.json holds second, which was stored there"
-    ):
+    with pytest.raises(StoreError, match=r"^first is no longer stored: second was stored in \S+mine\.json after it"):
         asyncio.run(load_run("first"))
 
 
@@ -167,7 +165,11 @@ def test_a_record_is_named_by_id_by_the_beginning_of_one_or_latest() -> None:
 
 def test_a_damaged_record_is_said_to_be_one() -> None:
     save_record(record_of("broken"), Persist())
-    for text, words in (("{", "not JSON"), ("[]", "it is no record of an evaluation"), ("{}", "it is no record")):
+    for text, words in (
+        ("{", "not JSON"),
+        ("[]", "it is not the record of an evaluation"),
+        ("{}", "it is not the record"),
+    ):
         (RECORDS / "broken.json").write_text(text)
         with pytest.raises(StoreError, match=rf"broken\.json: {words}"):
             load_record("broken")

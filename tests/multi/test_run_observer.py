@@ -11,7 +11,6 @@ from harness.core.types import JsonDict
 from harness.engine.evaluation import Evaluation
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import StartOptions
-from harness.engine.suite import Suite
 from harness.multi.document import Started, meta_of, result_document
 from harness.multi.events import Events
 from harness.multi.models import read_models
@@ -32,7 +31,7 @@ def made(found: ModelRuns, events: Events) -> list[ModelResult]:
         async with Evaluation(found.runs, start=StartOptions("bench multi", fail_fast=True)).hosted() as runs:
             watch.attach(runs)
             listener = EvaluationListener(finished=watch.finished, recorded=watch.recorded)
-            await Suite(runs, at_once=1, keys=found.keys, listener=listener).run()
+            await Evaluation([], at_once=1, listener=listener).play(runs)
             return watch.results(runs)
 
     return asyncio.run(main())

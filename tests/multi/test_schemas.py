@@ -151,9 +151,9 @@ def test_tools_are_sent_as_endpoints_want_them() -> None:
     [
         ("lookup", 'chatOptions.tools must be a list of tools, not "lookup"'),
         ({"name": "x"}, 'chatOptions.tools must be a list of tools, not {"name": "x"}'),
-        ([WIRE, "lookup"], 'chatOptions.tools: entry 1 is no tool with a name: "lookup"'),
-        ([{"type": "function", "function": {}}], "chatOptions.tools: entry 0 is no tool with a name"),
-        ([{"name": 5}], "chatOptions.tools: entry 0 is no tool with a name"),
+        ([WIRE, "lookup"], 'chatOptions.tools[1] must be a tool with a name, not "lookup"'),
+        ([{"type": "function", "function": {}}], "chatOptions.tools[0] must be a tool with a name"),
+        ([{"name": 5}], "chatOptions.tools[0] must be a tool with a name"),
     ],
 )
 def test_what_are_no_tools_is_refused(tools: object, words: str) -> None:
@@ -171,10 +171,10 @@ def test_a_schema_may_be_a_tools_parameters() -> None:
 @for_each_row(
     ("chat_options", "words"),
     [
-        ({}, 'schema = "lokup" names a tool whose parameters are the schema, and chatOptions.tools has none of that'),
-        ({}, "; its request has no tools"),
+        ({}, 'schema = "lokup": must be a schema, or the name of a tool in chatOptions.tools; '),
+        ({}, "; there are no tools"),
         ({"tools": [WIRE]}, '; did you mean "lookup"?'),
-        ({"tools": [{"name": "lokup"}]}, 'schema = "lokup": that tool of chatOptions.tools has no parameters'),
+        ({"tools": [{"name": "lokup"}]}, 'schema = "lokup": this tool in chatOptions.tools has no parameters'),
     ],
 )
 def test_a_tool_that_is_not_there_is_no_schema(chat_options: dict[str, Any], words: str) -> None:
@@ -188,7 +188,7 @@ def test_a_tool_that_is_not_there_is_no_schema(chat_options: dict[str, Any], wor
     [
         ({"properties": ["ok"]}, "subset", 'the schema\'s properties must be an object, not ["ok"]'),
         ({"properties": {"ok": "boolean"}}, "subset", 'the schema\'s properties.ok must be a schema, not "boolean"'),
-        ({"type": "bool"}, "jsonschema", "the schema is no JSON Schema"),
+        ({"type": "bool"}, "jsonschema", "the schema is not a valid JSON Schema"),
     ],
 )
 def test_a_broken_schema_is_refused(schema: dict[str, Any], mode: SchemaMode, words: str) -> None:

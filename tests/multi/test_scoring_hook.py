@@ -43,7 +43,7 @@ def test_what_a_hook_gets() -> None:
     with pytest.raises(KeyError):
         got["ouput"]
     with pytest.raises(
-        AttributeError, match="a scoring hook gets task, output, modelId, SchemaRegistry, and no 'ouput'"
+        AttributeError, match="a scoring hook gets task, output, modelId, SchemaRegistry, but not 'ouput'"
     ):
         _ = got.ouput
 
@@ -151,7 +151,7 @@ def test_a_plain_hook_runs_in_a_thread_and_an_async_one_on_the_loop() -> None:
         (lambda one, two: 1, "but its parameters have other names"),
         (lambda *, context: 1, "but its parameters have other names"),
         (5, "scoring hook 'scoreOutput' must be a function, not int"),
-        (type, "scoring hook 'scoreOutput': its signature cannot be read; wrap it in a def"),
+        (type, "scoring hook 'scoreOutput': its signature cannot be read; wrap the function in a def"),
     ],
 )
 def test_a_hook_that_cannot_be_called_is_refused_before_the_run(function: Any, words: str) -> None:
@@ -197,8 +197,8 @@ def test_what_an_answer_means(value: object, score: TaskScore) -> None:
         ("0.5", "returned str: '0.5'"),
         (float("nan"), "returned nan"),
         ([1], "returned list: [1]"),
-        ({}, "returned a dict without 'score': it has nothing"),
-        ({"valid": True, "points": 1}, "returned a dict without 'score': it has valid, points"),
+        ({}, "returned a dict without 'score', which has nothing"),
+        ({"valid": True, "points": 1}, "returned a dict without 'score', which has valid, points"),
         ({"score": None}, "returned None as 'score'"),
         ({"score": "high"}, "returned str as 'score': 'high'"),
         ({"score": float("inf")}, "returned inf as 'score'"),

@@ -195,10 +195,10 @@ def test_set_is_for_all_models_or_for_one() -> None:
     ("text", "words"),
     [
         ("c:model.rpm=1", r"^--set c:model\.rpm=1: no run of 'c'; "),
-        ("model.model=x", "a model's name, address and key are said where the model is given"),
-        ("api_base_url=http://x/v1", "a model's name, address and key are said where the model is given"),
-        ("env.env_args.tasks=x", "the tasks and their scoring have options of their own"),
-        ("name=x", "a model's name, address and key"),
+        ("model.model=x", "set the name, address and key of a model in its definition"),
+        ("api_base_url=http://x/v1", "set the name, address and key of a model in its definition"),
+        ("env.env_args.tasks=x", "use the options for tasks and scoring instead"),
+        ("name=x", "set the name, address and key"),
     ],
 )
 def test_set_of_what_is_said_elsewhere(text: str, words: str) -> None:

@@ -73,15 +73,15 @@ def test_chat_options_as_a_request_has_them() -> None:
 @for_each_row(
     ("given", "words"),
     [
-        ({"maxTokens": 1, "max_tokens": 1}, "chatOptions say max_tokens in two ways; leave one out"),
+        ({"maxTokens": 1, "max_tokens": 1}, "chatOptions: max_tokens is given twice, in two spellings; remove one"),
         ({"apiKey": "sk-123"}, "must not contain an api_key, because runs record them"),
         ({"stream": True}, "streamed replies are not supported"),
         ({"n": 2}, "only one answer per request is used"),
         ({"model": "other"}, "sampling_args.model: this would replace the model that the run records"),
         ({"messages": []}, "sampling_args.messages: this would replace the messages"),
         ({"extraBody": {"prompt": "p"}}, "sampling_args.prompt: this would replace the prompt"),
-        ({"headers": {}}, "chatOptions.headers: headers are the model's, and are said where the model is given"),
-        ({"extraHeaders": {"X-Key": "k"}}, "chatOptions.extraHeaders: headers are the model's"),
+        ({"headers": {}}, "chatOptions.headers: set headers in the definition of the model"),
+        ({"extraHeaders": {"X-Key": "k"}}, "chatOptions.extraHeaders: set headers in the definition"),
     ],
 )
 def test_chat_options_that_no_run_can_have_are_refused(given: dict[str, Any], words: str) -> None:

@@ -20,8 +20,7 @@ from harness.core.errors import StoreError, UsageError
 from harness.core.types import Usage
 from harness.report.changes import compare as changes_between
 from harness.report.changes import marks_of
-from harness.report.compare.matching import Match, match, match_json
-from harness.report.compare.sides import ComparedRun, read_side, rollouts_of, side_json
+from harness.report.compare.sides import ComparedRun, Match, match, match_json, read_side, rollouts_of, side_json
 from harness.stats.difference import adjust, limits_of
 from harness.store.outcomes import read_journal
 from harness.store.score_table import summary_of

@@ -15,8 +15,7 @@ from tables import for_each_row
 from harness.core.types import Usage
 from harness.engine.progress import RunProgress
 from harness.report.live import Display, wants_live
-from harness.report.live_lines import SHARE, RunWatch
-from harness.report.live_table import Frame, draw
+from harness.report.live_table import SHARE, Frame, RunWatch, draw
 from harness.report.text import make_console
 
 

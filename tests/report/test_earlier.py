@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from run_samples import run_at
 
-from harness.report.compare.earlier import LOOKED_AT, earlier_suite, has_several_models, previous_run
+from harness.report.compare.pairing import LOOKED_AT, earlier_suite, has_several_models, previous_run
 from harness.store.rundir import RunDir, write_suite
 
 ENV: dict[str, Any] = {"env_id": "sums", "env_args": {"size": 4}, "extra_env_kwargs": {}, "source": "a"}

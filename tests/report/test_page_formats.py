@@ -14,8 +14,7 @@ from store_samples import example, failed, generated, scored
 from strange_runs import strange_run
 
 from harness.core.redact import redactor
-from harness.report.page.as_json import page_json
-from harness.report.page.content import content_of
+from harness.report.page.content import content_of, page_json
 from harness.report.page.document import document
 from harness.report.page.gather import page_of
 from harness.report.page.markdown import markdown

@@ -17,18 +17,15 @@ from harness.core.records import Record, Timing
 from harness.core.types import Usage
 from harness.report import numerals
 from harness.report.page import content as content_module
-from harness.report.page.columns import RolloutColumns, asked
-from harness.report.page.content import content_of
-from harness.report.page.gather import Page, page_of
+from harness.report.page.columns import RolloutColumns, asked, relations_of
+from harness.report.page.content import content_of, samples_of
+from harness.report.page.gather import Page, methods_of, page_of, passing
 from harness.report.page.markdown import markdown
-from harness.report.page.methods import methods_of, passing
-from harness.report.page.relations import relations_of
-from harness.report.page.sample import samples_of
 from harness.report.page.sections import (
     WATCHED,
+    cautions,
     differences,
     environment_section,
-    is_watched,
     leaderboards,
 )
 from harness.stats.averages import macro_mean
@@ -166,7 +163,7 @@ def test_what_a_run_that_ended_early_means_for_differences_is_said(tmp_path: Pat
     watched, alone, ordinary = page(stopped, whole), page(stopped), page(whole)
 
     assert watched.runs[0].estimate.method == "betting"
-    assert [is_watched(each) for each in (watched, alone, ordinary)] == [True, False, False]
+    assert [WATCHED in cautions(each) for each in (watched, alone, ordinary)] == [True, False, False]
     assert WATCHED in str(differences(watched))
     assert WATCHED in markdown(watched)
 

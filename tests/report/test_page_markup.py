@@ -18,13 +18,11 @@ from store_samples import example, failed
 from tables import for_each_row
 
 from harness.core.redact import redactor
-from harness.report.page.content import content_of
+from harness.report.page.content import MESSAGES, TEXT, content_of, shown_text, transcript_data
 from harness.report.page.document import document
 from harness.report.page.gather import page_of
 from harness.report.page.markup import Html, join, script_json, table, tag, text
-from harness.report.page.plots import Plots, bars_of
-from harness.report.page.svg import fitted
-from harness.report.page.transcripts import MESSAGES, TEXT, shown_text, transcript_data
+from harness.report.page.plots import Plots, bars_of, fitted
 from harness.store.outcomes import outcomes, read_journal
 
 NASTY = '</script><img src=x onerror="hacked()">&amp;\x1b[31m\u202e\x00\ud800'

@@ -13,6 +13,7 @@ from scipy import stats
 from tables import for_each_row
 
 from harness.core.types import Usage
+from harness.report.layout import plain
 from harness.report.side_by_side import Ending, side_by_side
 from harness.stats.standings import TaskOutcome, standings
 
@@ -43,7 +44,9 @@ def model(name: str, scores: tuple[float | None, ...], *, planned: int = 0, cost
 
 
 def shown(*models: Model, width: int = 80, ascii_only: bool = False, endings: tuple[Ending, ...] = ()) -> list[str]:
-    lines = side_by_side(standings(models), width, endings=endings, ascii_only=ascii_only)
+    lines = side_by_side(standings(models), width, endings=endings)
+    if ascii_only:
+        lines = map(plain, lines)
     return [line.plain for line in lines]
 
 

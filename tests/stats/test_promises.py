@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from harness.report.compare.matching import Match
+from harness.report.compare.sides import Match
 from harness.report.compare.verdicts import GateRule, apply_rule
 from harness.stats.difference import Difference, Range, Scores, adjust, difference_of, scores_of
 from harness.stats.intervals import Estimate

@@ -44,7 +44,7 @@ PRELOADED = (
     "harness.cli.options",
     "harness.settings.resolver",
     "harness.engine.prepare",
-    "harness.engine.suite",
+    "harness.engine.evaluation",
     "harness.engine.environment_loader",
     "harness.reference.http",
     "harness.reference.player",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
@@ -16,38 +16,19 @@ from harness.core.replies import ReplyRecorder, to_record
 from harness.core.state import State
 from harness.core.types import Chat, JsonDict
 from harness.engine.executors import Finished
-from harness.engine.isolation.asking import SeatedJudge
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
-from harness.engine.isolation.wire import error_from_json, error_to_json, response_to_json
+from harness.engine.isolation.wire import IsolatedRunConfig, error_from_json, error_to_json, response_to_json
 from harness.engine.model_source import ModelSource
 from harness.engine.rollout import MeteredChat
 from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.rubrics.judge_port import panel
 from harness.store.codec import document_of, record_of
+from harness.store.outcome_kinds import unscored
 from harness.usercode.deadline import relayed
 
 MAX_SHARED = 3
 """Worker deaths of a rollout that was waiting for its model each time, before it is retried alone in a process."""
-
-
-@dataclass(frozen=True, slots=True)
-class IsolatedRunConfig:
-    """Settings for executing a run's rollouts; see `executors.local`."""
-
-    timeout: float | None = None
-    max_retries: int = 0
-    scoring_timeout: float | None = None
-    message_limit: int | None = None
-    token_limit: int | None = None
-    is_refusable: bool = False
-    """Whether calls may be refused apart from limits; see `RolloutLimits.is_refusable`."""
-    function: str | None = None
-    """The one reward function to run; None for the whole rubric."""
-    plays: tuple[str, ...] = ()
-    """Environment methods whose replies the embedded server sends as the run's model."""
-    judges: Mapping[int, SeatedJudge] = field(default_factory=dict[int, SeatedJudge])
-    """Judges to call, by their index among the judges of the rubric."""
 
 
 @dataclass(slots=True)
@@ -63,8 +44,8 @@ class _Work:
     """Enforces the rollout's limits in the parent too: environment code could lift them in the worker."""
     is_beyond_limits: bool = False
     """Whether the worker was ended for exceeding the limits; a retry would do the same."""
-    waiting: set[int] = field(default_factory=set[int])
-    """Numbers of the pending model and judge requests."""
+    waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
+    """The pending model and judge requests by number."""
     deaths: int = 0
     """Number of worker processes that died while executing this work."""
 
@@ -95,14 +76,8 @@ class IsolatedExecutor:
         self._holders: dict[str, Worker] = {}
         """The worker process that has a rollout's live state, by key."""
         self._run = self._pool.open_run(
-            {
-                "model": lane.model, "sampling_args": lane.sampling_args, "timeout": terms.timeout,
-                "max_retries": terms.max_retries, "scoring_timeout": terms.scoring_timeout, "function": terms.function,
-                "plays": terms.plays, "message_limit": terms.message_limit, "token_limit": terms.token_limit,
-                "is_refusable": terms.is_refusable,
-                "judges": {str(place): asdict(judge) for place, judge in terms.judges.items()},
-            }
-        )  # fmt: skip
+            {"model": lane.model, "sampling_args": lane.sampling_args, "config": asdict(terms)}
+        )
 
     async def generate(self, item: Item) -> Generated | Failed:
         """Generate one rollout. If its process dies, retry: alone, unless the rollout was waiting for its model."""
@@ -162,8 +137,8 @@ class IsolatedExecutor:
                 work, lambda worker: self._scoring(rollouts, is_live=worker is holder), wanted=holder
             )
         except WorkerDied as death:
-            reasons = {"*": f"{death.reason}: {redactor.text(str(death))}"}
-            return [Scored(each.record.key, "unscored", None, {}, reasons) for each in rollouts]
+            reason = f"{death.reason}: {redactor.text(str(death))}"
+            return [unscored(each.record.key, reason) for each in rollouts]
         finally:
             for finished in rollouts:
                 self._holders.pop(finished.record.key, None)
@@ -228,23 +203,19 @@ class IsolatedExecutor:
         """Send an order, and answer its model and judge requests until the report arrives."""
         with worker.order(order, work.patience) as call:
             async with asyncio.TaskGroup() as answering:
-                asked: dict[int, asyncio.Task[None]] = {}
                 while True:
                     frame = await call.inbox.get()
                     if isinstance(frame, WorkerDied):
                         break
                     if frame["type"] == "ask":
-                        work.waiting.add(frame["ask"])
-                        task = asked[frame["ask"]] = answering.create_task(self._answer(worker, frame, work))
-                        task.add_done_callback(lambda _, number=frame["ask"]: asked.pop(number, None))
+                        work.waiting[frame["ask"]] = answering.create_task(self._answer(worker, frame, work))
                     elif frame["type"] == "drop":
-                        work.waiting.discard(frame["ask"])
-                        if (task := asked.get(frame["ask"])) is not None:
+                        if (task := work.waiting.pop(frame["ask"], None)) is not None:
                             task.cancel()
                     else:
                         worker.done(call)
                         break
-                for task in asked.values():
+                for task in work.waiting.values():
                     task.cancel()
         if isinstance(frame, WorkerDied):
             raise frame.anew()
@@ -271,7 +242,7 @@ class IsolatedExecutor:
             answer = {"type": "refused", "ask": number, **error_to_json(error)}
         # A request whose process died meanwhile counts as still waiting.
         if worker.death is None:
-            work.waiting.discard(number)
+            work.waiting.pop(number, None)
         worker.send(answer)
 
     def _whom(self, frame: JsonDict, work: _Work) -> Chat:

@@ -54,7 +54,13 @@ def main(orders: int, reports: int) -> None:
     gc.enable()  # see `spawned`
     code = 0
     try:
-        _live(orders, out)
+        with open(orders, "rb", buffering=0, closefd=False) as pipe:
+            environment = _before(pipe, out)
+        if environment is not None:
+            import uvloop
+
+            runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+            event_loop.run(runner, Service(environment, orders, out.send, out.send_packed).run())
     except BrokenPipeError:
         code = 1  # the parent has closed the pipe or exited
     except BaseException as error:  # for example out of memory: the process is unreliable
@@ -68,17 +74,6 @@ def main(orders: int, reports: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # the environment has closed it
             stream.flush()
     os._exit(code)  # without waiting for threads of the environment
-
-
-def _live(orders: int, out: ParentChannel) -> None:
-    with open(orders, "rb", buffering=0, closefd=False) as pipe:
-        environment = _before(pipe, out)
-    if environment is None:
-        return
-    import uvloop
-
-    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    event_loop.run(runner, Service(environment, orders, out.send, out.send_packed).run())
 
 
 class ParentChannel:
@@ -129,7 +124,10 @@ def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
     """Load the environment and answer the parent's questions before the run; None if no run begins."""
     environment: Environment | None = None
     while True:
-        order = parse(_line(pipe))
+        line = pipe.readline()  # unbuffered, so that bytes after the line are left to the event loop
+        if not line.endswith(b"\n"):
+            os._exit(0)  # the parent has exited
+        order = parse(line)
         try:
             match order["type"]:
                 case "load":
@@ -147,17 +145,6 @@ def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
             out.send({"type": "raised", **error_to_json(error)})
             if environment is None:
                 return None
-
-
-def _line(pipe: BinaryIO) -> bytes:
-    """Read one order. Reads no byte beyond it: the rest belongs to the event loop."""
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        read = pipe.read(1)
-        if not read:
-            os._exit(0)  # the parent has exited
-        line += read
-    return bytes(line)
 
 
 def _load(order: JsonDict) -> Environment:
@@ -233,13 +220,9 @@ def _description(environment: Environment) -> JsonDict:
             "needs_live_state": rubric.needs_live_state,
             "has_custom_reward": rubric.has_custom_reward,
             "reward_range": [repr(bound) for bound in rubric.reward_range],
-            "judges": [_spec_to_json(spec) for spec in rubric.judges],
+            "judges": [{name: getattr(spec, name) for name in JudgeSpec.__slots__} for spec in rubric.judges],
         },
     }
-
-
-def _spec_to_json(spec: JudgeSpec) -> JsonDict:
-    return {name: getattr(spec, name) for name in JudgeSpec.__slots__}
 
 
 def _rows(environment: Environment, first: int) -> list[JsonDict]:

@@ -29,8 +29,6 @@ class _Seat:
     """Slot for one worker process, with the number of its orders."""
 
     worker: Worker | None = None
-    is_loaded: bool = False
-    """Whether the worker has only loaded its environment so far, without an event loop."""
     busy: int = 0
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -51,7 +49,7 @@ class Pool:
         self._recipe = recipe
         self._patience = patience
         self._seats = [_Seat() for _ in range(size)]
-        self._seats[0].worker, self._seats[0].is_loaded = first, True
+        self._seats[0].worker = first
         # Additional slots for retries of work whose process died: the work may be the cause, so it runs alone.
         self._apart = [_Seat() for _ in range(max(2, size))]
         self._runs: dict[int, JsonDict] = {}
@@ -140,8 +138,7 @@ class Pool:
             for seat in self._all():
                 worker, seat.worker = seat.worker, None
                 if worker is not None:
-                    tasks.create_task(self._end(worker, is_loaded=seat.is_loaded))
-                    seat.is_loaded = False
+                    tasks.create_task(self._end(worker))
 
     def kill(self) -> None:
         """Kill processes of an environment that was loaded and will not be played; blocking."""
@@ -152,10 +149,10 @@ class Pool:
     def _all(self) -> list[_Seat]:
         return [*self._seats, *self._apart]
 
-    async def _end(self, worker: Worker, *, is_loaded: bool) -> None:
-        if is_loaded and not worker.is_started and worker.death is None:  # never used: its teardown runs nevertheless
+    async def _end(self, worker: Worker) -> None:
+        if worker.is_loaded and not worker.is_started and worker.death is None:  # never used, but torn down
             try:
-                await worker.start(is_loaded=True)
+                await worker.start()
             except WorkerDied as death:
                 logger.warning("%s", death)
         await worker.end(self._patience + _GRACE)
@@ -182,21 +179,17 @@ class Pool:
                     if worker is not None:
                         await worker.end(0.0)
                     self._check()
-                    worker, seat.is_loaded = Worker(self._recipe), False
-                    seat.worker = worker
+                    worker = seat.worker = Worker(self._recipe)
                 try:
-                    await self._begin(worker, is_loaded=seat.is_loaded)
+                    worker.on_death = self._has_died
+                    await worker.start()
+                    for order in self._runs.values():
+                        worker.send(order)
                 except WorkerDied:  # loading failed, and may succeed the next time
                     self._failures += 1
                 except BaseException:
                     worker.kill()
                     raise
-
-    async def _begin(self, worker: Worker, *, is_loaded: bool) -> None:
-        worker.on_death = self._has_died
-        await worker.start(is_loaded=is_loaded)
-        for order in self._runs.values():
-            worker.send(order)
 
     def _has_died(self, death: WorkerDied) -> None:
         words = str(death)

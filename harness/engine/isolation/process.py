@@ -11,6 +11,7 @@ import select
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import cast
 
@@ -37,7 +38,7 @@ class Call:
     inbox: asyncio.Queue[JsonDict | WorkerDied] = field(default_factory=asyncio.Queue["JsonDict | WorkerDied"])
 
 
-class Worker:
+class Worker(asyncio.Protocol):
     """One worker process; starts at construction and loads its environment.
 
     Args:
@@ -49,6 +50,8 @@ class Worker:
         self.death: WorkerDied | None = None
         self.on_death: Callable[[WorkerDied], None] | None = None
         """Called when the process ends unexpectedly."""
+        self.is_loaded = False
+        """Whether `loaded` has returned."""
         self.is_started = False
         """Whether the process accepts orders."""
         self.is_fresh = True
@@ -82,10 +85,12 @@ class Worker:
             HarnessError: loading failed; the process has ended.
         """
         try:
-            return self._hear()
+            description = self._hear()
         except BaseException:
             self.kill_and_wait()
             raise
+        self.is_loaded = True
+        return description
 
     def kill_and_wait(self) -> None:
         """Kill the process, and wait until it has exited; blocking."""
@@ -145,24 +150,19 @@ class Worker:
 
     # In the event loop
 
-    async def start(self, *, is_loaded: bool) -> None:
+    async def start(self) -> None:
         """Begin to accept orders.
-
-        Args:
-            is_loaded: Whether `loaded` has returned.
 
         Raises:
             HarnessError: the environment failed to load, or the process died.
         """
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._ready = None if is_loaded else loop.create_future()
+        self._ready = None if self.is_loaded else loop.create_future()
         reports, orders = self._spawned.files()
-        self._reading, _ = await loop.connect_read_pipe(
-            lambda: _PipeReader(self._on_data, self._on_end_of_pipe), reports
-        )
+        self._reading, _ = await loop.connect_read_pipe(lambda: self, reports)
         self._transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, orders)
-        self._spawned.tell(lambda: _later(loop, self._on_exit))
+        self._spawned.on_end(partial(_call_in, loop, self._on_exit))
         loop.call_later(_TICK, self._look, loop)
         if self._ready is not None:
             try:
@@ -236,7 +236,8 @@ class Worker:
             self._reading.close()
         self._spawned.kill()
 
-    def _on_data(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
+        """Process the frames that the pipe of reports completes."""
         self._silent = 0
         try:
             for frame in self._lines.feed(data):
@@ -266,8 +267,8 @@ class Worker:
             elif kind == "loaded":
                 self._ready.set_result(None)
 
-    def _on_end_of_pipe(self) -> None:
-        # Schedule the exit check: the cause is known a moment later, and a process without its pipe is unusable.
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Schedule the exit check: the cause is known a moment later, and a process without its pipe is unusable."""
         if not self._spawned.is_killed and self._ended is not None:
             self._ended.get_loop().call_later(_TICK, self._on_exit)
 
@@ -319,19 +320,7 @@ class Worker:
         )
 
 
-class _PipeReader(asyncio.Protocol):
-    def __init__(self, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        self._on_data = on_data
-        self._on_end = on_end
-
-    def data_received(self, data: bytes) -> None:
-        self._on_data(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._on_end()
-
-
-def _later(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: no notification is needed
         loop.call_soon_threadsafe(callback)
 

@@ -7,11 +7,10 @@ import contextlib
 import tempfile
 import weakref
 from array import array
-from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, TypeVar, cast
 
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import digest
@@ -26,6 +25,8 @@ from harness.envs.environment import Environment
 from harness.rubrics.judge_port import JudgeSpec
 from harness.rubrics.rubric import Rubric
 from harness.store.codec import parse
+
+T = TypeVar("T")
 
 
 class SpooledRows:
@@ -62,11 +63,23 @@ class SpooledRows:
             self._end += self._file.write(pack({"type": "row", "row": row}))
 
 
+def _described(*names: str) -> Callable[[type[T]], type[T]]:
+    """Class decorator that defines properties whose values are in the child's description, the attribute `_told`."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        for name in names:
+            setattr(kind, name, property(lambda self, name=name: self._told[name]))
+        return kind
+
+    return decorate
+
+
+@_described("metric_names", "weights", "is_group", "needs_live_state", "reward_range", "has_custom_reward", "judges")
 class StandInRubric(Rubric):
     """Proxy of a rubric that scores in another process.
 
     Args:
-        told: The child's description of the rubric.
+        told: The properties of the rubric, and its judges, always as the same objects.
         worker: The child, to be asked about single functions.
     """
 
@@ -74,43 +87,6 @@ class StandInRubric(Rubric):
         super().__init__()
         self._told = told
         self._worker = worker
-        self._judges = tuple(JudgeSpec(**spec) for spec in cast("list[JsonDict]", told["judges"]))
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        """The name of every function, in order."""
-        return tuple(self._told["metric_names"])
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The weight of each function by its name."""
-        return dict(self._told["weights"])
-
-    @property
-    def is_group(self) -> bool:
-        """Whether a function sees all rollouts of an example together."""
-        return bool(self._told["is_group"])
-
-    @property
-    def needs_live_state(self) -> bool:
-        """Whether rollouts can only be scored in the process that generated them."""
-        return bool(self._told["needs_live_state"])
-
-    @property
-    def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge models that functions call: always the same objects, in the child's order."""
-        return self._judges
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """The lowest and the highest possible reward of the rubric."""
-        low, high = map(float, self._told["reward_range"])
-        return low, high
-
-    @property
-    def has_custom_reward(self) -> bool:
-        """Whether a subclass computes the reward by other means than the weighted sum."""
-        return bool(self._told["has_custom_reward"])
 
     def only(self, name: str) -> Rubric:
         """Proxy of the part of the rubric that runs one function.
@@ -119,15 +95,15 @@ class StandInRubric(Rubric):
             UsageError: see `Rubric.only`.
         """
         told = self._worker.ask({"type": "only", "function": name})
-        part = StandInRubric({**self._told, **told, "judges": []}, self._worker)
-        part._judges = tuple(self._judges[place] for place in cast("list[int]", told["judges"]))
-        return part
+        judges = tuple(self.judges[place] for place in cast("list[int]", told["judges"]))
+        return StandInRubric({**self._told, **told, "judges": judges}, self._worker)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Raise AssertionError: the environment's processes score."""
         raise AssertionError("an isolated rubric is scored by its executor")
 
 
+@_described("fingerprint", "row_count", "has_reference", "has_reference_verdict")
 class IsolatedEnvironment(Environment):
     """Proxy of an environment in isolated processes; the first process describes it.
 
@@ -156,27 +132,24 @@ class IsolatedEnvironment(Environment):
         self.sampling_args = told["sampling_args"]
         self.extra_env_kwargs = told["extra_env_kwargs"]
         self.source_files = tuple(map(Path, told["source_files"]))
-        self.rubric = StandInRubric(told["rubric"], worker)
+        rubric = told["rubric"]
+        self.rubric = StandInRubric(
+            {
+                **rubric, "metric_names": tuple(rubric["metric_names"]),
+                "reward_range": tuple(map(float, rubric["reward_range"])),
+                "judges": tuple(JudgeSpec(**spec) for spec in rubric["judges"]),
+            },
+            worker,
+        )  # fmt: skip
         self.judges: tuple[JudgeSpec, ...] = self.rubric.judges
         """The judges of the whole rubric, in the order in which its processes number them."""
         self.pool = Pool(recipe, workers, worker, told["patience"])
         """Worker processes of the environment."""
         self._told = told
         self._rows = SpooledRows(worker, told["row_count"])
-        self._played: dict[tuple[str, str], JsonDict] = {}
-        self._asking: Counter[tuple[str, str]] = Counter()
+        self._played: dict[tuple[str, str], list[JsonDict]] = {}
         # Set on the instance: `neutral_args` is a class attribute of the real environment.
         vars(self)["neutral_args"] = frozenset(told["neutral_args"])
-
-    @property
-    def fingerprint(self) -> JsonDict:
-        """The fingerprint of the real environment."""
-        return dict(self._told["fingerprint"])
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows of the evaluation dataset."""
-        return len(self._rows)
 
     def row(self, index: int) -> Row:
         """One row with its formatted prompt.
@@ -204,25 +177,15 @@ class IsolatedEnvironment(Environment):
         if played is None:
             yield
             return
-        place = (played["example_key"], played["messages"])
-        self._played.setdefault(place, {}).update(played["replies"])
-        self._asking[place] += 1
+        place, replies = (played["example_key"], played["messages"]), cast(JsonDict, played["replies"])
+        under_way = self._played.setdefault(place, [])
+        under_way.append(replies)
         try:
             yield
         finally:
-            self._asking[place] -= 1
-            if not self._asking[place]:
-                del self._asking[place], self._played[place]
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether the environment defines an ideal player's replies."""
-        return bool(self._told["has_reference"])
-
-    @property
-    def has_reference_verdict(self) -> bool:
-        """Whether the environment defines an ideal judge's verdicts."""
-        return bool(self._told["has_reference_verdict"])
+            under_way.remove(replies)
+            if not under_way:
+                del self._played[place]
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
         """The reply of an ideal player."""
@@ -237,18 +200,15 @@ class IsolatedEnvironment(Environment):
         return cast(str, self._said("reference_verdict", example, messages))
 
     def _said(self, method: str, example: Example, messages: Messages) -> Message | str:
-        reply = self._played.get((example.key, digest(messages)), {}).get(method)
+        under_way = self._played.get((example.key, digest(messages)), [])
+        reply = next((replies[method] for replies in under_way if method in replies), None)
         if reply is None:
-            raise EnvironmentFault(f"{self.env_id}: its process did not say what {method} answers to these messages")
+            raise EnvironmentFault(f"{self.env_id}: its process sent no reply of {method} to these messages")
         if "raised" in reply:
-            _raise(reply)
+            error = error_from_json(reply["raised"])
+            raise NotImplementedError(str(error)) if reply["is_missing"] else error
         return reply["said"]
 
 
 def _no_rows() -> list[JsonDict]:
     raise AssertionError("the rows of an isolated environment come from its process")
-
-
-def _raise(reply: JsonDict) -> NoReturn:
-    error = error_from_json(reply["raised"])
-    raise NotImplementedError(str(error)) if reply["is_missing"] else error

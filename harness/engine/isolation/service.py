@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from harness.core.errors import EnvironmentFault
 from harness.core.records import Example, Failed, Generated, Item, Scored
@@ -18,14 +18,15 @@ from harness.core.state import State
 from harness.core.types import Chat, JsonDict
 from harness.engine.executors import Finished, unwritable
 from harness.engine.executors.local import LocalExecutor
-from harness.engine.isolation.asking import ChildChat, ChildPanel, PendingRequests, ReferencePlayers, SeatedJudge
-from harness.engine.isolation.wire import FrameReader, error_to_json, pack
+from harness.engine.isolation.asking import ChildChat, PendingRequests
+from harness.engine.isolation.wire import FrameReader, IsolatedRunConfig, error_to_json, pack
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
-from harness.rubrics.judge_port import judged_by
+from harness.rubrics.judge_port import JudgeSpec, judged_by
 from harness.rubrics.single_function import OneFunction
 from harness.store.codec import document_of, record_of
+from harness.store.outcome_kinds import unscored
 from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
 from harness.usercode.scope import enter_run
@@ -36,29 +37,37 @@ BEAT = 1.0
 """Seconds between two heartbeats of the event loop."""
 
 
-@dataclass(slots=True)
 class _Run:
-    """One run of the parent that plays this environment."""
+    """One run of the parent that plays this environment, and the model source of its rollouts in the child.
 
-    executor: LocalExecutor
-    part: ReferencePlayers
-    lane: _ChildLane
-    known: dict[tuple[str, int], Scored | None] = field(default_factory=dict[tuple[str, int], Scored | None])
-    """For a run that scores with one function: the recorded scores, by example and rollout index."""
-    live: dict[str, Finished] = field(default_factory=dict[str, Finished])
-    """Rollouts generated here and not scored yet, by key."""
+    Args:
+        environment: The loaded environment.
+        opened: The order that opens the run.
+        pending: Requests that wait for the parent's answer.
+    """
 
-
-@dataclass(slots=True)
-class _ChildLane:
-    """Model source of a run's rollouts in the child; implements `engine.lanes.ModelSource`."""
-
-    desk: PendingRequests
-    model: str
-    sampling_args: JsonDict
-    part: ReferencePlayers
-    orders: dict[str, int] = field(default_factory=dict[str, int])
-    """The number of the order that generates each rollout, by key."""
+    def __init__(self, environment: Environment, opened: JsonDict, pending: PendingRequests) -> None:
+        config = IsolatedRunConfig.from_json(opened["config"])
+        self.known: dict[tuple[str, int], Scored | None] = {}
+        """For a run that scores with one function: the recorded scores, by example and rollout index."""
+        self.live: dict[str, Finished] = {}
+        """Rollouts generated here and not scored yet, by key."""
+        self.orders: dict[str, int] = {}
+        """The number of the order that generates each rollout, by key."""
+        self.model: str = opened["model"]
+        self.sampling_args: JsonDict = opened["sampling_args"]
+        self._pending = pending
+        self._specs = environment.rubric.judges
+        self._plays, self._judges = config.plays, config.judges
+        if config.function is not None:
+            environment = copy.copy(environment)
+            environment.rubric = OneFunction(environment.rubric, config.function, self._recorded)
+        self._environment = environment
+        self.executor = LocalExecutor(
+            environment, self, timeout=config.timeout, max_retries=config.max_retries,
+            scoring_timeout=config.scoring_timeout,
+            limits=RolloutLimits(config.message_limit, config.token_limit, config.is_refusable),
+        )  # fmt: skip
 
     def waiting_note(self) -> str:
         """Return "": the parent reports waiting times."""
@@ -66,11 +75,37 @@ class _ChildLane:
 
     def chat(self, item: Item) -> Chat:
         """The chat of one rollout."""
-        return ChildChat(self.desk, self.orders[item.key], self.model, item.example, self.part)
+        order, example = self.orders[item.key], item.example
+        return ChildChat(self._pending, self._environment, order, self.model, self._plays, example, item.rollout_index)
 
     def close(self, item: Item) -> None:
         """Forget the order of a rollout that makes no more calls."""
         del self.orders[item.key]
+
+    def judge(self, order: int, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
+        """The chat of judge `spec` for the rollout of `state`, while `order` is executed."""
+        place = next((number for number, each in enumerate(self._specs) if each is spec), None)
+        judge = None if place is None else self._judges[place]
+        if judge is None:
+            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
+        example = state.example if isinstance(state, State) else None
+        index = None if state is None or example is None else state["rollout_index"]
+        return ChildChat(self._pending, self._environment, order, judge.model, judge.plays, example, index, place)
+
+    def _recorded(self, state: State) -> Scored | None:
+        return self.known.get((cast(Example, state.example).key, state["rollout_index"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """The judges of a run while one order is executed; implements `rubrics.judge_port.Panel`."""
+
+    run: _Run
+    order: int
+
+    def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
+        """The chat of judge `spec` for the rollout of `state`."""
+        return self.run.judge(self.order, spec, state)
 
 
 class Service:
@@ -94,8 +129,7 @@ class Service:
         self._orders = orders
         self._send = send
         self._send_packed = send_packed
-        self._desk = PendingRequests(send)
-        self._specs = environment.rubric.judges
+        self._pending = PendingRequests(send)
         self._runs: dict[int, _Run] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
@@ -131,7 +165,7 @@ class Service:
         """Start the work of an order; False if it was the last order."""
         kind = frame["type"]
         if kind in ("answer", "refused", "waits"):
-            self._desk.hear(frame)
+            self._pending.hear(frame)
         elif kind in ("generate", "score"):
             order = cast(int, frame["order"])
             task = self._tasks[order] = tasks.create_task(self._carry_out(frame))
@@ -143,7 +177,7 @@ class Service:
             run.executor.forget(frame["key"])
             run.live.pop(frame["key"], None)
         elif kind == "open":
-            self._open(frame)
+            self._runs[frame["run"]] = _Run(self._environment, frame, self._pending)
         return kind != "end"
 
     def _cancel(self, order: int) -> None:
@@ -152,30 +186,11 @@ class Service:
             self._cancelled.add(order)
             task.cancel()
 
-    def _open(self, frame: JsonDict) -> None:
-        environment, known = self._environment, dict[tuple[str, int], Scored | None]()
-        if frame["function"] is not None:
-
-            def recorded(state: State) -> Scored | None:
-                return known.get((cast(Example, state.example).key, state["rollout_index"]))
-
-            environment = copy.copy(environment)
-            environment.rubric = OneFunction(environment.rubric, frame["function"], recorded)
-        judges = {int(place): SeatedJudge(**judge) for place, judge in frame["judges"].items()}
-        part = ReferencePlayers(environment, tuple(frame["plays"]), judges)
-        lane = _ChildLane(self._desk, frame["model"], frame["sampling_args"], part)
-        executor = LocalExecutor(
-            environment, lane, timeout=frame["timeout"], max_retries=frame["max_retries"],
-            scoring_timeout=frame["scoring_timeout"],
-            limits=RolloutLimits(frame["message_limit"], frame["token_limit"], frame["is_refusable"]),
-        )  # fmt: skip
-        self._runs[frame["run"]] = _Run(executor, part, lane, known)
-
     async def _carry_out(self, frame: JsonDict) -> None:
         order, run = frame["order"], self._runs[frame["run"]]
         enter_run(str(frame["run"]))
         try:
-            with judged_by(ChildPanel(self._desk, order, self._specs, run.part)):
+            with judged_by(_Panel(run, order)):
                 carry_out = self._generate if frame["type"] == "generate" else self._score
                 self._send_packed(await carry_out(run, frame))
         except asyncio.CancelledError:
@@ -193,7 +208,7 @@ class Service:
     async def _generate(self, run: _Run, frame: JsonDict) -> bytes:
         example = cast(Example, record_of(frame["example"]))
         item = Item(frame["key"], example, frame["rollout_index"])
-        run.lane.orders[item.key] = frame["order"]
+        run.orders[item.key] = frame["order"]
         record = await run.executor.generate(item)
         try:
             line = pack({**document_of(record), "to": frame["order"]})
@@ -230,5 +245,5 @@ def _given_up(frame: JsonDict, words: str) -> bytes:
         example_key, index = frame["example"]["example_key"], frame["rollout_index"]
         failed = Failed(frame["key"], example_key, index, "generation", "environment_error", words, retryable=False)
         return pack({**document_of(failed), "to": frame["order"]})
-    scores = [Scored(member["key"], "unscored", None, {}, {"*": words}) for member in frame["rollouts"]]
+    scores = [unscored(member["key"], words) for member in frame["rollouts"]]
     return pack({"type": "scores", "to": frame["order"], "scores": [document_of(score) for score in scores]})

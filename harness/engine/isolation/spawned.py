@@ -138,9 +138,9 @@ class Spawned:
         del self._fds[1:]
         return os.fdopen(self.reports, "rb", buffering=0), os.fdopen(self.orders, "wb", buffering=0)
 
-    def tell(self, tell: Callable[[], None]) -> None:
+    def on_end(self, notify: Callable[[], None]) -> None:
         """Register a callback for the end of the process, called in any thread; called at once if it has ended."""
-        self._watch.tell(tell)
+        self._watch.on_end(notify)
 
     def join(self, seconds: float) -> None:
         """Wait at most `seconds` for the end of the process and of its output."""
@@ -175,16 +175,16 @@ class _Watch:
         self._name = name
         self._lock = threading.Lock()
         self._has_ended = False
-        self._tell: Callable[[], None] | None = None
+        self._notify: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name="bench-printed", daemon=True)
         self._thread.start()
 
-    def tell(self, tell: Callable[[], None]) -> None:
-        """Register a callback for the end of the process; implements `Spawned.tell`."""
+    def on_end(self, notify: Callable[[], None]) -> None:
+        """Register a callback for the end of the process; implements `Spawned.on_end`."""
         with self._lock:
-            self._tell, has_ended = tell, self._has_ended
+            self._notify, has_ended = notify, self._has_ended
         if has_ended:
-            tell()
+            notify()
 
     def join(self, seconds: float) -> None:
         """Wait at most `seconds` for the end of the process; implements `Spawned.join`."""
@@ -203,10 +203,10 @@ class _Watch:
                 self._show(_shown(held, is_whole=True)[0])
         self._process.wait()
         with self._lock:
-            self._has_ended, tell = True, self._tell
-            self._tell = None
-        if tell is not None:
-            tell()
+            self._has_ended, notify = True, self._notify
+            self._notify = None
+        if notify is not None:
+            notify()
 
     def _show(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # stderr is closed; the process must continue

@@ -1,8 +1,10 @@
-"""Wire format between parent and child: one JSON object per line in both directions, and the encoding of model replies
-and errors. Records have the format of journal lines."""
+"""Wire format between parent and child: one JSON object per line in both directions, the settings of a run, and the
+encoding of model replies and errors. Records have the format of journal lines."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from harness.core import errors
@@ -14,9 +16,44 @@ from harness.usercode.exceptions import describe
 MAX_FRAME = 1 << 30
 """Maximum length of a frame in bytes; a longer line was not written by this protocol."""
 
-
 OUT_OF_MEMORY = 86
 """Exit code of a child that ran out of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedJudge:
+    """The model that answers for a judge of an isolated environment."""
+
+    model: str
+    """Name of the model at its endpoint."""
+    plays: Sequence[str] = ()
+    """Environment methods whose replies the embedded server sends if it plays this judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedRunConfig:
+    """Settings for executing a run's rollouts in the child; see `executors.local`."""
+
+    timeout: float | None = None
+    max_retries: int = 0
+    scoring_timeout: float | None = None
+    message_limit: int | None = None
+    token_limit: int | None = None
+    is_refusable: bool = False
+    """Whether calls may be refused apart from limits; see `RolloutLimits.is_refusable`."""
+    function: str | None = None
+    """The one reward function to run; None for the whole rubric."""
+    plays: Sequence[str] = ()
+    """Environment methods whose replies the embedded server sends as the run's model."""
+    judges: Sequence[IsolatedJudge | None] = ()
+    """The judges of the rubric in its order; None for a judge that the run does not call."""
+
+    @classmethod
+    def from_json(cls, document: JsonDict) -> IsolatedRunConfig:
+        """Convert the result of `dataclasses.asdict` back to settings."""
+        values: JsonDict = {**document}
+        values["judges"] = [None if each is None else IsolatedJudge(**each) for each in document["judges"]]
+        return cls(**values)
 
 
 class FrameReader:

@@ -1,9 +1,11 @@
-"""Model calls of classic environments: through the rollout's own model, or through a client of the author's with the
-openai package's methods."""
+"""Model calls of classic environments: through the rollout's own model, or through a client of the author's. Includes
+the client classes of generation C: an author's subclass converts prompt and tools to its endpoint's form, sends the
+request, and converts the reply to a `vf.Response`; the base classes return the client that they wrap."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +13,8 @@ from harness.core.errors import EnvironmentFault, HarnessError
 from harness.core.state import State
 from harness.core.types import JsonDict, ModelResponse, Prompt
 from harness.plugins.classic import faults
-from harness.plugins.classic.messages import tools_of
+from harness.plugins.classic.messages import tools_of, tools_to_wire
+from harness.plugins.classic.names import ClientConfig
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.responses import Response, as_response
 
@@ -32,38 +35,30 @@ async def ask(
         EnvironmentFault: `model` is not the run's model, and no client for it is given.
     """
     chat = state.chat
+    args: JsonDict = {**(state["sampling_args"] or {}), **(sampling_args or {})}
     own: Any = dict(state).get("client")  # only if already created; reading it from the state would create one
     if chat is None or (client is not None and client is not own):
         chosen: Any = own if client is None else client
-        return await _through(chosen, state, prompt, tools, sampling_args, model or state["model"])
+        return await _through(chosen, state, prompt, tools, args, model or state["model"])
     if model is not None and model not in (chat.model, state["model"]):
         raise EnvironmentFault(
             f"the environment asked for the model {model!r}, and the run's is {chat.model!r}; "
             "for another one it must pass a client"
         )
-    args: JsonDict = {**(state["sampling_args"] or {}), **(sampling_args or {})}
     return await chat(prompt, tools=list(tools) or None, sampling_args=args)
 
 
 async def _through(
-    client: Any,
-    state: State,
-    prompt: Prompt,
-    tools: Sequence[JsonDict],
-    sampling_args: Mapping[str, Any] | None,
-    model: str,
+    client: Any, state: State, prompt: Prompt, tools: Sequence[JsonDict], args: JsonDict, model: str
 ) -> Response:
-    merged: JsonDict = {**(state["sampling_args"] or {}), **(sampling_args or {})}
-    args = {name: value for name, value in merged.items() if value is not None}
     try:
-        if hasattr(client, "get_response"):  # a client class of generation C
-            typed = tools_of(list(tools), "C") or None
-            reply = client.get_response(prompt=prompt, model=model, tools=typed, sampling_args=args, state=state)
-        elif isinstance(prompt, str):
-            reply = client.completions.create(model=model, prompt=prompt, **args)
-        else:
-            offered: JsonDict = {"tools": list(tools)} if tools else {}
-            reply = client.chat.completions.create(model=model, messages=plain(prompt), **offered, **args)
+        if not hasattr(client, "get_response"):
+            return as_response(await _send(client, prompt, model, args, tools))
+        # A client class of generation C.
+        reply = client.get_response(
+            prompt=prompt, model=model, tools=tools_of(list(tools), "C") or None, state=state,
+            sampling_args={name: value for name, value in args.items() if value is not None},
+        )  # fmt: skip
         return as_response(await reply if inspect.isawaitable(reply) else reply)
     except HarnessError:
         raise
@@ -74,3 +69,94 @@ async def _through(
         if isinstance(inner, HarnessError):
             raise inner from error
         raise faults.ModelError(f"{type(error).__name__}: {error}") from error
+
+
+async def _send(client: Any, prompt: Any, model: str, args: Mapping[str, Any], tools: Sequence[Any] | None) -> Any:
+    """Send a request by the methods of the openai package, sync or async."""
+    given = {name: value for name, value in args.items() if value is not None}
+    if isinstance(prompt, str):
+        reply = client.completions.create(model=model, prompt=prompt, **given)
+    else:
+        offered: JsonDict = {"tools": list(tools)} if tools else {}
+        reply = client.chat.completions.create(model=model, messages=plain(prompt), **offered, **given)
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+class Client:
+    """`vf.Client`: base class of an author's own clients.
+
+    Args:
+        client_or_config: The client to wrap, or a `vf.ClientConfig` for `setup_client`.
+
+    Unless subclassed, the constructor returns the wrapped client: `state["client"]` is an `AsyncOpenAI`.
+    """
+
+    def __new__(cls, client_or_config: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Create an instance of a subclass; for the base classes, return the wrapped client."""
+        if not cls.__module__.startswith("harness."):
+            return super().__new__(cls)
+        if client_or_config is None:
+            raise EnvironmentFault(f"vf.{cls.__name__} wraps a client: pass an openai.AsyncOpenAI")
+        return client_or_config
+
+    def __init__(self, client_or_config: Any = None) -> None:
+        self.logger = logging.getLogger(f"verifiers.clients.{type(self).__name__}")
+        is_config = isinstance(client_or_config, ClientConfig)
+        self._config = client_or_config if is_config else None
+        self._client: Any = self.setup_client(client_or_config) if is_config else client_or_config
+
+    @property
+    def client(self) -> Any:
+        """The wrapped client."""
+        return self._client
+
+    def setup_client(self, config: ClientConfig) -> Any:
+        """Create the wrapped client from a configuration."""
+        raise NotImplementedError(f"{type(self).__name__}.setup_client: pass a client, or make one there")
+
+    async def to_native_tool(self, tool: Any) -> Any:
+        """Convert a tool to the endpoint's form; by default that of the OpenAI API."""
+        return tools_to_wire([tool])[0]
+
+    async def to_native_tools(self, tools: Sequence[Any] | None) -> list[Any] | None:
+        """Convert all tools to the endpoint's form."""
+        return None if tools is None else [await self.to_native_tool(tool) for tool in tools]
+
+    async def to_native_prompt(self, messages: Prompt) -> tuple[Any, JsonDict]:
+        """Convert the prompt to the endpoint's form; also returns further arguments of the call."""
+        return plain(messages), {}
+
+    async def get_native_response(
+        self, prompt: Any, model: str, sampling_args: JsonDict, tools: list[Any] | None = None, **kwargs: Any
+    ) -> Any:
+        """Send the request; by default with the openai package."""
+        return await _send(self.client, prompt, model, sampling_args, tools)
+
+    async def raise_from_native_response(self, response: Any) -> None:
+        """Raise a `vf.ModelError` if the reply is invalid."""
+
+    async def from_native_response(self, response: Any) -> Response:
+        """Convert the endpoint's reply to a `vf.Response`."""
+        return as_response(response)
+
+    async def get_response(
+        self, prompt: Prompt, model: str, sampling_args: JsonDict, tools: Sequence[Any] | None = None, **kwargs: Any
+    ) -> Response:
+        """Run all steps of a model call.
+
+        Raises:
+            ModelError: a step failed.
+        """
+        try:
+            asked, further = await self.to_native_prompt(prompt)
+            offered = await self.to_native_tools(tools)
+            answer = await self.get_native_response(asked, model, sampling_args, offered, **further, **kwargs)
+            await self.raise_from_native_response(answer)
+            return await self.from_native_response(answer)
+        except (faults.Error, HarnessError):
+            raise
+        except Exception as error:  # documented: any exception of a step is a failed call
+            raise faults.ModelError(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        """Do nothing: the creator of the wrapped client closes it."""

@@ -22,6 +22,9 @@ DEFAULT: Generation = "B"
 VERSIONS: dict[Generation, str] = {"B": "0.1.9.post3", "C": "0.1.14"}
 """The version that each generation reports."""
 
+OTHER: dict[Generation, Generation] = {"B": "C", "C": "B"}
+"""The other generation of each."""
+
 _RELEASES: dict[Generation, tuple[str, ...]] = {
     "B": ("0.1.8", "0.1.8.post2", "0.1.9", "0.1.9.post3", "0.1.10"),
     "C": ("0.1.11", "0.1.12", "0.1.14", "0.2.0", "0.3.1"),
@@ -86,16 +89,12 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
 
 def _decided(texts: Iterable[str]) -> Generation | None:
     """The generation whose specific names are used; None for names of neither or of both."""
-    from harness.plugins.classic import surface
+    from harness.plugins.classic.modules import EXPORTS, NAMES
 
-    used: set[str] = set()
-    for text in texts:
-        used |= names_of_api(text)
-    names = {kind: {*surface.names("", kind), *surface.names("types", kind)} for kind in VERSIONS}
-    of_b, of_c = bool(used & (names["B"] - names["C"])), bool(used & (names["C"] - names["B"]))
-    if of_b == of_c:
-        return None
-    return "B" if of_b else "C"
+    used = {name for text in texts for name in names_of_api(text)}
+    names = {kind: {*NAMES[kind], *EXPORTS[kind]} for kind in VERSIONS}
+    kinds: list[Generation] = [kind for kind in VERSIONS if used & (names[kind] - names[OTHER[kind]])]
+    return kinds[0] if len(kinds) == 1 else None
 
 
 def requires_verifiers(requirements: Iterable[str]) -> bool:

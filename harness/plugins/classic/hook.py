@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from harness.envs.environment import Environment
 from harness.envs.import_hooks import Adopt, ImportHook
 from harness.plugins.classic import imports
 from harness.plugins.classic.example_sets import SETS
-from harness.plugins.classic.source_text import asks
+from harness.plugins.classic.packages import read_package
+from harness.plugins.classic.source_text import NAME, asks
 from harness.settings.packages import FoundEnvironment
 
 
 class ClassicHook(ImportHook):
     """Answers `import verifiers` in packages written for its classic API."""
 
-    module = imports.NAME
+    module = NAME
     unsupported = imports.NO_V1
     datasets: ClassVar[Mapping[str, str]] = {name: known.repository for name, known in SETS.items()}
 
     def may_ask(self, source: Path) -> bool:
-        """Whether an environment might use the classic API."""
-        return imports.may_ask(source)
+        """Whether an environment might use the classic API: its source contains `verifiers`, or never `harness`."""
+        files = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
+        texts = [path.read_bytes() for path in files if path.is_file()]
+        return any(NAME.encode() in text for text in texts) or not any(b"harness" in text for text in texts)
 
     def asks(self, text: str) -> bool:
         """Whether the text of a Python file imports `verifiers`."""
@@ -32,13 +36,24 @@ class ClassicHook(ImportHook):
 
     @contextmanager
     def loading(self, found: FoundEnvironment) -> Generator[Adopt | None]:
-        """Answer the imports of a classic environment while it is loaded."""
-        with imports.answering(found) as generation:
-            yield None if generation is None else lambda spec: imports.adopt(spec, generation)
+        """Answer the imports of an environment while it is loaded, if its package uses the classic API."""
+        package = read_package(found)
+        if package is None:
+            yield None
+            return
+        with imports.answering(package):
+            yield partial(imports.adopt, generation=package.generation)
 
     def settle(self, environment: Environment) -> None:
-        """Validate the reward functions of a classic environment."""
-        imports.settle(environment)
+        """Validate the reward functions of a classic environment.
+
+        Raises:
+            EnvironmentFault: a reward function has a parameter that cannot be supplied.
+        """
+        if any(base.__module__.startswith("harness.plugins.classic") for base in type(environment).__mro__):
+            check = getattr(environment, "settle", None)
+            if callable(check):
+                cast(Any, check)()
 
 
 HOOK = ClassicHook()

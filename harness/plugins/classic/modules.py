@@ -1,18 +1,200 @@
-"""Modules that classic packages import: `verifiers`, `verifiers.types`, `verifiers.utils.data_utils`, … `surface` lists
-their names. Each generation has its own modules; names are resolved on first use, so that nothing is imported
-needlessly."""
+"""Modules that classic packages import: `verifiers`, `verifiers.types`, `verifiers.utils.data_utils`, … Each generation
+has its own. A module offers every name of its generation, as the original modules offer the names that they import.
+Names are resolved on first use, so that nothing is imported needlessly."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from harness.plugins.classic import surface
-from harness.plugins.classic.generation import VERSIONS, Generation
+from harness.plugins.classic.generation import OTHER, VERSIONS, Generation
 
 NAME = "verifiers"
+
+_HERE = "harness.plugins.classic"
+
+
+def _at(module: str, *names: str, **renamed: str) -> dict[str, str]:
+    """Map names to those of a `harness` module; keyword arguments map names that differ here."""
+    return {name: f"{_HERE}.{module}:{renamed.get(name, name)}" for name in (*names, *renamed)}
+
+
+def _dicts(*names: str) -> dict[str, str]:
+    """Map names of dict shapes to `dict`: their fields only matter to type checkers."""
+    return dict.fromkeys(names, "builtins:dict")
+
+
+def _any(*names: str) -> dict[str, str]:
+    """Map names that are used in annotations only to `Any`."""
+    return dict.fromkeys(names, "typing:Any")
+
+
+_TYPES = {
+    **_at("names", "MessageType", "JsonPrimitive", "ClientConfig"),
+    **_any("IndividualRewardFunc", "GroupRewardFunc", "RewardFunc"),
+    **_dicts(
+        "Info", "SamplingArgs", "Endpoints", "TrajectoryStep", "TrajectoryStepTokens", "RolloutInput", "RolloutScore",
+        "RolloutScores", "GenerateMetadata", "GenerateOutputs", "BaseRolloutInput",
+    ),
+    **_at("records", Endpoint="Record", EvalConfig="Record"),
+    **_at("faults", "Error"),
+}  # fmt: skip
+_TYPES_B = {
+    **_at("names", "ChatMessages", "Message", "Messages"),
+    **_any("ModelResponse"),
+    **_dicts(
+        "ChatMessage", "ChatCompletionMessageParam", "ChatCompletionToolParam", "FunctionDefinition",
+        "FunctionParameters", "ProcessedOutputs",
+    ),
+    **_at("state", State="DictState", RolloutTiming="Milliseconds"),
+    **_at("responses", ChatCompletion="Response", Completion="Response"),
+    **_at("messages", ChatCompletionMessageToolCall="WireToolCall"),
+    "ChatCompletionRole": "builtins:str", "AsyncOpenAI": "openai:AsyncOpenAI",
+}  # fmt: skip
+_TYPES_C = {
+    **_at("names", "ClientType", "FinishReason", EndpointClientConfig="ClientConfig"),
+    **_any(
+        "DatasetBuilder", "StartCallback", "ProgressCallback", "LogCallback", "ThinkingBlock", "RedactedThinkingBlock",
+        "AnthropicThinkingBlock", "MessageContent",
+    ),
+    **_dicts("ContentPart", "ResponseTokens", "TokenUsage", "ErrorInfo", "Message", "VersionInfo"),
+    "Messages": "builtins:list",
+    **_at("state", "TimeSpan", "TimeSpans", "RolloutTiming", State="TypedState"),
+    **_at("responses", "Response", "ResponseMessage", "Usage"),
+    **_at(
+        "records", CustomBaseModel="Record", RolloutOutput="Record", EvalRunConfig="Record", ImageUrlSource="Record",
+        InputAudioSource="Record", GenericContentPart="Record",
+    ),
+    **_at(
+        "messages", "SystemMessage", "UserMessage", "AssistantMessage", "ToolMessage", "TextMessage", "ToolCall",
+        "Tool", "TextContentPart", "ImageUrlContentPart", "InputAudioContentPart",
+    ),
+}  # fmt: skip
+
+_IMPORTED = {
+    **{name: f"typing:{name}" for name in ("Any", "Awaitable", "Callable", "Literal")},
+    "BaseModel": "pydantic:BaseModel", "Path": "pathlib:Path", "TypedDict": "typing_extensions:TypedDict",
+    "sys": "sys:",
+}  # fmt: skip
+"""Names that `types` itself imports: it has no `__all__`, so `from verifiers.types import *` exports them."""
+_IMPORTED_C = {
+    **_IMPORTED,
+    **{name: f"typing:{name}" for name in ("TYPE_CHECKING", "TypeAlias", "cast")},
+    **{name: f"pydantic:{name}" for name in ("ConfigDict", "Field", "computed_field", "field_validator")},
+    **{name: f"{name}:" for name in ("json", "time", "uuid")},
+    "NotRequired": "typing_extensions:NotRequired", "Mapping": "collections.abc:Mapping", "deepcopy": "copy:deepcopy",
+}  # fmt: skip
+
+_SHARED = {
+    **_TYPES,
+    **_at(
+        "faults", "ModelError", "EmptyModelResponseError", "OverlongPromptError", "ToolError", "ToolParseError",
+        "ToolCallError", "InfraError", "SandboxError",
+    ),
+    **_at("parsers", "Parser", "ThinkParser", "MaybeThinkParser", "XMLParser"),
+    **_at("rubric", "Rubric"),
+    **_at("rubric_group", "RubricGroup"),
+    **_at("judge_rubric", "JudgeRubric", "DEFAULT_JUDGE_PROMPT"),
+    **_at("math_rubric", "MathRubric"),
+    **_at("environment", "Environment"),
+    **_at("multi_turn", "MultiTurnEnv", "SingleTurnEnv", "MultiTurnMonitorRubric"),
+    **_at("tool_env", "ToolEnv", "StatefulToolEnv", "ToolMonitorRubric", "filter_signature"),
+    **_at("env_group", "EnvGroup", "EnvGroupRubric"),
+    **_at(
+        "sandbox_env", "SandboxEnv", "SandboxMonitorRubric", "SandboxState", "SandboxCreationError",
+        "SandboxNotReadyError",
+    ),
+    **_at(
+        "python_env", "PythonEnv", "PythonMonitorRubric", "PythonWorkerState", "PythonWorkerNotReadyError",
+        "PythonWorkerRequestError", "PythonWorkerDeadError",
+    ),
+    **_at("text_arena_env", "TextArenaEnv"),
+    **_at("reasoning_gym_env", "ReasoningGymEnv"),
+    **_at("gym_env", "GymEnv", "EpisodicSumRubric"),
+    **_at("mcp_env", "MCPEnv"),
+    **_at("marks", "stop", "cleanup", "teardown"),
+    **_at("logs", "setup_logging", "print_prompt_completions_sample"),
+    **_at(
+        "example_sets", "load_example_dataset", "format_dataset", "strip_non_numeric", "BOXED_SYSTEM_PROMPT",
+        "THINK_BOXED_SYSTEM_PROMPT", "extract_boxed_answer", "extract_hash_answer",
+    ),
+    **_at(
+        "toolbox", "load_environment", "maybe_await", "maybe_semaphore", "NullAsyncContext", "sanitize_tool_calls",
+        "strip_nones_from_content",
+    ),
+    **_at("messages", concat_messages="concat"),
+}  # fmt: skip
+
+_OF_GENERATION: dict[Generation, dict[str, str]] = {
+    "B": {
+        **_TYPES_B,
+        **_at("toolbox", "convert_func_to_oai_tool", "parse_response_messages", "parse_is_truncated"),
+    },
+    "C": {
+        **_TYPES_C,
+        **_at("faults", "InvalidModelResponseError", "TunnelError", "BrowserSandboxError"),
+        **_at("env_group", "ENV_GROUP_INFO_KEY"),
+        **_at("marks", "setup", "update", "metric", "reward", "advantage", discover_decorated="marked"),
+        **_at("logs", "log_level", "quiet_verifiers"),
+        **_at(
+            "toolbox", "ensure_keys", "MissingKeyError", "get_messages", "maybe_call_with_named_args",
+            "normalize_messages", "from_raw_message", "from_raw_content_part", "convert_func_to_tool_def",
+            "is_valid_tool_content_parts", "VALID_TOOL_CONTENT_PART_TYPES", NullContext="NullAsyncContext",
+            maybe_normalize_messages="normalize_messages", parse_response_message="parse_response_messages",
+        ),
+        **_at(
+            "clients", "Client", OpenAIChatCompletionsClient="Client", OpenAICompletionsClient="Client",
+            OpenAIResponsesClient="Client", AnthropicMessagesClient="Client",
+        ),
+    },
+}  # fmt: skip
+"""Names that only one generation has."""
+
+NAMES: dict[Generation, dict[str, str]] = {kind: {**_SHARED, **own} for kind, own in _OF_GENERATION.items()}
+"""Names of each generation, and the `module:attribute` that implements each."""
+
+EXPORTS: dict[Generation, list[str]] = {
+    "B": [*_TYPES, *_TYPES_B, *_IMPORTED],
+    "C": [*_TYPES, *_TYPES_C, *_IMPORTED_C],
+}
+"""Names of `from verifiers.types import *`."""
+
+_MODULES: dict[str, tuple[str, ...]] = {
+    "": ("errors", "types", "decorators"),
+    "parsers": ("parser", "think_parser", "maybe_think_parser", "xml_parser"),
+    "rubrics": ("rubric", "rubric_group", "judge_rubric", "math_rubric"),
+    "envs": (
+        "environment", "multiturn_env", "singleturn_env", "tool_env", "stateful_tool_env", "env_group", "sandbox_env",
+        "python_env", "textarena_env", "reasoninggym_env",
+    ),
+    "envs.integrations": ("textarena_env", "reasoninggym_env"),
+    "envs.experimental": ("gym_env", "mcp_env"),
+    "clients": ("client",),
+    "utils": (
+        "data_utils", "env_utils", "logging_utils", "config_utils", "async_utils", "message_utils", "response_utils",
+        "tool_utils",
+    ),
+}  # fmt: skip
+"""Packages below `verifiers`, and the modules of each."""
+
+_PATHS = {*_MODULES, *(f"{package}.{name}".lstrip(".") for package, names in _MODULES.items() for name in names)}
+
+_REFUSED: dict[str, str] = {
+    name: "it trains models, and there is no training here"
+    for name in ("GRPOTrainer", "GRPOConfig", "RLTrainer", "RLConfig", "grpo_defaults", "lora_defaults", "get_model",
+                 "get_model_and_tokenizer")
+} | {
+    name: "it drives agents in the remote sandboxes of one provider, which bench does not"
+    for name in ("CliAgentEnv", "HarborEnv", "RLMEnv", "BrowserEnv", "OpenEnvEnv")
+} | {
+    name: "it belongs to the newer task-set API (verifiers.v1), which is not supported, verifiers installed or not"
+    for name in ("Env", "EnvConfig", "Task", "Taskset", "TasksetConfig", "Harness", "HarnessConfig", "Toolset",
+                 "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1")
+}  # fmt: skip
+"""Names of the real package that are not implemented here, with the reason."""
 
 _made: dict[tuple[Generation, str], ModuleType] = {}
 
@@ -28,19 +210,17 @@ class ClassicModule(ModuleType):
     def __init__(self, name: str, generation: Generation) -> None:
         super().__init__(name, f"Classic API, answered by bench-harness ({VERSIONS[generation]}).")
         path = name.partition(".")[2]
-        is_package = path in surface.PACKAGES
         fields = vars(self)
-        fields["_names"] = surface.names(path, generation)
+        is_types = path == "types"
+        imported = {} if not is_types else _IMPORTED if generation == "B" else _IMPORTED_C
+        fields["_names"] = {**NAMES[generation], **imported}
         fields["_generation"] = generation
-        fields["__file__"] = f"<classic API: {name}>"
-        fields["__package__"] = name if is_package else name.rpartition(".")[0]
-        spec = ModuleSpec(name, None, origin=fields["__file__"], is_package=is_package)
-        fields["__spec__"] = spec
-        if is_package:
+        fields["__spec__"] = ModuleSpec(name, None, origin=f"<classic API: {name}>", is_package=path in _MODULES)
+        if path in _MODULES:
             fields["__path__"] = []
         if not path:
             fields["__version__"] = VERSIONS[generation]
-        fields["__all__"] = sorted(name for name in fields["_names"] if not name.startswith("_"))
+        fields["__all__"] = sorted(EXPORTS[generation] if is_types else NAMES[generation])
 
     def __getattr__(self, name: str) -> Any:
         fields = vars(self)
@@ -60,7 +240,7 @@ class ClassicModule(ModuleType):
         below = module_of(fields["_generation"], f"{self.__name__}.{name}") if not name.startswith("__") else None
         if below is not None:
             return below
-        raise AttributeError(surface.absent(self.__name__, name, fields["_generation"]))
+        raise AttributeError(_absent(self.__name__, name, fields["_generation"]))
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *vars(self)["_names"]})
@@ -70,8 +250,29 @@ def module_of(generation: Generation, name: str) -> ModuleType | None:
     """A module of the classic API by its full name; None if the name is unknown."""
     key = (generation, name)
     if key not in _made:
-        path = name.partition(".")[2]
-        if name.partition(".")[0] != NAME or not surface.exists(path, generation):
+        root, _, path = name.partition(".")
+        if root != NAME or path not in _PATHS:
             return None
         _made[key] = ClassicModule(name, generation)
     return _made[key]
+
+
+def modules_of(generation: Generation) -> dict[str, ModuleType]:
+    """All modules of the classic API by their full names."""
+    names = [f"{NAME}.{path}".rstrip(".") for path in sorted(_PATHS)]
+    return {name: module for name in names if (module := module_of(generation, name)) is not None}
+
+
+def _absent(module: str, name: str, generation: Generation) -> str:
+    """The error message for a name that a module does not have."""
+    words = f"module {module!r} has no attribute {name!r}"
+    if name in _REFUSED:
+        return f"vf.{name} is not offered here: {_REFUSED[name]}"
+    other = OTHER[generation]
+    if name in NAMES[other]:
+        return (
+            f"{words} in the classic API of {VERSIONS[generation]}, which the package was taken to be written for; "
+            f"it is there in {VERSIONS[other]}: let the package require that"
+        )
+    near = difflib.get_close_matches(name, NAMES[generation], 1)
+    return f"{words}; did you mean {near[0]!r}?" if near else words

@@ -12,7 +12,6 @@ apply).
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -22,9 +21,10 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from harness.core.errors import ContextLengthError, EnvironmentFault, HarnessError, ModelError, SystemicError
-from harness.core.types import Chat, JsonDict, Message, ModelResponse, Prompt, Usage
+from harness.core.types import Chat, JsonDict, Message, Prompt, Usage
 from harness.envs.dataset import without_gaps
 from harness.models.wire import CHAT_PATH, COMPLETIONS_PATH
+from harness.plugins.classic.responses import response_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -87,7 +87,7 @@ def async_openai(
         EnvironmentFault: the openai package is not installed.
     """
     openai, http = _sdk()
-    transport = _Transport(chat, {chat.model, *names}, dict(sampling_args or {}), faults or Faults(), http)
+    answerer = _Answerer(chat, {chat.model, *names}, dict(sampling_args or {}), faults or Faults(), http)
     return openai.AsyncOpenAI(
         api_key="none",
         base_url=BASE_URL,
@@ -95,7 +95,9 @@ def async_openai(
         project="",
         max_retries=0,
         # Without trust_env=False each client would read certificates and proxies: 10 ms instead of 20 µs.
-        http_client=http.AsyncClient(base_url=BASE_URL, transport=transport, trust_env=False, timeout=None),
+        http_client=http.AsyncClient(
+            base_url=BASE_URL, transport=http.MockTransport(answerer.answer), trust_env=False, timeout=None
+        ),
     )
 
 
@@ -131,8 +133,8 @@ def _sdk() -> tuple[ModuleType, ModuleType]:
     return openai, importlib.import_module(base.__module__.split(".")[0])
 
 
-class _Transport:
-    """HTTP transport that calls our client instead of opening a connection."""
+class _Answerer:
+    """Answers HTTP requests by calls of our client; no connection is opened."""
 
     def __init__(
         self, chat: Chat, names: Collection[str], sampling_args: JsonDict, faults: Faults, http: ModuleType
@@ -144,7 +146,7 @@ class _Transport:
         self._http = http
         self._base = str(http.URL(BASE_URL).path)
 
-    async def handle_async_request(self, request: Any) -> Any:
+    async def answer(self, request: Any) -> Any:
         """Answer one request; name and types are those of the HTTP library."""
         try:
             path = str(request.url.path).removeprefix(self._base)
@@ -156,19 +158,9 @@ class _Transport:
         except HarnessError as error:
             self._faults.add(error)
             return self._failed(request, error)
-        wire = _chat_reply if path == CHAT_PATH else _completion_reply
-        return self._http.Response(
-            200, headers=_HEADERS, content=orjson.dumps(wire(response, self._chat.model)), request=request
-        )
-
-    async def aclose(self) -> None:
-        """Do nothing: no connection is open."""
-
-    async def __aenter__(self) -> _Transport:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        return None
+        reply = response_of(response, is_text=path == COMPLETIONS_PATH, model=self._chat.model).model_dump()
+        reply.update(id=reply["id"] or f"chatcmpl-{uuid.uuid4().hex}", usage=_usage(response.usage))
+        return self._http.Response(200, headers=_HEADERS, content=orjson.dumps(reply))
 
     def _prompt(self, path: str, body: JsonDict) -> Prompt:
         """The request's prompt; removes it and other fields that are not sampling arguments from `body`."""
@@ -226,7 +218,6 @@ class _Transport:
             # The SDK retries some statuses if author code allows it; our client has already retried.
             headers={**_HEADERS, "x-should-retry": "false"},
             content=orjson.dumps({"error": fields}),
-            request=request,
             extensions={_KEY: error},
         )
 
@@ -254,28 +245,6 @@ def _checked_messages(messages: object) -> list[Message]:
         without_gaps(cast(Message, message)) if isinstance(message, dict) else cast(Message, message)
         for message in cast("list[object]", messages)
     ]
-
-
-def _chat_reply(response: ModelResponse, model: str) -> JsonDict:
-    choice = {"index": 0, "finish_reason": response.finish_reason, "logprobs": None, "message": response.message}
-    return _reply(response, model, "chatcmpl", "chat.completion", choice)
-
-
-def _completion_reply(response: ModelResponse, model: str) -> JsonDict:
-    text = response.message.get("content") or ""
-    choice = {"index": 0, "finish_reason": response.finish_reason, "logprobs": None, "text": text}
-    return _reply(response, model, "cmpl", "text_completion", choice)
-
-
-def _reply(response: ModelResponse, model: str, prefix: str, kind: str, choice: JsonDict) -> JsonDict:
-    return {
-        "id": response.id or f"{prefix}-{uuid.uuid4().hex}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": response.model or model,
-        "choices": [choice],
-        "usage": _usage(response.usage),
-    }
 
 
 def _usage(usage: Usage) -> JsonDict | None:

@@ -170,14 +170,15 @@ def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = Fa
 def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
     """Convert our `ModelResponse` to a classic reply."""
     usage = reply.usage
-    tokens = Usage(
-        prompt_tokens=usage.input_tokens,
-        completion_tokens=usage.output_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.input_tokens + usage.output_tokens,
-    )
-    return _response(
-        reply.message, reply.finish_reason, is_text=is_text, id=reply.id or "", model=reply.model or model,
+    tokens = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+    said: JsonDict = {"text": reply.message.get("content") or ""} if is_text else {"message": reply.message}
+    return Response(
+        id=reply.id, model=reply.model or model, choices=[{"finish_reason": reply.finish_reason, **said}],
         usage=None if usage.unreported else tokens,
     )  # fmt: skip
 
@@ -189,17 +190,11 @@ def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
         said: The reply's text or message in the transcript.
         told: Further recorded fields: `model`, `id`, `created`, `usage` and `finish_reason`.
     """
-    is_text = isinstance(said, str)
-    message: JsonDict = {"content": said} if isinstance(said, str) else said if isinstance(said, dict) else said[0]
-    reason = told.get("finish_reason") or ("tool_calls" if message.get("tool_calls") else "stop")
-    usage = told.get("usage")
-    made = _response(
-        message, reason, is_text=is_text, id=str(told.get("id") or ""), model=str(told.get("model") or ""),
-        usage=Usage(recorded(usage)) if usage else None,
-    )  # fmt: skip
-    if "created" in told:
-        made["created"] = told["created"]
-    return made
+    message = said[0] if isinstance(said, list) else said
+    calls = not isinstance(message, str) and message.get("tool_calls")
+    reason = told.get("finish_reason") or ("tool_calls" if calls else "stop")
+    choice = {"finish_reason": reason, "text" if isinstance(message, str) else "message": message}
+    return Response({**{name: part for name, part in told.items() if name != "finish_reason"}, "choices": [choice]})
 
 
 def is_response(value: object) -> bool:
@@ -225,14 +220,3 @@ def as_response(value: Any) -> Response:
         raise EnvironmentFault(f"a reply must have `choices` or a `message`, and {kind} {value!r:.80} has neither")
     names = ("id", "object", "created", "model", "usage", "choices", "message")
     return Response({name: part for name in names if (part := _part(value, name)) is not None})
-
-
-def _response(
-    message: JsonDict, finish_reason: str | None, *, is_text: bool, id: str, model: str, usage: Usage | None
-) -> Response:
-    choice: JsonDict = {"index": 0, "finish_reason": finish_reason}
-    if is_text:
-        choice["text"] = message.get("content") or ""
-    else:
-        choice["message"] = {"role": "assistant", **message}
-    return Response(id=id, model=model, choices=[choice], **({} if usage is None else {"usage": usage}))

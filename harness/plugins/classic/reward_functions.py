@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, cast, get_origin
+from typing import Any, get_origin
 
 from harness.core.errors import EnvironmentFault
 from harness.core.state import State
 from harness.core.types import JsonDict
 from harness.rubrics.functions import GROUP_NAMES, ROLLOUT_NAMES, RewardFunction
+from harness.usercode.functions import is_async, name_of
 
 RewardFunc = Callable[..., Any]
 
@@ -40,13 +40,6 @@ class Weights(list[float]):
         return dict(self.items()).get(name, default)
 
 
-def name_of(function: object) -> str:
-    """The name of a reward function in metrics."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return str(getattr(function, "__name__", None) or type(function).__name__)
-
-
 def is_group(function: RewardFunc) -> bool:
     """Whether a function scores all rollouts of an example: by its parameters' names, or because it returns a list."""
     signature = inspect.signature(function)
@@ -66,17 +59,22 @@ def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool
         columns: Whether it may take columns of the dataset.
     """
     group = is_group(function)
-    wanted = _wanted(function)
+    parameters = inspect.signature(function).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    wanted = None if takes_all else frozenset(parameters)
 
     def of_rollout(state: State) -> Any:
-        return function(**_picked(_of_rollout(state, objects([state]), columns), wanted))
+        fields: JsonDict = dict(state["input"]) if columns else {}
+        fields.update({name: state.get(name) for name in ROLLOUT_NAMES}, state=state)
+        return function(**_picked({**fields, **objects([state])}, wanted))
 
     def of_group(states: Sequence[State]) -> Any:
-        return function(**_picked(_of_group(states, objects(states)), wanted))
+        fields: JsonDict = {f"{name}s": [state.get(name) for state in states] for name in ROLLOUT_NAMES}
+        return function(**_picked({**fields, "states": list(states), **objects(states)}, wanted))
 
     call = of_group if group else of_rollout
     name = name_of(function)
-    return RewardFunction(name, call, float(weight), group, _is_async(function), ("states",) if group else ("state",))
+    return RewardFunction(name, call, float(weight), group, is_async(function), ("states",) if group else ("state",))
 
 
 def check(function: RewardFunc, known: Collection[str], where: str) -> None:
@@ -96,37 +94,5 @@ def check(function: RewardFunc, known: Collection[str], where: str) -> None:
             )
 
 
-def _wanted(function: RewardFunc) -> frozenset[str] | None:
-    """The parameter names of a function; None if it takes any."""
-    parameters = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
-    return frozenset(parameters)
-
-
 def _picked(values: JsonDict, wanted: frozenset[str] | None) -> JsonDict:
     return values if wanted is None else {name: value for name, value in values.items() if name in wanted}
-
-
-def _of_rollout(state: State, objects: Mapping[str, object], columns: bool) -> JsonDict:
-    fields: JsonDict = {}
-    if columns:
-        fields.update({name: value for name, value in state["input"].items() if name not in ROLLOUT_NAMES})
-    for name in ROLLOUT_NAMES:
-        fields[name] = state if name == "state" else state.get(name)
-    fields.update(objects)
-    return fields
-
-
-def _of_group(states: Sequence[State], objects: Mapping[str, object]) -> JsonDict:
-    plurals: JsonDict = {
-        f"{name}s": list(states) if name == "state" else [state.get(name) for state in states] for name in ROLLOUT_NAMES
-    }
-    return {**plurals, **objects}
-
-
-def _is_async(function: object) -> bool:
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    call = getattr(function, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -9,7 +9,7 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -21,10 +21,10 @@ from harness.plugins.classic.context import generation as running
 from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.parsers import Parser
 from harness.plugins.classic.reward_functions import RewardFunc, Weights
-from harness.rubrics.functions import RewardFunction, Value, read, total, weight_limits
+from harness.rubrics.functions import read, weight_limits
 from harness.rubrics.parser import Parser as NativeParser
 from harness.rubrics.rubric import Rubric as NativeRubric
-from harness.rubrics.scoring import Scoring
+from harness.usercode.functions import name_of
 
 
 class Rubric(NativeRubric):
@@ -120,7 +120,7 @@ class Rubric(NativeRubric):
         self.group_score_object_providers.append(provider)
 
     def _get_reward_func_names(self) -> list[str]:
-        return [reward_functions.name_of(function) for function in self.funcs]
+        return [name_of(function) for function in self.funcs]
 
     def _get_reward_funcs(self) -> list[RewardFunc]:
         return list(self.funcs)
@@ -265,7 +265,10 @@ class Rubric(NativeRubric):
             for function, weight in zip(self.funcs, self.weights, strict=True)
         ]
         started = time.time()
-        scores = await _weigh(states, plans)
+        rubric = NativeRubric()
+        # Of several functions of one name, each counts in the reward, and the last is the metric.
+        rubric._functions = [replace(plan, name=f"{number}#{plan.name}") for number, plan in enumerate(plans)]
+        scores = [_named(score) for score in await rubric.score(states)]
         self._keep(states, scores, started)
         return scores
 
@@ -291,9 +294,9 @@ class Rubric(NativeRubric):
         """Read the score that an author's own scoring has stored in a state."""
         reward = state.get("reward")
         given: dict[str, object] = state.get("metrics") or {}
-        metrics = {column(str(name)): _number(value) for name, value in given.items()}
+        metrics = {column(str(name)): read(value)[0] for name, value in given.items()}
         reasons = self._reasons.pop(state["trajectory_id"], {})
-        number = _number(reward)
+        number = read(reward)[0]
         if number is None and not reasons:
             reasons = {"*": f"{type(self).__name__} left the reward {reward!r}"}
         return Score(number, {name: metrics.get(name) for name in self.metric_names} | metrics, reasons)
@@ -321,43 +324,12 @@ class Rubric(NativeRubric):
                     await self.cleanup(state)
 
 
-async def _weigh(states: Sequence[State], plans: Sequence[RewardFunction]) -> list[Score]:
-    """Run the functions. If several have the same name, each counts in the reward, and the last is the metric."""
-    unique = _renamed(plans)
-    scoring = Scoring(states, {})
-    await scoring.run(unique)
-    return [_score(values, list(zip(plans, unique, strict=True))) for values in scoring.values]
-
-
-def _renamed(plans: Sequence[RewardFunction]) -> list[RewardFunction]:
-    seen: dict[str, int] = {}
-    renamed: list[RewardFunction] = []
-    for plan in plans:
-        seen[plan.name] = seen.get(plan.name, 0) + 1
-        renamed.append(plan if seen[plan.name] == 1 else replace(plan, name=f"{plan.name}#{seen[plan.name]}"))
-    return renamed
-
-
-def _score(values: Mapping[str, Value], plans: Sequence[tuple[RewardFunction, RewardFunction]]) -> Score:
-    terms: list[float] = []
-    metrics: dict[str, float | None] = {}
-    fatal: dict[str, str] = {}
-    minor: dict[str, str] = {}
-    for plan, unique in plans:
-        value, reason = values[unique.name]
-        metrics[column(plan.name)] = value
-        if value is None:
-            (fatal if plan.weight else minor)[plan.name] = reason
-        elif plan.weight:
-            terms.append(plan.weight * value)
-    reward = total(terms)
-    if not fatal and not math.isfinite(reward):
-        fatal["*"] = f"the weighted sum is {reward}"
-    return Score(None if fatal else reward, metrics, {**fatal, **minor})
-
-
-def _number(value: object) -> float | None:
-    return read(value)[0]
+def _named(score: Score) -> Score:
+    """Replace the numbered names of functions by those in results."""
+    metrics = {column(name.partition("#")[2]): value for name, value in score.metrics.items()}
+    return replace(
+        score, metrics=metrics, reasons={n.partition("#")[2] or n: words for n, words in score.reasons.items()}
+    )
 
 
 def _note_time(state: State, started: float) -> None:
@@ -375,19 +347,13 @@ def column(name: str) -> str:
     return f"{name}_metric" if name in FIXED_COLUMNS else name
 
 
-def rubrics_of(rubric: NativeRubric) -> Iterator[NativeRubric]:
-    """Yield a rubric and those nested in it."""
-    yield rubric
-    for inner in getattr(rubric, "rubrics", ()):
-        yield from rubrics_of(inner)
-
-
 def settle_all(rubric: NativeRubric, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
     """Call `settle` of every classic rubric in a rubric.
 
     Raises:
         EnvironmentFault: see `Rubric.settle`.
     """
-    for each in rubrics_of(rubric):
-        if isinstance(each, Rubric):
-            each.settle(prepare, columns)
+    if isinstance(rubric, Rubric):
+        rubric.settle(prepare, columns)
+    for inner in getattr(rubric, "rubrics", ()):
+        settle_all(inner, prepare, columns)

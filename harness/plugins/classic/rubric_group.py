@@ -10,7 +10,8 @@ from harness.core.records import Score
 from harness.core.state import State
 from harness.plugins.classic.reward_functions import RewardFunc, Weights
 from harness.plugins.classic.rubric import Rubric
-from harness.rubrics.functions import range_limits, total
+from harness.rubrics.functions import range_limits
+from harness.rubrics.group import add_scores
 from harness.rubrics.rubric import Rubric as NativeRubric
 
 
@@ -27,22 +28,17 @@ class RubricGroup(Rubric):
         super().__init__(**kwargs)
         self.rubrics: list[NativeRubric] = list(rubrics)
 
-    @property
-    def first(self) -> Rubric | NativeRubric:
-        """The rubric that gets added functions."""
-        return self.rubrics[0]
-
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to the first rubric."""
-        self.first.add_reward_func(func, weight)
+        self.rubrics[0].add_reward_func(func, weight)
 
     def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
         """Add a metric to the first rubric."""
-        self.first.add_metric(func, weight)
+        self.rubrics[0].add_metric(func, weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
         """Add an object to the first rubric."""
-        self.first.add_class_object(name, obj)
+        self.rubrics[0].add_class_object(name, obj)
 
     def _get_reward_func_names(self) -> list[str]:
         return [name for rubric in self.rubrics for name in _names(rubric)]
@@ -87,10 +83,6 @@ class RubricGroup(Rubric):
         """The sums of the rubrics' lowest and highest rewards."""
         return range_limits(rubric.reward_range for rubric in self.rubrics)
 
-    async def cleanup(self, state: State) -> None:
-        """Run the group's own cleanup; each rubric cleans up after its scoring."""
-        await super().cleanup(state)
-
     async def teardown(self) -> None:
         """Run the group's own teardown, then the rubrics'."""
         await super().teardown()
@@ -106,7 +98,7 @@ class RubricGroup(Rubric):
             for state, (reward, metrics) in zip(states, before, strict=True):
                 state["reward"], state["metrics"] = reward, dict(metrics)
             parts.append(await rubric.score(states))
-        scores = [_sum(scores) for scores in zip(*parts, strict=True)]
+        scores = [add_scores(scores) for scores in zip(*parts, strict=True)]
         self._keep(states, scores, started)
         return scores
 
@@ -117,20 +109,3 @@ def _names(rubric: NativeRubric) -> Sequence[str]:
 
 def _weights(rubric: NativeRubric) -> Sequence[float]:
     return rubric.get_reward_weights() if isinstance(rubric, Rubric) else list(rubric.weights.values())
-
-
-def _sum(scores: Sequence[Score]) -> Score:
-    rewards: list[float] = []
-    metrics: dict[str, float | None] = {}
-    fatal: dict[str, str] = {}
-    minor: dict[str, str] = {}
-    for score in scores:
-        for name, value in score.metrics.items():
-            held = metrics.get(name, 0.0)
-            metrics[name] = None if value is None or held is None else held + value
-        if score.reward is None:
-            fatal.update(score.reasons)
-        else:
-            minor.update(score.reasons)
-            rewards.append(score.reward)
-    return Score(total(rewards) if len(rewards) == len(scores) else None, metrics, {**fatal, **minor})

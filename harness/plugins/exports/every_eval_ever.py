@@ -7,11 +7,10 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from harness.plugins.exports.every_eval_ever_aggregate import Identity, Sidecar, aggregate
+from harness.plugins.exports.every_eval_ever_aggregate import Identity, aggregate
 from harness.plugins.exports.every_eval_ever_rows import row_of
 from harness.plugins.exports.foreign import Source, json_bytes
 from harness.store.export_formats import Exported
@@ -29,15 +28,6 @@ _DEVELOPERS = {"gemini": "google", "mistral": "mistralai", "xai": "xai", "cohere
 _OWN_MODELS = frozenset({"openai", "anthropic", "deepseek", "ai21", *_DEVELOPERS})
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """Identifiers of the run, and the paths of its two files."""
-
-    identity: Identity
-    aggregate: str
-    samples: str
-
-
 def write(run: RunDir, target: Path) -> Exported:
     """Write `data/<environment>/<developer>/<model>/<uuid>.json` and `…_samples.jsonl` below a folder.
 
@@ -52,28 +42,31 @@ def write(run: RunDir, target: Path) -> Exported:
         OSError: a file cannot be written.
     """
     source = Source.read(run)
-    names = _names(source)
-    samples = target / names.samples
+    identity = _identity(source)
+    path, samples = target / f"{identity.stem}.json", target / f"{identity.stem}_samples.jsonl"
     samples.parent.mkdir(parents=True, exist_ok=True)
     digest, rows = hashlib.sha256(), 0
     with samples.open("xb") as file:
         for outcome in source.outcomes():
-            line = one_line(json_bytes(row_of(outcome, names.identity, source.summary.pass_threshold)))
+            line = one_line(json_bytes(row_of(outcome, identity, source.summary.pass_threshold)))
             digest.update(line)
             file.write(line)
             rows += 1
-    if not rows:
+    document = aggregate(source, identity)
+    if rows:
+        document["detailed_evaluation_results"] = {
+            "format": "jsonl", "file_path": samples.relative_to(target).as_posix(), "hash_algorithm": "sha256",
+            "checksum": digest.hexdigest(), "total_rows": rows,
+        }  # fmt: skip
+    else:
         samples.unlink()
-    sidecar = Sidecar(names.samples, digest.hexdigest(), rows) if rows else None
-    document = aggregate(source, names.identity, sidecar)
-    (target / names.aggregate).write_bytes(one_line(json_bytes(document)))
-    written = (*([samples] if rows else []), target / names.aggregate)
-    return Exported(written, rows, _notes(source, names))
+    path.write_bytes(one_line(json_bytes(document)))
+    return Exported((*([samples] if rows else []), path), rows, _notes(source, identity))
 
 
-def _notes(source: Source, names: _Names) -> tuple[str, ...]:
-    notes = [f'{names.aggregate}: fill in "source_organization_name" and "evaluator_relationship"']
-    if names.identity.developer == "unknown":
+def _notes(source: Source, identity: Identity) -> tuple[str, ...]:
+    notes = [f'{identity.stem}.json: fill in "source_organization_name" and "evaluator_relationship"']
+    if identity.developer == "unknown":
         notes.append(
             f"the developer of {source.manifest.model} is not known: the folder and the id have `unknown` in its place"
         )
@@ -87,15 +80,18 @@ def _notes(source: Source, names: _Names) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _names(source: Source) -> _Names:
+def _identity(source: Source) -> Identity:
     manifest = source.manifest
     developer, model = _split(source)
     task = _component(manifest.env_id)
     model_id = f"{developer}/{model}"
-    identity = Identity(f"{task}/{model_id}/{manifest.id}", model_id, developer, task, _epoch(manifest.created))
+    try:
+        created = repr(datetime.fromisoformat(manifest.created).timestamp())
+    except ValueError:
+        created = "0"
     file_id = uuid.UUID(bytes=hashlib.sha256(manifest.id.encode()).digest()[:16], version=4)
     stem = f"data/{task}/{developer}/{_short(model.replace('/', '_'), 200)}/{file_id}"
-    return _Names(identity, f"{stem}.json", f"{stem}_samples.jsonl")
+    return Identity(f"{task}/{model_id}/{manifest.id}", model_id, developer, task, created, stem)
 
 
 def _split(source: Source) -> tuple[str, str]:
@@ -120,10 +116,3 @@ def _short(name: str, limit: int) -> str:
     if len(data) <= limit:
         return name
     return f"{data[: limit - 9].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
-
-
-def _epoch(created: str) -> str:
-    try:
-        return repr(datetime.fromisoformat(created).timestamp())
-    except ValueError:
-        return "0"

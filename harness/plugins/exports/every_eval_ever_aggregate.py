@@ -30,31 +30,18 @@ class Identity:
     created: str
     """Start of the run: Unix time as text."""
 
+    stem: str
+    """Path of the files from the root of the datastore, without their endings."""
+
     def result_id(self, name: str) -> str:
         """The id of a result, which joins lines to results."""
         return f"{self.task}.{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sidecar:
-    """The samples file."""
-
-    path: str
-    """Path from the root of the datastore."""
-    sha256: str
-    rows: int
-
-
-def aggregate(source: Source, identity: Identity, sidecar: Sidecar | None) -> JsonDict:
-    """Make the aggregate record.
-
-    Args:
-        source: The run.
-        identity: Identifiers of the evaluation.
-        sidecar: The samples file; None if the run has no rollout.
-    """
+def aggregate(source: Source, identity: Identity) -> JsonDict:
+    """Make the aggregate record, without the description of the samples file."""
     manifest = source.manifest
-    record: JsonDict = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": identity.evaluation_id,
         "evaluation_timestamp": identity.created,
@@ -77,12 +64,6 @@ def aggregate(source: Source, identity: Identity, sidecar: Sidecar | None) -> Js
         },
         "evaluation_results": list(_results(source, identity)),
     }  # fmt: skip
-    if sidecar is not None:
-        record["detailed_evaluation_results"] = {
-            "format": "jsonl", "file_path": sidecar.path, "hash_algorithm": "sha256", "checksum": sidecar.sha256,
-            "total_rows": sidecar.rows,
-        }  # fmt: skip
-    return record
 
 
 def _model(source: Source, identity: Identity) -> JsonDict:

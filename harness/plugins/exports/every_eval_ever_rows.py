@@ -62,7 +62,7 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
         row["token_usage"] = counts
     row["performance"] = _performance(outcome)
     if reward is None:
-        row["error"] = outcome.error or outcome.reason or "not scored"
+        row["error"] = outcome.error or outcome.reason
     return row
 
 
@@ -139,7 +139,7 @@ def _metadata(outcome: Outcome) -> dict[str, str]:
     example, base, score = outcome.example, outcome.base, outcome.score
     values: JsonDict = {
         "rollout_index": base.rollout_index,
-        "outcome": "scored" if outcome.is_scored else "unscored",
+        "outcome": outcome.column,
         "reason": outcome.reason,
         "task": example.task,
         "attempts": base.attempts,

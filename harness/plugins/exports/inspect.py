@@ -8,14 +8,14 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from harness.core.types import JsonDict
 from harness.plugins.exports.foreign import Source, json_bytes
 from harness.plugins.exports.inspect_header import LOG_VERSION, Totals, header_of
-from harness.plugins.exports.inspect_sample import SampleIds, sample_of, summary_of
+from harness.plugins.exports.inspect_sample import sample_of, summary_of
 from harness.store.export_formats import Exported
 from harness.store.rundir import RunDir, safe_name
 
@@ -24,39 +24,6 @@ _LEVEL = 3
 
 _LISTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}")
 """Start of the file names under which Inspect lists a `.json` file as a log. It lists every `.eval` file."""
-
-
-class _Reading:
-    """The samples of a run, and the totals that are complete once all samples are read."""
-
-    def __init__(self, run: RunDir) -> None:
-        self.source = Source.read(run)
-        self.totals = Totals()
-        self.ids = SampleIds()
-        self.rows = 0
-
-    def samples(self) -> Iterator[JsonDict]:
-        for outcome in self.source.outcomes():
-            self.totals.add(outcome)
-            self.rows += 1
-            yield sample_of(outcome, self.ids.of(outcome.example), self.source)
-
-    def header(self) -> JsonDict:
-        return header_of(self.source, self.totals, self.ids.all)
-
-    def exported(self, target: Path) -> Exported:
-        notes: list[str] = []
-        if unscored := sum(self.source.summary.unscored.values()):
-            notes.append(
-                f"{unscored} rollouts have no score: the log has NaN or an error for them, and its means exclude them"
-            )
-        if _is_json(target) and not _LISTED.match(target.name):
-            manifest = self.source.manifest
-            name = f"{manifest.created[:19].replace(':', '-')}_{safe_name(manifest.env_id)}.json"
-            notes.append(
-                f"inspect view lists a .json log only if its name begins with the time of the run, as in {name}"
-            )
-        return Exported((target,), self.rows, tuple(notes))
 
 
 def write(run: RunDir, target: Path) -> Exported:
@@ -70,23 +37,34 @@ def write(run: RunDir, target: Path) -> Exported:
         StoreError: the run cannot be read.
         OSError: the file cannot be written.
     """
-    reading = _Reading(run)
-    (_write_json if _is_json(target) else _write_eval)(reading, target)
-    return reading.exported(target)
+    source, totals = Source.read(run), Totals()
+
+    def samples() -> Iterator[JsonDict]:
+        for outcome in source.outcomes():
+            totals.add(outcome)
+            yield sample_of(outcome, totals.ids.of(outcome.example), source)
+
+    is_json = target.suffix.lower() == ".json"
+    (_write_json if is_json else _write_eval)(target, samples(), lambda: header_of(source, totals))
+    notes: list[str] = []
+    if unscored := sum(source.summary.unscored.values()):
+        notes.append(
+            f"{unscored} rollouts have no score: the log has NaN or an error for them, and its means exclude them"
+        )
+    if is_json and not _LISTED.match(target.name):
+        name = f"{source.manifest.created[:19].replace(':', '-')}_{safe_name(source.manifest.env_id)}.json"
+        notes.append(f"inspect view lists a .json log only if its name begins with the time of the run, as in {name}")
+    return Exported((target,), totals.generated + totals.failed, tuple(notes))
 
 
-def _is_json(target: Path) -> bool:
-    return target.suffix.lower() == ".json"
-
-
-def _write_eval(reading: _Reading, target: Path) -> None:
+def _write_eval(target: Path, read: Iterator[JsonDict], make_header: Callable[[], JsonDict]) -> None:
     packed = zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
     with tempfile.TemporaryFile(dir=target.parent) as summaries, packed as archive:
-        for sample in reading.samples():
+        for sample in read:
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
             summaries.write((b",\n" if summaries.tell() else b"[") + json_bytes(summary_of(sample)))
         summaries.write(b"]" if summaries.tell() else b"[]")
-        header = reading.header()
+        header = make_header()
         start = {"version": LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         archive.writestr("_journal/start.json", json_bytes(start))
         with archive.open("summaries.json", "w", force_zip64=True) as member:
@@ -94,11 +72,11 @@ def _write_eval(reading: _Reading, target: Path) -> None:
         archive.writestr("header.json", json_bytes(header))
 
 
-def _write_json(reading: _Reading, target: Path) -> None:
+def _write_json(target: Path, read: Iterator[JsonDict], make_header: Callable[[], JsonDict]) -> None:
     with tempfile.TemporaryFile(dir=target.parent) as samples, target.open("xb") as file:
-        for sample in reading.samples():
+        for sample in read:
             samples.write((b",\n" if samples.tell() else b"") + json_bytes(sample))
-        file.write(json_bytes(reading.header()).removesuffix(b"}") + b',"samples":[')
+        file.write(json_bytes(make_header()).removesuffix(b"}") + b',"samples":[')
         _copy(samples, file)
         file.write(b"]}\n")
 

@@ -12,7 +12,7 @@ from types import UnionType
 from harness.core.records import Failed
 from harness.core.types import JsonDict, Usage
 from harness.plugins.exports.foreign import NOT_A_NUMBER, Source, as_dict
-from harness.plugins.exports.inspect_sample import REWARD, judge_usage, moment, used
+from harness.plugins.exports.inspect_sample import REWARD, SampleIds, judge_usage, moment, used
 from harness.stats.summary import Spread, number
 from harness.store.outcomes import Outcome
 
@@ -32,6 +32,7 @@ class Totals:
     failed: int = 0
     finished_at: float = 0.0
     judges: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    ids: SampleIds = field(default_factory=SampleIds)
 
     def add(self, outcome: Outcome) -> None:
         """Count one rollout."""
@@ -44,35 +45,31 @@ class Totals:
             self.judges[name] = self.judges.get(name, Usage()) + usage
 
 
-def header_of(source: Source, totals: Totals, sample_ids: list[int | str]) -> JsonDict:
+def header_of(source: Source, totals: Totals) -> JsonDict:
     """The whole log except its samples, in Inspect's field order."""
     manifest = source.manifest
     status = _STATUS.get(manifest.status, "cancelled")
+    try:
+        began = datetime.fromisoformat(manifest.created).timestamp()
+    except ValueError:
+        began = 0.0
+    # A replayed or rescored run is newer than its rollouts, so their times are not enough.
+    ended = max(began + (source.summary.wall_s or 0.0) if began else 0.0, totals.finished_at)
     header: JsonDict = {
         "version": LOG_VERSION,
         "status": status,
-        "eval": _spec(source, sample_ids),
+        "eval": _spec(source, totals.ids.all),
         "plan": {"name": "plan", "steps": [], "config": _generation(source)[0]},
         "results": _results(source, totals),
         "stats": {
             "started_at": manifest.created,
-            "completed_at": moment(_ended(source, totals)) or manifest.created,
+            "completed_at": moment(ended) or manifest.created,
             **used(manifest.model, source.summary.usage, totals.judges),
         },
     }
     if status == "error":
         header["error"] = {"message": f"the run {manifest.status}", "traceback": "", "traceback_ansi": ""}
     return header
-
-
-def _ended(source: Source, totals: Totals) -> float:
-    """Unix time of the end of the run. A replayed or rescored run is newer than its rollouts, so their times are not
-    enough."""
-    try:
-        began = datetime.fromisoformat(source.manifest.created).timestamp()
-    except ValueError:
-        return totals.finished_at
-    return max(began + (source.summary.wall_s or 0.0), totals.finished_at)
 
 
 def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:

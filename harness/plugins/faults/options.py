@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
@@ -25,46 +25,34 @@ def _list_faults(wanted: bool) -> None:
     raise typer.Exit
 
 
-FaultFile: TypeAlias = Annotated[
-    Path | None, typer.Option(help="TOML file of [[fault]] tables: which requests get which fault.")
-]
-FaultSpecs: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="One fault, as in '429@every=3,retry_after=1' or 'reset@share=0.1'; may be repeated."),
-]
-ListFaults: TypeAlias = Annotated[
-    bool,
-    typer.Option("--list-faults", callback=_list_faults, is_eager=True, help="Print the available faults and exit."),
-]
-Latency: TypeAlias = Annotated[float | None, typer.Option(min=0, help="Median latency, milliseconds.")]
-Sigma: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, help="Standard deviation of the logarithm of the latency.")
-]
-FailRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that get --fail-status.")]
-FailStatus: TypeAlias = Annotated[str, typer.Option(help="HTTP errors to draw from, e.g. 429,500.")]
-RetryAfter: TypeAlias = Annotated[
-    str | None, typer.Option(help="Retry-After header of those errors: seconds or an HTTP-date.")
-]
-ResetRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests whose connection is reset.")]
-HangRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests that are never answered.")]
-MalformedRate: TypeAlias = Annotated[float, typer.Option(help="Share of requests answered with an unreadable body.")]
-Seed: TypeAlias = Annotated[int | None, typer.Option(help="Seed of latency and faults; default 0, or the file's.")]
-
-
 def faults_of_options(  # noqa: PLR0913 - the options are its parameters
     *,
-    faults: FaultFile = None,
-    fault: FaultSpecs = None,
-    list_faults: ListFaults = False,
-    latency: Latency = None,
-    sigma: Sigma = None,
-    fail_rate: FailRate = 0.0,
-    fail_status: FailStatus = "500",
-    retry_after: RetryAfter = None,
-    reset_rate: ResetRate = 0.0,
-    hang_rate: HangRate = 0.0,
-    malformed_rate: MalformedRate = 0.0,
-    seed: Seed = None,
+    faults: Annotated[
+        Path | None, typer.Option(help="TOML file of [[fault]] tables: which requests get which fault.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="One fault, as in '429@every=3,retry_after=1' or 'reset@share=0.1'; may be repeated."),
+    ] = None,
+    list_faults: Annotated[
+        bool,
+        typer.Option(
+            "--list-faults", callback=_list_faults, is_eager=True, help="Print the available faults and exit."
+        ),
+    ] = False,
+    latency: Annotated[float | None, typer.Option(min=0, help="Median latency, milliseconds.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(min=0, help="Standard deviation of the logarithm of the latency.")
+    ] = None,
+    fail_rate: Annotated[float, typer.Option(help="Share of requests that get --fail-status.")] = 0.0,
+    fail_status: Annotated[str, typer.Option(help="HTTP errors to draw from, e.g. 429,500.")] = "500",
+    retry_after: Annotated[
+        str | None, typer.Option(help="Retry-After header of those errors: seconds or an HTTP-date.")
+    ] = None,
+    reset_rate: Annotated[float, typer.Option(help="Share of requests whose connection is reset.")] = 0.0,
+    hang_rate: Annotated[float, typer.Option(help="Share of requests that are never answered.")] = 0.0,
+    malformed_rate: Annotated[float, typer.Option(help="Share of requests answered with an unreadable body.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Seed of latency and faults; default 0, or the file's.")] = None,
 ) -> FaultScript | None:
     """Make the faults that options of `bench serve` ask for; None if there are neither faults nor a latency.
 

@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,25 +20,6 @@ from harness.store.rundir import RunDir
 if TYPE_CHECKING:
     from harness.cli.push import Push
 
-ModelRepo: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--eval-results", metavar="MODEL_REPO", help="Propose the result to this model, by a pull request."),
-]
-Benchmark: TypeAlias = Annotated[
-    str | None, typer.Option("--benchmark", metavar="ID", help="The benchmark: its dataset on the Hub.")
-]
-Task: TypeAlias = Annotated[
-    str | None, typer.Option("--task", metavar="ID", help="The benchmark's task. [the only one]")
-]
-Revision: TypeAlias = Annotated[
-    str | None, typer.Option("--revision", metavar="COMMIT", help="The benchmark's commit, if you know it.")
-]
-Notes: TypeAlias = Annotated[
-    str, typer.Option("--notes", metavar="TEXT", help="Text at the beginning of the result's notes.")
-]
-Fraction: TypeAlias = Annotated[bool, typer.Option("--fraction", help="Report the mean as a fraction, not in percent.")]
-Subset: TypeAlias = Annotated[bool, typer.Option("--subset", help="Accept a run of a part of the benchmark.")]
-PrintOnly: TypeAlias = Annotated[bool, typer.Option("--print", help="Print the result and send nothing.")]
 
 _OUTCOMES = {
     "opened": "pull request opened",
@@ -50,14 +31,29 @@ _OUTCOMES = {
 
 def leaderboard(  # noqa: PLR0913 - the options are its parameters
     *,
-    model_repo: ModelRepo = None,
-    benchmark: Benchmark = None,
-    task: Task = None,
-    revision: Revision = None,
-    notes: Notes = "",
-    fraction: Fraction = False,
-    subset: Subset = False,
-    print_only: PrintOnly = False,
+    model_repo: Annotated[
+        str | None,
+        typer.Option(
+            "--eval-results", metavar="MODEL_REPO", help="Propose the result to this model, by a pull request."
+        ),
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", metavar="ID", help="The benchmark: its dataset on the Hub.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="The benchmark's task. [the only one]")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="COMMIT", help="The benchmark's commit, if you know it.")
+    ] = None,
+    notes: Annotated[
+        str, typer.Option("--notes", metavar="TEXT", help="Text at the beginning of the result's notes.")
+    ] = "",
+    fraction: Annotated[
+        bool, typer.Option("--fraction", help="Report the mean as a fraction, not in percent.")
+    ] = False,
+    subset: Annotated[bool, typer.Option("--subset", help="Accept a run of a part of the benchmark.")] = False,
+    print_only: Annotated[bool, typer.Option("--print", help="Print the result and send nothing.")] = False,
 ) -> Callable[..., None] | None:
     """Make the function that proposes the result of a run; return None without --eval-results.
 

@@ -1,18 +1,29 @@
-"""Choice of runs to compare, from names of runs and suites. Reads manifests, not results."""
+"""Choice of runs to compare, from names of runs and suites, and search for a previous run to compare a finished run
+with. Reads manifests, not results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.errors import UsageError
+from harness.core.errors import StoreError, UsageError
 from harness.report.text import clean
-from harness.store.find_runs import choose
+from harness.stats.difference import ALPHA
+from harness.stats.paired import fewest_pairs
+from harness.store.find_runs import choose, newest, runs_in
+from harness.store.invocations import read_invocation, suite_files
 from harness.store.manifest import Manifest
-from harness.store.rundir import RunDir
+from harness.store.rundir import RunDir, safe_name
+from harness.store.values import table
 
 NEWEST = "the newest invocation"
+
+LOOKED_AT = 20
+"""Maximum number of earlier runs to read, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,45 +122,97 @@ def _between(
     pairs: list[Pair],
     unmatched: list[str],
 ) -> None:
-    """Pair the runs of two suites."""
+    """Pair the runs of two suites: those of one name and, if the second suite has several of it, of one model."""
+    first, second = map(clean, given)
     ours, theirs = (_grouped(each, lambda member: member.name) for each in (members, baselines))
     for name, group in ours.items():
-        if name not in theirs:
-            unmatched.append(f"{clean(name)} of {clean(given[0])} is not in {clean(given[1])}.")
-            continue
-        pairs += _of_one_name(name, group, theirs[name], given, unmatched)
-    missing = [name for name in theirs if name not in ours]
-    unmatched += [f"{clean(name)} of {clean(given[1])} is not in {clean(given[0])}." for name in missing]
-
-
-def _of_one_name(
-    name: str, group: Sequence[Member], baselines: Sequence[Member], given: tuple[str, str], unmatched: list[str]
-) -> Iterator[Pair]:
-    if len(baselines) == 1:
-        for each in group:
-            yield _pair(name, each, baselines[0], given[0] if len(group) == 1 else f"{given[0]} {each.manifest.model}")
-        return
-    by_model = {each.manifest.model: each for each in baselines}
-    if len(by_model) < len(baselines):
-        raise UsageError(
-            f"{clean(name)} of {clean(given[1])} has several runs of one model: name the runs that are to be compared"
-        )
-    met = {each.manifest.model for each in group}
-    for each in group:
-        model = each.manifest.model
-        if model in by_model:
-            yield _pair(name, each, by_model[model], f"{given[0]} {model}")
+        by_model = {each.manifest.model: each for each in theirs.get(name, ())}
+        if not by_model:
+            unmatched.append(f"{clean(name)} of {first} is not in {second}.")
+        elif len(theirs[name]) == 1:
+            columns = [given[0] if len(group) == 1 else f"{given[0]} {each.manifest.model}" for each in group]
+            pairs += [_pair(name, each, theirs[name][0], words) for each, words in zip(group, columns, strict=True)]
+        elif len(by_model) < len(theirs[name]):
+            raise UsageError(
+                f"{clean(name)} of {second} has several runs of one model: name the runs that are to be compared"
+            )
         else:
-            unmatched.append(f"{clean(name)} of {clean(given[0])}: {clean(given[1])} has no run of {clean(model)}.")
-    unmatched += [
-        f"{clean(name)} of {clean(given[1])}: {clean(given[0])} has no run of {clean(model)}."
-        for model in by_model
-        if model not in met
-    ]
+            for each in group:
+                model = each.manifest.model
+                if model in by_model:
+                    pairs.append(_pair(name, each, by_model[model], f"{given[0]} {model}"))
+                else:
+                    unmatched.append(f"{clean(name)} of {first}: {second} has no run of {clean(model)}.")
+            missing = [model for model in by_model if model not in {each.manifest.model for each in group}]
+            unmatched += [f"{clean(name)} of {second}: {first} has no run of {clean(model)}." for model in missing]
+    unmatched += [f"{clean(name)} of {second} is not in {first}." for name in theirs if name not in ours]
 
 
-def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> Mapping[str, list[Member]]:
+def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> dict[str, list[Member]]:
     groups: dict[str, list[Member]] = {}
     for each in members:
         groups.setdefault(key(each), []).append(each)
     return groups
+
+
+def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
+    """The newest earlier run of the same examples with another model or sampling; None without one.
+
+    Args:
+        folder: Folder of the finished run.
+        manifest: Its manifest.
+    """
+    if manifest.derived or not _has_pairs(manifest):
+        return None
+    root, beginning = folder.parent.parent, f"{safe_name(manifest.env_id)}--"
+    with contextlib.suppress(OSError):  # only a suggestion: errors are ignored
+        found = [path for parent in root.glob("*") if parent.name.startswith(beginning) for path in runs_in(parent)]
+        for path in reversed(newest(found, LOOKED_AT)):
+            other = RunDir(path)
+            if other.id == folder.id:
+                continue
+            with contextlib.suppress(StoreError):  # damaged, or written by a later version
+                its = other.read_manifest()
+                if its.status == "done" and not its.derived and _has_pairs(its) and _differs_in_model(manifest, its):
+                    return other
+    return None
+
+
+def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
+    """Id of the newest earlier suite with runs of the same names; None without one.
+
+    Args:
+        output_dir: Output folder of the suites.
+        suite: Id of the finished suite.
+    """
+    with contextlib.suppress(KeyError, OSError, StoreError):  # only a suggestion: errors are ignored
+        files = {file.stem: file for file in suite_files(output_dir)}
+        names = Counter(read_invocation(files[suite]).names)
+        before = [*itertools.takewhile(lambda stem: stem != suite, files)]
+        for file in (files[stem] for stem in reversed(before[-LOOKED_AT:])):
+            with contextlib.suppress(StoreError):
+                other = read_invocation(file)
+                if Counter(other.names) == names and len(other.runs) == len(other.names):
+                    return other.id
+    return None
+
+
+def has_several_models(manifests: Sequence[Manifest]) -> bool:
+    """Whether an invocation has several models on one environment, which `bench compare` can compare."""
+    ran = {(each.name or each.env_id, each.model) for each in manifests}
+    return len(ran) > len({name for name, _ in ran})
+
+
+def _has_pairs(manifest: Manifest) -> bool:
+    """Whether a run has enough examples for a significant difference."""
+    return manifest.planned.get("num_examples", 0) >= fewest_pairs(ALPHA)
+
+
+def _differs_in_model(ours: Manifest, theirs: Manifest) -> bool:
+    """Whether two runs have the same examples and differ in the model."""
+
+    def examples(manifest: Manifest) -> tuple[object, ...]:
+        env = table(manifest.identity.get("env"))
+        return (*(env.get(name) for name in ("env_id", "env_args", "extra_env_kwargs")), manifest.identity.get("order"))
+
+    return examples(ours) == examples(theirs) and ours.identity.get("model") != theirs.identity.get("model")

@@ -83,7 +83,9 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
             f"{pilot.run.path}: every example has the same score, so it does not show how much scores vary; "
             "use a run of a model that is right only some of the time"
         )
-    cost = _cost(pilot, other)
+    sides, cost = [pilot, pilot if other is None else other], None
+    if all(side.usage.cost is not None and side.rollouts for side in sides):
+        cost = sum((side.usage.cost or 0.0) / side.rollouts for side in sides)
     ways: list[Split] = []
     if question.difference is not None:
         ways = splits(
@@ -97,13 +99,6 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
     fewest = {way.rollouts: way.examples for way in ways}
     worth = [way for way in ways if all(way.examples < n for k, n in fewest.items() if k < way.rollouts)]
     return SampleSizePlan(question, pilot, parts, examples, rollouts, found, tuple(worth), cost)
-
-
-def _cost(pilot: ComparedRun, other: ComparedRun | None) -> float | None:
-    sides = [pilot, pilot if other is None else other]
-    if any(side.usage.cost is None or not side.rollouts for side in sides):
-        return None
-    return sum((side.usage.cost or 0.0) / side.rollouts for side in sides)
 
 
 def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:

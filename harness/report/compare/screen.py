@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.matching import Match
-from harness.report.compare.sides import ComparedRun
+from harness.report.compare.sides import ComparedRun, Match
 from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.averages import macro_mean
@@ -18,7 +17,6 @@ from harness.stats.difference import ALPHA
 from harness.stats.hypotheses import p_of_interval
 from harness.stats.intervals import Estimate
 from harness.stats.methods import describe
-from harness.store.manifest import Manifest
 
 LONGEST_ID = 40
 """Maximum characters of an example's id in the table of differing examples."""
@@ -70,7 +68,10 @@ def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
         width: Width of the terminal in cells.
         flips: Maximum number of differing examples to list per comparison.
     """
-    for group in _by_baseline(found.matches):
+    groups: dict[tuple[str, str, str], list[Match]] = {}
+    for match in found.matches:
+        groups.setdefault((match.name, str(match.baseline.run.path), match.baseline.measure), []).append(match)
+    for group in groups.values():
         named = labels([group[0].baseline, *(match.candidate for match in group)])
         yield from _group(group, named, width)
         for label, match in zip(named[1:], group, strict=True):
@@ -90,17 +91,16 @@ def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
         yield from prose(f"Not compared: {' '.join(found.unmatched)}", width)
 
 
-def _by_baseline(matches: Sequence[Match]) -> list[list[Match]]:
-    groups: dict[tuple[str, str, str], list[Match]] = {}
-    for match in matches:
-        groups.setdefault((match.name, str(match.baseline.run.path), match.baseline.measure), []).append(match)
-    return list(groups.values())
-
-
 def labels(sides: Sequence[ComparedRun]) -> list[str]:
     """Labels that distinguish runs: models, otherwise names, otherwise ids. Numbered if a table would cut them to the
     same text."""
-    ways = [side.label for side in sides], [_swept(side.manifest) for side in sides], [side.run.id for side in sides]
+    # The name of a run; in a sweep, only the part in brackets, which distinguishes its runs.
+    begins = [f"{side.manifest.env_id}[" for side in sides]
+    names = [
+        name[len(begin) : -1] if name.startswith(begin) and name.endswith("]") else name
+        for name, begin in zip([side.manifest.name for side in sides], begins, strict=True)
+    ]
+    ways = [side.label for side in sides], names, [side.run.id for side in sides]
     for way in ways:
         named = [clean(words, LONGEST_LABEL) for words in way]
         if len(set(named)) == len(named) and all(named):
@@ -112,25 +112,43 @@ def labels(sides: Sequence[ComparedRun]) -> list[str]:
     return [f"{number} {words}" for number, words in enumerate(named, 1)] if len(named) > 2 else named
 
 
-def _swept(manifest: Manifest) -> str:
-    """Name of a run; in a sweep, only the part in brackets, which distinguishes its runs."""
-    name = manifest.name
-    begin = f"{manifest.env_id}["
-    return name[len(begin) : -1] if name.startswith(begin) and name.endswith("]") else name
-
-
 def _group(group: Sequence[Match], named: Sequence[str], width: int) -> Iterator[Text]:
     sides = [group[0].baseline, *(match.candidate for match in group)]
     models = {side.label for side in sides}
     of_all = f" · {clean(models.pop(), LONGEST_LABEL)}" if len(models) == 1 else ""
     yield from prose(f"{clean(group[0].name)}{of_all} · {clean(sides[0].measure)}", width, "bold")
-    yield from grid(named, "run", list(_columns(sides)), width)
+    means = [side.spread.estimate for side in sides]
+    columns: list[Group] = [
+        [
+            Column("mean", [numerals.score(mean.mean) for mean in means]),
+            Column("95 % interval", [numerals.interval(mean) for mean in means]),
+        ],
+        [Column("scored", [f"{numerals.count(side.scored)} of {numerals.count(side.planned)}" for side in sides])],
+        [Column(f"p{part}", [numerals.latency(side.latency(part / 100)) for side in sides]) for part in (50, 95)],
+        [
+            Column("tokens in", [numerals.tokens(side.usage, side.usage.input_tokens) for side in sides]),
+            Column("tokens out", [numerals.tokens(side.usage, side.usage.output_tokens) for side in sides]),
+        ],
+    ]
+    if any(side.usage.cost is not None for side in sides):
+        columns[-1].append(Column("cost", [numerals.dollars(side.usage.cost) for side in sides]))
+    yield from grid(named, "run", columns, width)
     for label, side in zip(named, sides, strict=True):
         for words in _missing(label, side):
             yield from prose(words, width)
     yield Text()
     yield from prose(f"Difference from {named[0]}, example by example; + is better", width, "bold")
-    yield from grid(named[1:], "run", list(_differences(group)), width)
+    counts = ("wins", "losses", "ties", "pairs")
+    columns = [
+        [
+            Column("verdict", [match.verdict for match in group]),
+            Column("difference", [numerals.difference(match.estimate) for match in group]),
+            Column("95 % interval", [numerals.signed_interval(match.estimate) for match in group]),
+        ],
+        [Column("p", [numerals.p_value(match.adjusted) for match in group])],
+        [Column(name, [numerals.count(getattr(match.paired, name)) for match in group]) for name in counts],
+    ]
+    yield from grid(named[1:], "run", columns, width)
     yield Text()
     for label, match in zip(named[1:], group, strict=True):
         for words in _said(label, named[0], match):
@@ -149,42 +167,6 @@ def _missing(label: str, side: ComparedRun) -> Iterator[str]:
         state = "still running, or killed" if side.manifest.status == "running" else side.manifest.status
         left = numerals.count(side.planned - side.rollouts)
         yield f"{label}: {left} of {numerals.count(side.planned)} rollouts not made ({clean(state)})."
-
-
-def _columns(sides: Sequence[ComparedRun]) -> Iterator[Group]:
-    estimates = [side.spread.estimate for side in sides]
-    yield [
-        Column("mean", [numerals.score(estimate.mean) for estimate in estimates]),
-        Column("95 % interval", [numerals.interval(estimate) for estimate in estimates]),
-    ]
-    yield [Column("scored", [f"{numerals.count(side.scored)} of {numerals.count(side.planned)}" for side in sides])]
-    yield [
-        Column("p50", [numerals.latency(side.latency(0.5)) for side in sides]),
-        Column("p95", [numerals.latency(side.latency(0.95)) for side in sides]),
-    ]
-    spent = [
-        Column("tokens in", [numerals.tokens(side.usage, side.usage.input_tokens) for side in sides]),
-        Column("tokens out", [numerals.tokens(side.usage, side.usage.output_tokens) for side in sides]),
-    ]
-    if any(side.usage.cost is not None for side in sides):
-        spent.append(Column("cost", [numerals.dollars(side.usage.cost) for side in sides]))
-    yield spent
-
-
-def _differences(group: Sequence[Match]) -> Iterator[Group]:
-    estimates = [match.estimate for match in group]
-    yield [
-        Column("verdict", [match.verdict for match in group]),
-        Column("difference", [numerals.difference(estimate) for estimate in estimates]),
-        Column("95 % interval", [numerals.signed_interval(estimate) for estimate in estimates]),
-    ]
-    yield [Column("p", [numerals.p_value(match.adjusted) for match in group])]
-    yield [
-        Column("wins", [numerals.count(match.paired.wins) for match in group]),
-        Column("losses", [numerals.count(match.paired.losses) for match in group]),
-        Column("ties", [numerals.count(match.paired.ties) for match in group]),
-        Column("pairs", [numerals.count(match.paired.pairs) for match in group]),
-    ]
 
 
 def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
@@ -209,7 +191,17 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
             f"The two share {_examples(match.paired.pairs)}, so they are compared as two independent samples (Welch). "
             "The same examples for both would tell more."
         )
-    yield from _left_out(label, baseline, match)
+    counts = (
+        (match.only_candidate, f"of {label} alone"),
+        (match.only_baseline, f"of {baseline} alone"),
+        (match.lost, "without a score on one side or the other"),
+    )
+    if parts := [f"{numerals.count(number)} {words}" for number, words in counts if number]:
+        means = ""
+        if match.unpaired is None and match.paired.pairs:
+            first, second = numerals.score(match.paired.first), numerals.score(match.paired.second)
+            means = f"; on these the means are {first} and {second}"
+        yield f"{_examples(match.paired.pairs).capitalize()} paired{means}. Not paired: {', '.join(parts)}."
 
 
 def _too_few(match: Match) -> str:
@@ -235,22 +227,6 @@ def _settling(match: Match) -> str:
     if match.detectable is not None:
         words += f" These show a difference of {numerals.score(match.detectable)} or more four times in five."
     return words
-
-
-def _left_out(label: str, baseline: str, match: Match) -> Iterator[str]:
-    counts = (
-        (match.only_candidate, f"of {label} alone"),
-        (match.only_baseline, f"of {baseline} alone"),
-        (match.lost, "without a score on one side or the other"),
-    )
-    parts = [f"{numerals.count(number)} {words}" for number, words in counts if number]
-    if not parts:
-        return
-    means = ""
-    if match.unpaired is None and match.paired.pairs:
-        first, second = numerals.score(match.paired.first), numerals.score(match.paired.second)
-        means = f"; on these the means are {first} and {second}"
-    yield f"{_examples(match.paired.pairs).capitalize()} paired{means}. Not paired: {', '.join(parts)}."
 
 
 def _examples(number: int) -> str:

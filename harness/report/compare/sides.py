@@ -1,4 +1,5 @@
-"""One run, reduced for comparison: values of each example, cluster, tokens and times."""
+"""Runs reduced for comparison (values of each example, cluster, tokens, times), and the comparison of two: difference,
+examples on which they differ, examples without a pair."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from harness.core.records import Example, Generated
 from harness.core.types import JsonDict, Usage
 from harness.settings.wording import nearest
 from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
-from harness.stats.intervals import Estimate
+from harness.stats.intervals import Estimate, same
 from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import LARGEST_SCORE
 from harness.stats.summary import Spread, metric_spread, spread, tokens_known
@@ -92,14 +93,19 @@ class ComparedRun:
     @property
     def examples(self) -> int:
         """Number of planned examples."""
-        return max(len(self.cells), self._planned("num_examples"))
+        return max(len(self.cells), self.manifest.planned.get("num_examples", 0))
 
     @property
     def planned(self) -> int:
         """Number of planned rollouts; for a run that ended early (`--until-ci`), those made."""
         if self.ended_early is not None:
             return self.rollouts
-        return max(self.rollouts, self._planned("num_examples") * max(1, self._planned("rollouts_per_example")))
+        return max(self.rollouts, self.manifest.planned.get("num_examples", 0) * self.planned_each)
+
+    @property
+    def planned_each(self) -> int:
+        """Number of planned rollouts per example."""
+        return max(1, self.manifest.planned.get("rollouts_per_example", 1))
 
     @property
     def coverage(self) -> float:
@@ -138,11 +144,10 @@ class ComparedRun:
 
     def filled(self, key: str, value: float) -> list[float]:
         """Values of an example, with `value` for each planned rollout without a score."""
-        planned = max(1, self._planned("rollouts_per_example"))
         cell = self.cells.get(key)
         if cell is None:
-            return [value] * planned
-        return cell.values + [value] * max(cell.unscored, planned - len(cell.values))
+            return [value] * self.planned_each
+        return cell.values + [value] * max(cell.unscored, self.planned_each - len(cell.values))
 
     @property
     def scores(self) -> Scores:
@@ -163,11 +168,6 @@ class ComparedRun:
                 f"{flag} {size:g}: rewards of {self.manifest.env_id} lie between {low:g} and {high:g}, so no two runs "
                 "differ by more; it is in units of the reward, such as 0.01"
             )
-
-    def _planned(self, what: str) -> int:
-        planned: Mapping[str, object] = self.manifest.planned  # from a file, so any type is possible
-        value = planned.get(what)
-        return value if isinstance(value, int) and value > 0 else 0
 
 
 def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
@@ -223,7 +223,8 @@ def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
 
 
 def _take(side: ComparedRun, outcome: Outcome, cluster: str | None) -> None:
-    example, base = outcome.example, outcome.base
+    """Add a rollout."""
+    example, base, score = outcome.example, outcome.base, outcome.score
     cell = side.cells.get(example.key)
     if cell is None:
         named = None if cluster is None else _cluster_of(example, cluster, side)
@@ -231,20 +232,16 @@ def _take(side: ComparedRun, outcome: Outcome, cluster: str | None) -> None:
         cell = side.cells[example.key] = ExampleScores(example.example_id, place or 0, named)
     side.usage += base.usage
     side.seconds.append(max(0.0, base.timing.generation - base.timing.waiting))
-    value = outcome.reward if side.measure == REWARD else _metric(outcome, side.measure)
+    value = outcome.reward
+    if side.measure != REWARD:
+        value = score.metrics.get(side.measure) if score is not None and isinstance(base, Generated) else None
+        value = value if value is not None and abs(value) <= LARGEST_SCORE else None
     side.is_reward = side.is_reward and value == outcome.reward
     if value is None:
         cell.unscored += 1
         side.unscored[outcome.reason or f"{side.measure} has no value"] += 1
     else:
         cell.values.append(value)
-
-
-def _metric(outcome: Outcome, name: str) -> float | None:
-    if outcome.score is None or not isinstance(outcome.base, Generated):
-        return None
-    value = outcome.score.metrics.get(name)
-    return value if value is not None and abs(value) <= LARGEST_SCORE else None
 
 
 def _cluster_of(example: Example, name: str, side: ComparedRun) -> str:
@@ -283,4 +280,106 @@ def side_json(side: ComparedRun) -> JsonDict:
         "tokens": [side.usage.input_tokens, side.usage.output_tokens] if tokens_known(side.usage) else None,
         "cost": side.usage.cost,
         "seconds": {"p50": p50, "p95": p95},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """An example on which two runs differ."""
+
+    key: str
+    first: ExampleScores
+    second: ExampleScores
+    difference: float
+    """Value of the first run minus that of the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match(Difference):
+    """Comparison of a candidate with its baseline, on one environment."""
+
+    name: str
+    """Name of the environment's run."""
+    candidate: ComparedRun
+    baseline: ComparedRun
+    flips: tuple[Flip, ...]
+    """Examples on which the two runs differ, largest difference first."""
+    only_candidate: int
+    """Examples with a value in the candidate that are missing in the baseline."""
+    only_baseline: int
+    lost: int
+    """Examples of both runs without a value on one side."""
+    column: str = ""
+    """Label shared by the candidates of all environments."""
+
+
+def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
+    """Compare two runs.
+
+    Args:
+        name: Name of the comparison.
+        candidate: The run to evaluate.
+        baseline: The run to compare with.
+        column: Label shared by the candidates of all environments.
+
+    Raises:
+        UsageError: they have no example in common and belong to different environments.
+    """
+    difference = difference_of(candidate.scores, baseline.scores)
+    first, second = candidate.means, baseline.means
+    common = [key for key in candidate.cells if key in baseline.cells]
+    ours, theirs = candidate.manifest.env_id, baseline.manifest.env_id
+    if candidate.cells and baseline.cells and not common and ours != theirs:
+        raise UsageError(
+            f"{candidate.run.path} and {baseline.run.path} have no example in common, and are of different "
+            f"environments ({ours}, {theirs}): their scores cannot be compared"
+        )
+    both = [key for key in common if key in first and key in second]
+    flips = [
+        Flip(key, candidate.cells[key], baseline.cells[key], first[key] - second[key])
+        for key in both
+        if not same(min(first[key], second[key]), max(first[key], second[key]))
+    ]
+    flips.sort(key=lambda flip: (-abs(flip.difference), flip.first.index))
+    return Match(
+        paired=difference.paired,
+        unpaired=difference.unpaired,
+        name=name,
+        candidate=candidate,
+        baseline=baseline,
+        flips=tuple(flips),
+        only_candidate=sum(key not in baseline.cells for key in first),
+        only_baseline=sum(key not in candidate.cells for key in second),
+        lost=len(common) - len(both),
+        column=column,
+    )
+
+
+def match_json(match: Match, most_flips: int | None = None) -> JsonDict:
+    """The comparison as JSON, for `--json`."""
+    return {
+        "name": match.name,
+        "measure": match.candidate.measure,
+        "candidate": match.candidate.run.id,
+        "baseline": match.baseline.run.id,
+        **match.paired.full_json(),
+        "p_adjusted": match.adjusted,
+        "verdict": match.verdict,
+        "unpaired": None if match.unpaired is None else match.unpaired.to_json(),
+        "only_candidate": match.only_candidate,
+        "only_baseline": match.only_baseline,
+        "without_value_on_one_side": match.lost,
+        "detectable": match.detectable,
+        "settling_examples": match.settling,
+        "flips": [
+            {
+                "example_id": flip.first.example_id,
+                "example_key": flip.key,
+                "candidate": flip.first.mean,
+                "baseline": flip.second.mean,
+                "difference": flip.difference,
+            }
+            for flip in match.flips[:most_flips]
+        ],
+        "flipped": len(match.flips),
     }

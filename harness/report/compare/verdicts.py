@@ -7,15 +7,14 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 from xml.etree import ElementTree
 
 from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
-from harness.report.compare.matching import Match, match_json
-from harness.report.compare.sides import worst_case
+from harness.report.compare.sides import ComparedRun, Match, match_json, worst_case
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.difference import LEAST_COMMON, limits_of
@@ -92,22 +91,22 @@ def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
             f"{'examples' if match.paired.estimate.clusters is None else 'clusters'} could miss rare losses that reach "
             f"{numerals.difference(Estimate(mean=match.paired.cautious_low))}{_outlook(match, rule)}"
         )
-    if all(side.scored == side.planned for side in (match.candidate, match.baseline)):
+    short = [side for side in (match.candidate, match.baseline) if side.scored < side.planned]
+    if not short:
         return None
     worst = worst_case(match.candidate, match.baseline).paired
     if non_inferiority(worst.estimate, rule.margin) == "pass" and is_above(worst.cautious_low, rule.margin):
         return None
-    missing = sum(max(0, side.planned - side.scored) for side in (match.candidate, match.baseline))
-    resume = " or ".join(
-        f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
-        for side in (match.candidate, match.baseline)
-        if side.scored < side.planned
-    )
+    missing, resume = sum(side.planned - side.scored for side in short), " or ".join(map(_resume, short))
     return (
         f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(missing)} rollouts have no score, and "
         f"with the worst case for these it would be {numerals.signed_interval(worst.estimate)}; {resume} runs them "
         "again"
     )
+
+
+def _resume(side: ComparedRun) -> str:
+    return f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
 
 
 def _outlook(match: Match, rule: GateRule) -> str:
@@ -134,11 +133,13 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
         return "inconclusive", (
             f"{which} ended early, as --until-ci asked, but a gate needs all examples: run without it"
         )
-    for side, verdict, what in ((candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's")):
+    ways: list[tuple[ComparedRun, Verdict, str]] = [
+        (candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's"),
+    ]  # fmt: skip
+    for side, verdict, what in ways:
         if not side.scored or side.coverage < rule.min_coverage:
             scored = f"{numerals.count(side.scored)} of {what} {numerals.count(side.planned)} rollouts have a score"
-            resume = f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
-            return cast(Verdict, verdict), f"{scored}, the gate asks for {wanted}; {resume} runs them again"
+            return verdict, f"{scored}, the gate asks for {wanted}; {_resume(side)} runs them again"
     examples = max(candidate.examples, baseline.examples)
     pairs = match.paired.pairs
     if match.unpaired is not None or not pairs or pairs < rule.min_coverage * examples:

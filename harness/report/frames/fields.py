@@ -1,18 +1,32 @@
-"""Columns of a data frame, and their conversion to an Arrow table with types that do not depend on the values."""
+"""Columns of a data frame, and their conversion to an Arrow table, with types that do not depend on the values, and to
+pandas or polars."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from harness.core.errors import UsageError
 from harness.settings.wording import suggestion
 from harness.store.arrow import arrow, json_line, table_from
 from harness.store.codec import to_text
 
+if TYPE_CHECKING:
+    import pandas  # pyright: ignore[reportMissingTypeStubs]
+    import polars
+
+    Frame: TypeAlias = pandas.DataFrame | polars.DataFrame
+
 T = TypeVar("T")
+
+Backend: TypeAlias = Literal["pandas", "polars"]
+
+BACKENDS: dict[str, str] = {"pandas": "pandas", "polars": "bench-harness[polars]"}
+"""Package to install for each backend."""
 
 Kind: TypeAlias = Literal["text", "number", "integer", "flag", "time"]
 
@@ -41,7 +55,10 @@ def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
         rows: Source objects of the rows; iterated once.
     """
     pa = arrow()
-    types = _arrow_types()
+    types = {
+        "text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "flag": pa.bool_(),
+        "time": pa.timestamp("us", tz="UTC"),
+    }  # fmt: skip
     schema = pa.schema([pa.field(field.name, types[field.kind]) for field in fields])
     # JSON has neither infinity nor times: numbers are read as text, and times as integers.
     raw = {"number": pa.string(), "time": pa.int64()}
@@ -81,14 +98,6 @@ def free_name(name: str, prefix: str, taken: Container[str]) -> str:
     return name
 
 
-def _arrow_types() -> dict[Kind, Any]:
-    pa = arrow()
-    return {
-        "text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "flag": pa.bool_(),
-        "time": pa.timestamp("us", tz="UTC"),
-    }  # fmt: skip
-
-
 def _text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else to_text(value)
 
@@ -122,9 +131,38 @@ def _microseconds(value: object) -> int | None:
 
 
 _CLEAN: dict[Kind, Callable[[object], object]] = {
-    "text": _text,
-    "number": _number_text,
-    "integer": _integer,
-    "flag": _flag,
-    "time": _microseconds,
-}
+    "text": _text, "number": _number_text, "integer": _integer, "flag": _flag, "time": _microseconds,
+}  # fmt: skip
+
+
+def library(backend: str) -> ModuleType:
+    """Import the backend. Call it before reading any run, so that a missing package is reported at once.
+
+    Args:
+        backend: `pandas` or `polars`.
+
+    Raises:
+        UsageError: there is no such backend, or it is not installed.
+    """
+    if backend not in BACKENDS:
+        raise UsageError(f"backend: {backend!r} is not known; {suggestion(str(backend), BACKENDS)}")
+    try:
+        return importlib.import_module(backend)
+    except ImportError as error:
+        install = f"pip install '{BACKENDS[backend]}'"
+        raise UsageError(f"backend: {backend} cannot be imported ({error}); {install}") from error
+
+
+def framed(table: Any, made_by: ModuleType) -> Frame:
+    """Convert an Arrow table to a data frame.
+
+    Args:
+        table: A `pyarrow.Table`.
+        made_by: The backend from `library`.
+    """
+    if made_by.__name__ == "polars":
+        return cast("polars.DataFrame", made_by.from_arrow(table))
+    pa = arrow()
+    # Nullable types: otherwise a missing value would turn integers into floats and booleans into objects.
+    types = {pa.int64(): made_by.Int64Dtype(), pa.bool_(): made_by.BooleanDtype()}
+    return cast("pandas.DataFrame", table.to_pandas(types_mapper=types.get))

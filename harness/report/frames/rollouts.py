@@ -1,19 +1,18 @@
-"""`rollouts_df`: a data frame with one row per rollout, over one or more runs. Values that are also in the run's
-dataset are converted as there."""
+"""`rollouts_df` and `messages_df`: data frames with one row per rollout, or per message, over one or more runs. Values
+that are also in the run's dataset are converted as there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from harness.core.errors import UsageError
 from harness.core.records import Generated
-from harness.report.frames.fields import Field, free_name, selected, table_of
-from harness.report.frames.selection import chosen
-from harness.report.frames.tables import Backend, framed, library
-from harness.stats.scores import NO_REASON
+from harness.report.frames.fields import Backend, Field, framed, free_name, library, selected, table_of
+from harness.report.frames.runs import chosen
 from harness.stats.summary import tokens_known
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingTypeStubs]
     import polars
 
-    from harness.report.frames.selection import Runs
-    from harness.report.frames.tables import Frame
+    from harness.report.frames.fields import Frame
+    from harness.report.frames.runs import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +146,6 @@ def _of_usage(name: str) -> _Value:
     return value
 
 
-def _of_timing(name: str) -> _Value:
-    return lambda rollout: getattr(rollout.outcome.base.timing, name)
-
-
 def _of_state(name: str) -> _Value:
     """A state value as JSON. A value set during scoring has precedence."""
 
@@ -166,8 +161,7 @@ def _of_state(name: str) -> _Value:
 
 
 def _by_role(messages: Sequence[object], role: str) -> list[Mapping[str, object]]:
-    tables = [cast("Mapping[str, object]", message) for message in messages if isinstance(message, Mapping)]
-    return [table for table in tables if table.get("role") == role]
+    return [table for table in map(_table, messages) if table.get("role") == role]
 
 
 def _last_text(messages: Sequence[object], role: str) -> str | None:
@@ -186,7 +180,7 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("rollout_index", "integer", _of_row("rollout_index")),
     Field("reward", "number", _of_row("reward")),
     Field("outcome", "text", _of_row("outcome")),
-    Field("reason", "text", lambda r: None if r.outcome.is_scored else r.outcome.reason or NO_REASON),
+    Field("reason", "text", lambda r: None if r.outcome.is_scored else r.outcome.reason),
     Field("error", "text", _of_row("error")),
     Field("input_tokens", "integer", _of_usage("input_tokens")),
     Field("output_tokens", "integer", _of_usage("output_tokens")),
@@ -195,9 +189,9 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("requests", "integer", lambda r: r.outcome.base.usage.requests),
     Field("cost", "number", lambda r: r.outcome.base.usage.cost),
     Field("started", "time", lambda r: r.outcome.base.timing.started_at or None),
-    Field("generation_s", "number", _of_timing("generation")),
-    Field("model_s", "number", _of_timing("model")),
-    Field("waiting_s", "number", _of_timing("waiting")),
+    Field("generation_s", "number", attrgetter("outcome.base.timing.generation")),
+    Field("model_s", "number", attrgetter("outcome.base.timing.model")),
+    Field("waiting_s", "number", attrgetter("outcome.base.timing.waiting")),
     Field("scoring_s", "number", lambda r: None if r.outcome.score is None else r.outcome.score.seconds),
     Field("attempts", "integer", lambda r: r.outcome.base.attempts),
     Field("turns", "integer", lambda r: len(_by_role(completion_messages(r.outcome.base), "assistant"))),
@@ -208,4 +202,95 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("prompt", "text", lambda r: _last_text(as_messages(r.outcome.example.prompt, "user"), "user")),
     Field("completion", "text", lambda r: _last_text(completion_messages(r.outcome.base), "assistant")),
     Field("answer", "text", _of_row("answer")),
+)
+
+
+_KNOWN = frozenset({"role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls"})
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """Source of one row."""
+
+    run: Manifest
+    outcome: Outcome
+    position: int
+    part: Literal["prompt", "completion"]
+    message: Mapping[str, object]
+
+
+@overload
+def messages_df(
+    runs: Runs,
+    *,
+    path: str | Path = "outputs",
+    columns: Sequence[str] | None = None,
+    backend: Literal["pandas"] = "pandas",
+) -> pandas.DataFrame: ...
+@overload
+def messages_df(
+    runs: Runs, *, path: str | Path = "outputs", columns: Sequence[str] | None = None, backend: Literal["polars"]
+) -> polars.DataFrame: ...
+def messages_df(
+    runs: Runs, *, path: str | Path = "outputs", columns: Sequence[str] | None = None, backend: Backend = "pandas"
+) -> Frame:
+    """Data frame with one row per message: prompt and completion of every rollout, in the order of `rollouts_df`.
+
+    Args:
+        runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of
+            `runs_df`.
+        path: The output folder in which ids are looked up.
+        columns: Only these columns, in this order.
+        backend: `pandas`, or `polars`.
+
+    Raises:
+        UsageError: no such run, column or backend.
+        StoreError: a run cannot be read.
+    """
+    made_by = library(backend)
+    fields = selected(_MESSAGE_FIELDS, columns)
+    return framed(table_of(fields, _messages(chosen(runs, path))), made_by)
+
+
+def _messages(runs: Sequence[RunDir]) -> Iterator[MessageRow]:
+    for folder in runs:
+        manifest = folder.read_manifest()
+        for outcome in outcomes(read_journal(folder)):
+            prompt = as_messages(outcome.example.prompt, "user")
+            for position, message in enumerate(prompt):
+                yield MessageRow(manifest, outcome, position, "prompt", _table(message))
+            for position, message in enumerate(completion_messages(outcome.base), len(prompt)):
+                yield MessageRow(manifest, outcome, position, "completion", _table(message))
+
+
+def _table(message: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", message) if isinstance(message, Mapping) else {"content": message}
+
+
+def _of_message(name: str) -> Callable[[MessageRow], object]:
+    return lambda said: said.message.get(name)
+
+
+def _json_or_none(value: object) -> str | None:
+    return to_text(value) if value else None
+
+
+_MESSAGE_FIELDS: tuple[Field[MessageRow], ...] = (
+    Field("run_id", "text", lambda s: s.run.id),
+    Field("env_id", "text", lambda s: s.run.env_id),
+    Field("model", "text", lambda s: s.run.model),
+    Field("example_id", "text", lambda s: s.outcome.example.example_id),
+    Field("rollout_index", "integer", lambda s: s.outcome.base.rollout_index),
+    Field("position", "integer", lambda s: s.position),
+    Field("part", "text", lambda s: s.part),
+    Field("role", "text", _of_message("role")),
+    Field("content", "text", lambda s: content_text(s.message.get("content"))),
+    Field("parts", "text", lambda s: None if isinstance(held := s.message.get("content"), str) else held),
+    Field("reasoning", "text", _of_message("reasoning_content")),
+    Field("tool_calls", "text", lambda s: _json_or_none(s.message.get("tool_calls"))),
+    Field("name", "text", _of_message("name")),
+    Field("tool_call_id", "text", _of_message("tool_call_id")),
+    Field(
+        "extra", "text", lambda s: _json_or_none({name: s.message[name] for name in s.message if name not in _KNOWN})
+    ),
 )

@@ -1,23 +1,29 @@
-"""`runs_df`: a data frame with one row per run, from manifests and summaries."""
+"""`runs_df`: a data frame with one row per run, from manifests and summaries; and selection of runs from ids, paths,
+folders and data frames."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from harness.core.errors import UsageError
-from harness.report.frames.fields import Field, Kind, free_name, table_of
-from harness.report.frames.selection import folders_in
-from harness.report.frames.tables import Backend, framed, library
+from harness.report.frames.fields import Backend, Field, Kind, framed, free_name, library, table_of
 from harness.settings.wording import suggestion
 from harness.store.catalogue import KINDS, STATES, Filter, ListedRun, read_entry
+from harness.store.find_runs import all_runs, find_run, is_run, latest_of, runs_in
+from harness.store.rundir import RunDir
 
 if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingTypeStubs]
     import polars
 
-    from harness.report.frames.tables import Frame
+    from harness.report.frames.fields import Frame
+
+    Runs: TypeAlias = str | Path | RunDir | Frame | Mapping[str, object] | Iterable[str | Path | RunDir]
+
+PATH = "path"
+"""Column of `runs_df` with the path of the run."""
 
 
 @overload
@@ -98,7 +104,14 @@ def _settings(names: Sequence[str], entries: Sequence[ListedRun]) -> list[Field[
     """One column per setting."""
     found = [entry.manifest.settings for entry in entries if entry.manifest is not None]
     taken = {field.name for field in _FIXED}
-    return [Field(free_name(name, "settings", taken), _kind(name, found), _setting(name)) for name in names]
+
+    def column(name: str) -> Field[ListedRun]:
+        def value(entry: ListedRun) -> object:
+            return None if entry.manifest is None else _look_up(name, entry.manifest.settings)
+
+        return Field(free_name(name, "settings", taken), _kind(name, found), value)
+
+    return [column(name) for name in names]
 
 
 def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
@@ -128,10 +141,6 @@ def _look_up(name: str, settings: Mapping[str, object]) -> object:
     table, dot, key = name.rpartition(".")
     below = _look_up(table, settings) if dot else None
     return cast("Mapping[str, object]", below).get(key) if isinstance(below, Mapping) else None
-
-
-def _setting(name: str) -> Callable[[ListedRun], object]:
-    return lambda entry: None if entry.manifest is None else _look_up(name, entry.manifest.settings)
 
 
 def _of_manifest(name: str) -> Callable[[ListedRun], object]:
@@ -189,3 +198,76 @@ _FIXED: tuple[Field[ListedRun], ...] = (
     Field("judge_cost", "number", _of_summary("judge_usage", "cost")),
     Field("wall_s", "number", _of_summary("wall_s")),
 )
+
+
+def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
+    """Run folders for `runs`, each once, in the given order.
+
+    Args:
+        runs: An id, the beginning of one, `latest` (all runs of the newest invocation), a run folder, a folder of
+            runs, several of these, a frame of `runs_df`, or a row of it.
+        path: The output folder in which ids are looked up.
+
+    Raises:
+        UsageError: a name matches no run, or more than one.
+        StoreError: the output folder cannot be read.
+    """
+    found: dict[Path, RunDir] = {}
+    for name in _named(runs):
+        for folder in _folders(name, path):
+            found.setdefault(folder.resolve(), RunDir(folder))
+    return list(found.values())
+
+
+def folders_in(path: Path) -> list[Path]:
+    """Runs in an output folder, or in the folder of one environment and model, oldest first.
+
+    For a run folder, that run; empty for any other path.
+
+    Raises:
+        StoreError: the output folder cannot be read.
+    """
+    return all_runs(path) or ([path] if is_run(path) else runs_in(path))
+
+
+def _folders(name: str | Path | RunDir, path: str | Path) -> list[Path]:
+    if isinstance(name, RunDir):
+        return [name.path]
+    if str(name) and (found := folders_in(Path(name))):
+        return found
+    try:
+        latest = latest_of(str(name), path)
+        return [find_run(path, str(name))] if latest is None else latest.runs
+    except UsageError:
+        if all_runs(path):
+            raise
+        raise UsageError(f"no runs under {Path(path) / 'evals'}; say path= to look in another output folder") from None
+
+
+def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
+    if isinstance(runs, str | Path | RunDir):
+        return [runs]
+    columns: object = getattr(runs, "columns", None)
+    if columns is not None:
+        if PATH not in cast("Iterable[str]", columns):
+            raise UsageError(f"runs: the frame has no column {PATH!r}; give one that runs_df() made")
+        runs = cast("Iterable[str]", cast("Frame", runs)[PATH])
+    elif _is_row(runs):
+        runs = [cast("Mapping[str, str]", runs)[PATH]]
+    try:
+        return [_checked(item) for item in cast("Iterable[object]", runs)]
+    except TypeError:
+        given = type(runs).__name__
+        raise UsageError(f"runs: {given} is not a run; give an id, a path, a list of them, or a frame") from None
+
+
+def _is_row(value: object) -> bool:
+    """Whether a value is one row of a `runs_df` frame: a pandas series, or a dict from polars."""
+    keys: object = getattr(value, "keys", None)
+    return callable(keys) and PATH in tuple(cast("Iterable[object]", keys()))
+
+
+def _checked(item: object) -> str | Path | RunDir:
+    if isinstance(item, str | Path | RunDir):
+        return item
+    raise UsageError(f"runs: {type(item).__name__} is not a run; each must be an id or a path")

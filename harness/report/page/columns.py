@@ -1,18 +1,22 @@
-"""Rollouts of a run as columns of numbers, and examples as rows; about 50 bytes per rollout. Keeps no text except an
-example's name and the start of its question."""
+"""Rollouts of a run as columns of numbers, about 50 bytes per rollout; examples as rows; and reward by resource use.
+Keeps no text except an example's name and the start of its question."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from harness.core.records import Example
-from harness.core.types import Prompt
+from harness.core.types import JsonDict, Prompt
 from harness.report.text import clean
 from harness.report.transcript import last_text, role_of
 from harness.stats.difference import Range, Scores
+from harness.stats.intervals import Estimate, mean_interval, same
+from harness.stats.quantiles import nearest_rank
+from harness.stats.summary import number
 from harness.store.outcomes import Outcome
 
 SNIPPET = 110
@@ -25,6 +29,16 @@ TURNS, TOKENS, SECONDS, COST = "turns", "tokens", "seconds", "cost"
 
 MEASURES = (TURNS, TOKENS, SECONDS, COST)
 """Resources of a rollout; each is a column."""
+
+GROUPS = 6
+"""Maximum number of groups of a run with more than MOST_VALUES different values of a resource."""
+
+MOST_VALUES = 12
+"""Maximum number of different values for one group per value, if each has about LEAST rollouts. For turns, LEAST is not
+required."""
+
+LEAST = 5
+"""Minimum rollouts of a group with several values."""
 
 
 class ExampleRow(NamedTuple):
@@ -74,12 +88,18 @@ class RolloutColumns:
         """
         if self._last is None or self._last.key != outcome.example.key:
             self.end_example()
-        reward = outcome.reward
+        base, reward = outcome.base, outcome.reward
         self._last = outcome.example
         self.reward.append(math.nan if reward is None else float(reward))
         self.numbers.append(number)
-        for name, value in zip(MEASURES, _taken(outcome), strict=True):
-            self.measures[name].append(value)
+        usage, seconds = base.usage, base.timing.generation - base.timing.waiting
+        said = base.completion  # text, if the model is a completion model
+        turns = 1 if isinstance(said, str) and said else sum(role_of(each) == "assistant" for each in said)
+        self.measures[TURNS].append(float(turns) or math.nan)
+        is_counted = usage.requests and not usage.unreported
+        self.measures[TOKENS].append(float(usage.output_tokens) if is_counted else math.nan)
+        self.measures[SECONDS].append(seconds if seconds > 0 else math.nan)
+        self.measures[COST].append(math.nan if usage.cost is None else usage.cost)
         if reward is None and not self._reason:
             self._reason = clean(outcome.reason, 120)
 
@@ -126,16 +146,81 @@ def asked(prompt: Prompt) -> str:
     return clean(last_text(prompt, "user", SNIPPET - 1), SNIPPET)
 
 
-def _taken(outcome: Outcome) -> tuple[float, float, float, float]:
-    """Turns of the model, output tokens, seconds without waiting in queues, dollars."""
-    base = outcome.base
-    usage, timing = base.usage, base.timing
-    seconds = timing.generation - timing.waiting
-    said = base.completion  # text, if the model is a completion model
-    turns = 1 if isinstance(said, str) and said else sum(role_of(each) == "assistant" for each in said)
-    return (
-        float(turns) or math.nan,
-        float(usage.output_tokens) if usage.requests and not usage.unreported else math.nan,
-        seconds if seconds > 0 else math.nan,
-        math.nan if usage.cost is None else usage.cost,
-    )
+@dataclass(frozen=True, slots=True)
+class CostBin:
+    """Rollouts with similar resource use."""
+
+    low: float
+    middle: float
+    """Median of the rollouts' resource use."""
+    high: float
+    rollouts: int
+    reward: Estimate
+    """Mean over examples, each the mean of its rollouts in the group."""
+
+    def to_json(self) -> JsonDict:
+        """The group as JSON."""
+        e = self.reward
+        return {
+            "low": self.low,
+            "median": self.middle,
+            "high": self.high,
+            "rollouts": self.rollouts,
+            "examples": e.examples,
+            "mean": number(e.mean),
+            "ci95": e.ends,
+            "method": e.method,
+        }
+
+
+def relations_of(
+    columns: RolloutColumns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
+) -> dict[str, list[CostBin]]:
+    """Groups of rollouts by resource use; a resource that is unknown, or equal for all rollouts, is omitted.
+
+    Args:
+        columns: The rollouts.
+        limits: Minimum and maximum possible reward; None if unknown.
+        is_watched: Whether the run ended early because of its results: then groups have no interval, since the ordinary
+            one assumes a size fixed in advance.
+    """
+    example_of = [position for position, row in enumerate(columns.examples) for _ in range(row.made)]
+    found: dict[str, list[CostBin]] = {}
+    for measure, values in columns.measures.items():
+        parts = _parts(columns, measure)
+        for rows in parts if len(parts) > 1 else ():
+            rewards: dict[int, list[float]] = {}
+            for row in rows:
+                rewards.setdefault(example_of[row], []).append(columns.reward[row])
+            single = all(len(each) == 1 for each in rewards.values())
+            binary = all(value in (0.0, 1.0) for each in rewards.values() for value in each)
+            means = [math.fsum(each) / len(each) for each in rewards.values()]
+            reward = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
+            if is_watched:
+                reward = Estimate(mean=reward.mean, examples=reward.examples)
+            used = [values[row] for row in rows]
+            group = CostBin(used[0], nearest_rank(used, 0.5), used[-1], len(rows), reward)
+            found.setdefault(measure, []).append(group)
+    return found
+
+
+def _parts(columns: RolloutColumns, measure: str) -> list[list[int]]:
+    """Scored rollouts by a resource, lowest first: one group per value or, with many values, of about equal size."""
+    values = columns.measures[measure]
+    rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
+    rows.sort(key=lambda row: values[row])
+    if not rows or same(values[rows[0]], values[rows[-1]]):
+        return []
+    distinct = len({values[row] for row in rows})
+    if distinct <= MOST_VALUES and (measure == TURNS or distinct * LEAST <= len(rows)):
+        return [list(group) for _, group in groupby(rows, key=lambda row: values[row])]
+    size = max(LEAST, math.ceil(len(rows) / GROUPS))
+    parts: list[list[int]] = [[]]
+    for row in rows:
+        if len(parts[-1]) >= size and values[row] > values[parts[-1][-1]]:
+            parts.append([])
+        parts[-1].append(row)
+    if len(parts) > 1 and len(parts[-1]) < LEAST:
+        last = parts.pop()
+        parts[-1] += last
+    return parts

@@ -1,21 +1,28 @@
-"""Examples and transcripts of a page, as data for its script. Limits rows and bytes, with notes on omissions."""
+"""Examples and transcripts of a report page as data for its script, and all data of the page as JSON. Chooses the
+examples shown with transcripts, and limits rows and bytes, with notes on omissions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias, cast
 
+from harness.core.records import Example
 from harness.core.redact import redactor
-from harness.core.types import JsonDict
+from harness.core.types import JsonDict, Prompt
 from harness.report import numerals
-from harness.report.page.columns import MEASURES, RolloutColumns
-from harness.report.page.gather import Page, RunPart
+from harness.report.page.columns import MEASURES, TOKENS, RolloutColumns
+from harness.report.page.gather import EnvPart, Page, RunPart, methods_of
 from harness.report.page.markup import script_json
 from harness.report.page.plots import symbol
-from harness.report.page.sample import KINDS, Sample, samples_of
-from harness.report.page.transcripts import transcript_data
-from harness.store.outcomes import outcomes
+from harness.report.run_facts import settings_json
+from harness.report.table import writable
+from harness.report.text import clean, clean_block
+from harness.report.transcript import figures, judgements, message_parts, shown_error, verdict
+from harness.stats.summary import number
+from harness.store.codec import to_text
+from harness.store.outcomes import Outcome, outcomes
 
 ROWS = 60_000
 """Maximum number of examples in the table, over all runs."""
@@ -23,7 +30,31 @@ ROWS = 60_000
 BYTES = 6_000_000
 """Maximum size of all transcripts in the file, in bytes."""
 
-_DIGITS = 5
+TEXT = 16_000
+"""Maximum characters of one text; of a longer one, the beginning and the end are shown."""
+
+ROLLOUTS = 8
+"""Maximum rollouts of an example."""
+
+MESSAGES = 60
+"""Maximum messages of a rollout: the first and the last ones."""
+
+A_REASON = 3
+"""Examples chosen early for each reason without a score."""
+
+KINDS = {
+    "unscored": "without a score, of every reason",
+    "flips": "on which the runs of the environment differ most",
+    "worst": "with the lowest mean",
+    "best": "with the highest mean",
+    "mixed": "whose rollouts disagree most",
+    "longest": "with the most tokens written",
+    "others": "evenly from the rest",
+}
+"""Kinds of examples, in the order in which they take turns."""
+
+Sample: TypeAlias = dict[int, str]
+"""Position of each chosen example in its run → kind that it was chosen for, in order of choice."""
 
 
 @dataclass(slots=True)
@@ -61,7 +92,11 @@ def content_of(page: Page, most: int) -> PageData:
         for position in places:
             kinds[sample[position]] += 1
         left += len(sample) - len(places)
-        rows = _rows(run.columns, places, share)
+        # Examples with a transcript, then those without a score, then the first others.
+        rows = list(range(len(run.columns.examples)))
+        if share < len(rows):
+            rows.sort(key=lambda n, run=run, places=places: (n not in places, not run.columns.examples[n].reason, n))
+            rows = sorted(rows[: max(share, len(places))])
         shown_rows += len(rows)
         content.rows.append(_run_data(run, rows, places, sample))
     content.notes = _notes(len(content.transcripts), kinds, total_rows, shown_rows, left)
@@ -73,8 +108,7 @@ def _add_transcripts(content: PageData, run: RunPart, sample: Sample, budget: in
     places: dict[int, int] = {}
     for position, kind in sample.items():
         row = run.columns.examples[position]
-        numbers = run.columns.numbers[row.begin : row.end]
-        found = list(outcomes(run.recorded, numbers))
+        found = list(outcomes(run.recorded, run.columns.numbers[row.begin : row.end]))
         data = {**transcript_data(found[0].example, found), "kind": kind}
         size = len(script_json(data).encode())
         if size > budget:
@@ -83,15 +117,6 @@ def _add_transcripts(content: PageData, run: RunPart, sample: Sample, budget: in
         places[position] = len(content.transcripts)
         content.transcripts.append(data)
     return places
-
-
-def _rows(columns: RolloutColumns, places: dict[int, int], share: int) -> list[int]:
-    """Examples in the table: those with a transcript, then those without a score, then the first others."""
-    every = range(len(columns.examples))
-    if share >= len(every):
-        return list(every)
-    order = sorted(every, key=lambda n: (n not in places, not columns.examples[n].reason, n))
-    return sorted(order[: max(share, len(places))])
 
 
 def _run_data(run: RunPart, rows: Sequence[int], places: dict[int, int], sample: Sample) -> JsonDict:
@@ -134,7 +159,7 @@ def _number(value: float) -> float | int | None:
     """A figure rounded to five digits, more than are shown; None if not finite."""
     if not math.isfinite(value):
         return None
-    short = float(f"{value:.{_DIGITS}g}")
+    short = float(f"{value:.5g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
@@ -160,3 +185,194 @@ def _notes(transcripts: int, kinds: dict[str, int], total: int, shown: int, left
     notes.append(f"{told}{': ' + words if words else ''}.{more}")
     notes.append("The others are in the runs' journals and datasets: bench runs show RUN --example ID prints one.")
     return notes
+
+
+def samples_of(environment: EnvPart, most: int) -> list[Sample]:
+    """Choose the examples shown with transcripts, for each run of an environment.
+
+    The kinds take turns, so that each is represented even if few are shown. Deterministic.
+
+    Args:
+        environment: Its runs.
+        most: Maximum examples per run.
+    """
+    means: dict[str, list[float]] = {}
+    for run in environment.runs:
+        for key, mean in run.columns.means().items():
+            means.setdefault(key, []).append(mean)
+    spreads = {key: max(each) - min(each) for key, each in means.items()}
+    samples: list[Sample] = []
+    for run in environment.runs:
+        sample, queues = Sample(), _orders(run.columns, spreads)
+        while queues and len(sample) < most:
+            for kind in list(queues):
+                position = next((each for each in queues[kind] if each not in sample), None)
+                if position is None:
+                    del queues[kind]
+                elif len(sample) < most:
+                    sample[position] = kind
+        samples.append(sample)
+    return samples
+
+
+def _orders(columns: RolloutColumns, spreads: Mapping[str, float]) -> dict[str, Iterator[int]]:
+    """Examples by kind, most typical first.
+
+    Args:
+        columns: A run's examples.
+        spreads: Example key → difference between the highest and lowest mean of the runs.
+    """
+    rows = columns.examples
+    scored = [n for n, row in enumerate(rows) if row.scored]
+    by_mean = sorted(scored, key=lambda n: rows[n].mean)
+    from_best = sorted(scored, key=lambda n: -rows[n].mean)  # not reversed: equal means keep their order
+    level = bool(by_mean) and rows[by_mean[0]].mean == rows[by_mean[-1]].mean
+    mixed = [n for n in scored if rows[n].high > rows[n].low]
+    tokens = {n: mean for n, row in enumerate(rows) if (mean := columns.mean_of(TOKENS, row)) == mean}
+    flips = [n for n, row in enumerate(rows) if spreads.get(row.key, 0.0) > 0]
+    reasons: dict[str, list[int]] = {}
+    for n, row in enumerate(rows):
+        if row.reason:
+            reasons.setdefault(row.reason, []).append(n)
+    early = [n for numbers in reasons.values() for n in numbers[:A_REASON]]
+    late = [n for numbers in reasons.values() for n in numbers[A_REASON:]]
+    # All positions, in an order in which any first few are spread evenly.
+    steps = [1 << power for power in reversed(range(len(rows).bit_length() + 1))]
+    evenly = dict.fromkeys(n for step in steps for n in range(0, len(rows), step))
+    return {
+        "unscored": iter([*early, *late]),
+        "flips": iter(sorted(flips, key=lambda n: -spreads[rows[n].key])),
+        "worst": iter([] if level else by_mean),
+        "best": iter([] if level else from_best),
+        "mixed": iter(sorted(mixed, key=lambda n: rows[n].low - rows[n].high)),
+        "longest": iter(sorted(tokens, key=lambda n: -tokens[n])),
+        "others": iter(evenly),
+    }
+
+
+def shown_text(value: object) -> str:
+    """Clean foreign text for the page; other values become JSON."""
+    text = redactor.text(value if isinstance(value, str) else to_text(value), patterns=False)
+    if len(text) > TEXT:
+        half = TEXT // 2
+        left = numerals.count(len(text) - 2 * half)
+        text = f"{text[:half]}\n\n[… {left} characters left out …]\n\n{text[-half:]}"
+    # Redact before cutting, which could leave half a secret, and after cleaning, which could join two halves.
+    return redactor.text(clean_block(text), patterns=False)
+
+
+def transcript_data(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
+    """An example with its rollouts, as JSON."""
+    shown = rollouts[:ROLLOUTS]
+    return {
+        "key": example.key,
+        "name": shown_text(clean(example.example_id, 200)),
+        "task": shown_text(clean(example.task, 200)),
+        "prompt": _messages(example.prompt, "user"),
+        "expected": shown_text(example.answer) if example.answer not in (None, "") else "",
+        "rollouts": [_rollout(outcome) for outcome in shown],
+        "more": len(rollouts) - len(shown),
+    }
+
+
+def _rollout(outcome: Outcome) -> JsonDict:
+    error = shown_error(outcome)
+    more = [(name, value) for name, value in figures(outcome) if name != "reward"]
+    return {
+        "index": outcome.base.rollout_index,
+        "verdict": shown_text(verdict(outcome)),
+        "scored": outcome.is_scored,
+        "reward": outcome.reward,
+        "figures": [[shown_text(clean(name, 60)), shown_text(clean(value, 400))] for name, value in more],
+        "messages": _messages(outcome.base.completion, "assistant"),
+        "error": redactor.text(shown_text(error)) if error else "",
+        "judges": [{"name": shown_text(title), "text": shown_text(text)} for title, text in judgements(outcome)],
+    }
+
+
+def _messages(said: Prompt | object, role: str) -> list[JsonDict]:
+    if isinstance(said, str):
+        return [{"role": role, "texts": [shown_text(said)]}] if said else []
+    every = cast("list[object]", said) if isinstance(said, list) else [said]
+    left = len(every) - MESSAGES
+    if left <= 0:
+        return [_message(each, role) for each in every]
+    head, tail = every[: MESSAGES // 2], every[-(MESSAGES // 2) :]
+    note: JsonDict = {"role": "", "note": f"{numerals.count(left)} messages left out"}
+    return [*(_message(m, role) for m in head), note, *(_message(m, role) for m in tail)]
+
+
+def _message(said: object, role: str) -> JsonDict:
+    parts = message_parts(said, role)
+    data: JsonDict = {
+        "role": shown_text(parts.title),
+        "texts": [shown_text(text) for text in parts.texts if text.strip()],
+        "calls": [shown_text(call) for call in parts.calls],
+        "thoughts": [shown_text(thought) for thought in parts.thoughts],
+        "others": [[shown_text(clean(name, 60)), shown_text(value)] for name, value in parts.others.items()],
+    }
+    return {name: value for name, value in data.items() if value or name in ("role", "texts")}
+
+
+def page_json(page: Page, content: PageData) -> JsonDict:
+    """All data of the page as JSON; the keys are documented in docs/reference/runs.md.
+
+    Args:
+        page: The runs.
+        content: Their examples and transcripts.
+    """
+    environments = [
+        {
+            "env_id": clean(environment.runs[0].entry.env_id),
+            "name": environment.name,
+            "function": environment.runs[0].measure or None,
+            "runs": [_run_json(run) for run in environment.runs],
+            "differences": [
+                each.to_json([run.entry.id for run in environment.runs]) for each in environment.differences
+            ],
+        }
+        for environment in page.environments
+    ]
+    overall = [
+        {
+            "model": each.model,
+            "mean": number(each.estimate.mean),
+            "stderr": number(each.estimate.stderr),
+            "ci95": each.estimate.ends,
+            "method": each.estimate.method,
+        }
+        for each in page.overall
+    ]
+    whole: JsonDict = {
+        "schema_version": 1,
+        "title": page.title,
+        "missing": list(page.missing),
+        "overall": overall,
+        "environments": environments,
+        "methods": dict(methods_of(page)),
+        "notes": list(content.notes),
+        "examples": content.rows,
+        "transcripts": content.transcripts,
+    }
+    return cast(JsonDict, writable(whole))
+
+
+def _run_json(run: RunPart) -> JsonDict:
+    entry, manifest = run.entry, run.manifest
+    return {
+        "id": entry.id,
+        "label": run.label,
+        "model": manifest.model,
+        "name": manifest.name,
+        "state": entry.state,
+        "note": entry.note or None,
+        "created": manifest.created,
+        "command": manifest.command,
+        "versions": manifest.versions,
+        "git": manifest.git,
+        "summary": run.summary.to_json(),
+        "remarks": list(run.remarks),
+        "troubles": [trouble.to_json() for trouble in run.found.troubles],
+        "relations": {measure: [group.to_json() for group in groups] for measure, groups in run.relations.items()},
+        "settings": settings_json(manifest),
+    }

@@ -7,16 +7,26 @@ import base64
 import hashlib
 import importlib.metadata
 import importlib.resources
+import shlex
 from datetime import UTC, datetime
 
 from harness.report import numerals
 from harness.report.page import sections
 from harness.report.page.content import PageData
-from harness.report.page.gather import Page
-from harness.report.page.markup import Html, script_json, table, tag
-from harness.report.page.methods import methods_of, passing
+from harness.report.page.gather import Page, RunPart, methods_of, passing
+from harness.report.page.markup import Child, Html, join, script_json, table, tag
 from harness.report.page.plots import Plots
-from harness.report.page.runs_part import runs_section
+from harness.report.page.sections import name_of, note
+from harness.report.run_facts import commit_of, settings_of
+from harness.report.runs import has_rows, origin_words
+from harness.stats.methods import describe
+from harness.store.card_text import shown_config
+
+CONFIG = 256 << 10
+"""Maximum bytes of a `config.toml` to show. One with whole tables of rows can be larger."""
+
+SETTING = 2000
+"""Maximum characters of a setting's value."""
 
 
 def document(page: Page, content: PageData, *, plots: Plots | None, now: datetime | None = None) -> str:
@@ -29,12 +39,13 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
         now: Current time.
     """
     style, script = _asset("page.css"), _asset("page.js")
+    maker = f"bench {importlib.metadata.version('bench-harness')}"
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", **{"http-equiv": "Content-Security-Policy"}, content=policy(style, script)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="generator", content=_generator()),
+        tag("meta", name="generator", content=maker),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", page.title),
         tag("style", Html(style)),
@@ -51,7 +62,7 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
             runs_section(page),
             _methods(page),
         ),
-        tag("footer", f"Made by {_generator()}. Nothing on this page loads anything from anywhere."),
+        tag("footer", f"Made by {maker}. Nothing on this page loads anything from anywhere."),
         tag("script", script_json(content.rows), type="application/json", id="data-rows"),
         tag("script", script_json(content.transcripts), type="application/json", id="data-transcripts"),
         tag("script", Html(script)),
@@ -77,10 +88,6 @@ def _asset(name: str) -> str:
     return source.replace("\r\n", "\n")
 
 
-def _generator() -> str:
-    return f"bench {importlib.metadata.version('bench-harness')}"
-
-
 def _header(page: Page, now: datetime) -> Html:
     runs = page.folders
     days = sorted(f"{run.entry.created:%Y-%m-%d}" for run in runs if run.entry.created is not None)
@@ -94,24 +101,19 @@ def _header(page: Page, now: datetime) -> Html:
         *([("measured", " to ".join(dict.fromkeys((days[0], days[-1]))))] if days else []),
     ]
     missing = [tag("li", each) for each in page.missing]
+    absent = tag("div", tag("strong", "Not on this page:"), tag("ul", *missing), class_="missing", role="note")
+    links = [("#leaderboard", "Leaderboard")]
+    links += [("#differences", "Differences")] if page.differences else []
+    links += [(f"#environment-{number}", each.name) for number, each in enumerate(page.environments)]
+    links += [("#examples", "Examples"), ("#runs", "Runs"), ("#methods", "Methods")]
     return tag(
         "header",
         tag("h1", page.title),
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles), class_="tiles"),
-        tag("p", f"Report made on {now:%Y-%m-%d}.", class_="note"),
-        tag("div", tag("strong", "Not on this page:"), tag("ul", *missing), class_="missing", role="note")
-        if missing
-        else None,
-        _contents(page),
+        note(f"Report made on {now:%Y-%m-%d}."),
+        absent if missing else None,
+        tag("nav", *(tag("a", words, href=target) for target, words in links), aria_label="Contents"),
     )
-
-
-def _contents(page: Page) -> Html:
-    links = [("#leaderboard", "Leaderboard")]
-    links += [("#differences", "Differences")] if any(each.differences for each in page.environments) else []
-    links += [(f"#environment-{number}", each.name) for number, each in enumerate(page.environments)]
-    links += [("#examples", "Examples"), ("#runs", "Runs"), ("#methods", "Methods")]
-    return tag("nav", *(tag("a", words, href=target) for target, words in links), aria_label="Contents")
 
 
 def _examples(content: PageData) -> Html:
@@ -119,10 +121,86 @@ def _examples(content: PageData) -> Html:
     return tag(
         "section",
         tag("h2", "Examples", id="examples"),
-        *(tag("p", line, class_="note") for line in content.notes),
+        *map(note, content.notes),
         tag("p", "The table of examples needs JavaScript, which is off here.", class_="note", id="no-script"),
         tag("div", id="explorer", hidden=True),
     )
+
+
+def runs_section(page: Page) -> Html:
+    """Section with every run: settings with origins, and how to reproduce it."""
+    parts: list[Child] = [tag("h2", "Runs", id="runs")]
+    if len(page.folders) > 1:
+        rows: list[list[Child]] = [
+            [
+                run.entry.id, run.entry.title, name_of(run), run.entry.state,
+                "" if run.entry.created is None else f"{run.entry.created:%Y-%m-%d %H:%M UTC}",
+            ]
+            for run in page.folders
+        ]  # fmt: skip
+        head = ["run", "environment", "model", "state", "began"]
+        parts.append(table(head, rows, words=range(5), label="runs"))
+    for number, run in enumerate(page.folders):
+        which = tag("span", tag("bdi", run.entry.title), f" · {run.entry.id}", class_="note")
+        inner = (tag("summary", name_of(run), " ", which), _facts(run), _settings(run), _reproduce(run))
+        parts.append(tag("details", *inner, id=f"run-{number}", class_="run", open=len(page.folders) == 1))
+    return tag("section", *parts)
+
+
+def _facts(run: RunPart) -> Html:
+    manifest, summary = run.manifest, run.summary
+    rows: list[tuple[str, Child]] = [("run", run.entry.id), ("state", run.entry.state)]
+    if run.entry.note:
+        rows.append(("ended because", run.entry.note))
+    if manifest.derived:
+        rows.append(("made", origin_words(manifest.derived, manifest.parent)))
+    if run.entry.created is not None:
+        rows.append(("began", f"{run.entry.created:%Y-%m-%d %H:%M:%S UTC}"))
+    rows.append(("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())))
+    rows.append(("commit", commit_of(manifest)))
+    if (seconds := summary.rollout_seconds) is not None:
+        words = f"median {numerals.latency(seconds.p50)}, 95 % below {numerals.latency(seconds.p95)}"
+        rows.append(("a rollout took", words))
+    rows.append(("interval", describe(run.estimate.method)))
+    return tag("dl", *([tag("dt", name), tag("dd", value)] for name, value in rows if value))
+
+
+def _settings(run: RunPart) -> list[Html]:
+    def listed(rows: list[tuple[str, str, str]]) -> Html:
+        short = [(path, value if len(value) <= SETTING else f"{value[:SETTING]}…", by) for path, value, by in rows]
+        cells = [[tag("code", path), tag("code", value, class_="said"), by] for path, value, by in short]
+        return table(["setting", "value", "where it came from"], cells, words=range(3), label="settings")
+
+    chosen, rest = settings_of(run.manifest)
+    parts = [
+        tag("h4", "Settings that somebody chose"),
+        listed(chosen) if chosen else note("None: all are built in."),
+    ]
+    if rest:
+        parts.append(tag("details", tag("summary", f"{len(rest)} more as built in"), listed(rest)))
+    return parts
+
+
+def _reproduce(run: RunPart) -> Html:
+    parts: list[Child] = [tag("h4", "How to reproduce")]
+    if run.manifest.command:
+        parts += [tag("p", "It was made by"), tag("pre", run.manifest.command)]
+    config = shown_config(run.entry.run.config_path, CONFIG)
+    if not has_rows(run.manifest):
+        parts.append(note("Its rows are in the program that made it, which alone can repeat it."))
+    elif config:
+        how = "Its settings, with which bench run makes a run of its own" if run.manifest.derived else "To repeat it"
+        parts += [
+            tag("p", f"{how}: save this as run.toml and say ", tag("code", "bench run run.toml"), "."),
+            tag("details", tag("summary", "run.toml"), tag("pre", config)),
+        ]
+    folder = run.entry.run.path
+    if run.entry.run.has_data():
+        load = f"load_dataset({str(folder.parent)!r}, {folder.name!r}, split='train')"
+        parts += [tag("p", "Its rollouts, whole, as a dataset:"), tag("pre", load)]
+    steps = f"bench runs show {shlex.quote(run.entry.id)}"
+    parts.append(tag("p", "All of it in a terminal: ", tag("code", steps)))
+    return join(parts)
 
 
 def _methods(page: Page) -> Html:

@@ -1,24 +1,27 @@
-"""Data of a report page, gathered from run folders: environments, runs, labels, order. Statistics are computed in
-`stats` and `store.score_table`."""
+"""Data of a report page, gathered from run folders: environments, runs, labels, order, differences, methods. Statistics
+are computed in `stats` and `store.score_table`."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
 from harness.core.errors import StoreError, UsageError
-from harness.report.page.columns import RolloutColumns
-from harness.report.page.differences import Beside, differences_of
-from harness.report.page.relations import CostBin, relations_of
+from harness.core.types import JsonDict
+from harness.report import numerals
+from harness.report.page.columns import CostBin, RolloutColumns, relations_of
 from harness.report.run_digest import Digest, digest_of
-from harness.report.table import RunReport, remarks_of
+from harness.report.table import RunReport, remarks_of, threshold_words
 from harness.report.text import clean
 from harness.stats.averages import macro_mean
+from harness.stats.difference import Difference, adjust, difference_of
 from harness.stats.intervals import Estimate
+from harness.stats.methods import INTERVALS, SUMMARY, describe
+from harness.stats.paired import METHODS as PAIRED
 from harness.stats.summary import Summary
 from harness.stats.target import finite_limits
 from harness.store.catalogue import ListedRun, read_entry
@@ -29,18 +32,17 @@ from harness.store.outcomes import read_journal
 LABEL = 80
 """Maximum characters of a run's label."""
 
+ALL_PAIRS = 5
+"""Maximum number of runs for which all pairs (ten) are compared; with more, each is compared with the best."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class RunPart:
     """One run on the page."""
 
     entry: ListedRun
     manifest: Manifest
-    label: str
-    """Label that distinguishes it from other runs of its environment."""
     model: str
-    colour: int
-    """Number of the colour of the run's model."""
     found: Digest
     summary: Summary
     recorded: Recorded
@@ -50,6 +52,10 @@ class RunPart:
     """Remarks on facts that the figures do not show."""
     measure: str = ""
     """Evaluation function of the figures, for an agent evaluation with several; otherwise ""."""
+    label: str = ""
+    """Label that distinguishes it from other runs of its environment."""
+    colour: int = 0
+    """Number of the colour of the run's model."""
 
     @property
     def environment(self) -> str:
@@ -63,15 +69,74 @@ class RunPart:
         return self.summary.reward.estimate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside(Difference):
+    """Comparison of two runs of an environment, computed as in `bench compare`."""
+
+    first: int
+    """Position of the first run in its environment."""
+    second: int
+
+    @property
+    def words(self) -> str:
+        """Verdict on the first run: `better`, `worse`, or why neither can be said."""
+        if self.is_found:
+            return self.verdict
+        if self.adjusted is None:
+            return "no evidence"
+        return "too few examples" if self.is_too_small else "not told apart"
+
+    @property
+    def outlook(self) -> str:
+        """The verdict, with the number of examples needed to decide."""
+        if self.unpaired is not None and self.adjusted is not None:
+            return f"{self.words}, as two samples: too few examples in common"
+        needed = self.settling
+        if self.is_too_small:
+            return f"{self.words} to tell; it takes {numerals.count(needed or self.least)} or more"
+        if needed is None:
+            return self.words
+        if needed <= self.paired.pairs:
+            return f"{self.words}; a few more examples would settle it"
+        return f"{self.words}; about {numerals.count(needed)} examples would settle it"
+
+    @property
+    def figures(self) -> list[str]:
+        """Difference, interval, p, and wins/ties/losses, as text of cells."""
+        outcomes = (self.paired.wins, self.paired.ties, self.paired.losses)
+        return [
+            numerals.difference(self.estimate),
+            numerals.signed_interval(self.estimate),
+            numerals.p_value(self.adjusted),
+            " / ".join(map(numerals.count, outcomes)),
+        ]
+
+    def to_json(self, names: Sequence[str]) -> JsonDict:
+        """JSON form.
+
+        Args:
+            names: Name of each run.
+        """
+        return {
+            "first": names[self.first],
+            "second": names[self.second],
+            **self.paired.to_json(),
+            "unpaired": None if self.unpaired is None else self.unpaired.to_json(),
+            "p_adjusted": self.adjusted,
+            "verdict": self.verdict,
+            "settled_by": self.settling,
+        }
+
+
+@dataclass(slots=True)
 class EnvPart:
     """Runs of one environment, best mean first."""
 
     name: str
     runs: list[RunPart]
-    differences: list[Beside]
     limits: tuple[float, float]
     """Axis of the rewards: minimum and maximum."""
+    differences: list[Beside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +171,11 @@ class Page:
         best = {run.entry.id: run for run in most}
         return [best[name] for name in dict.fromkeys(run.entry.id for run in self.runs)]
 
+    @property
+    def differences(self) -> list[Beside]:
+        """All compared pairs of runs."""
+        return [each for environment in self.environments for each in environment.differences]
+
 
 def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = ()) -> Page:
     """Read runs for a page.
@@ -138,51 +208,42 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
             said.append(str(error))
     if not parts:
         raise UsageError(f"nothing to report: {'; '.join(said) or 'no run was named'}")
-    parts = _labelled(parts)
+    _label(parts)
     environments = _environments(parts)
-    return Page(title or _title(environments), environments, _overall(environments), said)
+    if not title:
+        names = list(dict.fromkeys(clean(part.entry.env_id, LABEL) for part in parts))
+        models = list(dict.fromkeys(part.model for part in parts))
+        title = names[0] if len(names) == 1 else f"{len(names)} environments"
+        title += f" · {models[0] if len(models) == 1 else f'{len(models)} models'}"
+    return Page(title, environments, _overall(environments), said)
 
 
 def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure: str) -> RunPart:
     columns = RolloutColumns()
     found = digest_of(recorded, manifest, entry.final, columns.take, measure=measure)
-    if found.summary is None:
+    summary = found.summary
+    if summary is None:
         raise UsageError(f"{entry.id} ({clean(entry.title)}, {entry.state}) has no rollouts yet")
     columns.end_example()
-    report = RunReport(entry.name, entry.env_id, entry.model, None, found.summary, entry.state, entry.note)
-    return RunPart(
-        entry=entry,
-        manifest=manifest,
-        label="",
-        model=clean(entry.model, LABEL),
-        colour=0,
-        found=found,
-        summary=found.summary,
-        recorded=recorded,
-        columns=columns,
-        relations=relations_of(
-            columns, limits=finite_limits(manifest.reward_range), is_watched=found.summary.target is not None
-        ),
-        remarks=remarks_of(report),
-        measure=measure,
-    )
+    limits = finite_limits(manifest.reward_range)
+    relations = relations_of(columns, limits=limits, is_watched=summary.target is not None)
+    remarks = remarks_of(RunReport(entry.name, entry.env_id, entry.model, None, summary, entry.state, entry.note))
+    model = clean(entry.model, LABEL)
+    return RunPart(entry, manifest, model, found, summary, recorded, columns, relations, remarks, measure)
 
 
-def _labelled(parts: Sequence[RunPart]) -> list[RunPart]:
+def _label(parts: Sequence[RunPart]) -> None:
     """Label each run by its model; if that is ambiguous, add its name, then its id. Assign each model a colour that is
     the same in every environment."""
-    labels = [part.model for part in parts]
-    for words in ([_own_name(part) for part in parts], [part.entry.id for part in parts]):
-        used = Counter((part.environment, label) for part, label in zip(parts, labels, strict=True))
-        for position, (part, word) in enumerate(zip(parts, words, strict=True)):
-            is_ambiguous = used[part.environment, labels[position]] > 1
-            if is_ambiguous and word not in (clean(part.entry.env_id, LABEL), part.model):
-                labels[position] = f"{part.model} · {word}"
     colours = {model: number for number, model in enumerate(dict.fromkeys(part.model for part in parts))}
-    return [
-        dataclasses.replace(part, label=label, colour=colours[part.model])
-        for part, label in zip(parts, labels, strict=True)
-    ]
+    for part in parts:
+        part.label, part.colour = part.model, colours[part.model]
+    for words in ([_own_name(part) for part in parts], [part.entry.id for part in parts]):
+        used = Counter((part.environment, part.label) for part in parts)
+        ambiguous = [used[part.environment, part.label] > 1 for part in parts]
+        for part, word, is_ambiguous in zip(parts, words, ambiguous, strict=True):
+            if is_ambiguous and word not in (clean(part.entry.env_id, LABEL), part.model):
+                part.label = f"{part.model} · {word}"
 
 
 def _own_name(part: RunPart) -> str:
@@ -195,42 +256,69 @@ def _own_name(part: RunPart) -> str:
 
 
 def _environments(parts: Sequence[RunPart]) -> list[EnvPart]:
+    """Group runs by environment, best mean first, and compare all pairs, or each run with the best. Runs without a
+    score are not compared. P-values are adjusted for all comparisons of the page."""
+
     def by_mean(part: RunPart) -> float:
         mean = part.estimate.mean
         return math.inf if mean is None else -mean
 
-    names = dict.fromkeys(part.environment for part in parts)
-    ranked = [sorted((part for part in parts if part.environment == name), key=by_mean) for name in names]
-    found = differences_of([[run.columns.scores(run.manifest.reward_range) for run in runs] for runs in ranked])
-    return [EnvPart(*each, _limits(each[1])) for each in zip(names, ranked, found, strict=True)]
-
-
-def _limits(runs: Sequence[RunPart]) -> tuple[float, float]:
-    """Axis of the rewards: their range or, if unbounded, the observed values."""
-    ends = [end for run in runs for end in run.manifest.reward_range if math.isfinite(end)]
-    for run in runs:
-        ends += [value for value in (run.summary.reward.min, run.summary.reward.max) if value is not None]
-    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    return (low, high) if high > low else (low, low + 1.0)
+    found: list[EnvPart] = []
+    for name in dict.fromkeys(part.environment for part in parts):
+        runs = sorted((part for part in parts if part.environment == name), key=by_mean)
+        ends = [end for run in runs for end in run.manifest.reward_range if math.isfinite(end)]
+        ends += [end for run in runs for end in (run.summary.reward.min, run.summary.reward.max) if end is not None]
+        low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+        scores = [run.columns.scores(run.manifest.reward_range) for run in runs]
+        ranked = [position for position, each in enumerate(scores) if each.means]
+        few = len(ranked) <= ALL_PAIRS
+        pairs = list(combinations(ranked, 2)) if few else [(ranked[0], other) for other in ranked[1:]]
+        made = [(first, second, difference_of(scores[first], scores[second])) for first, second in pairs]
+        compared = [Beside(first=a, second=b, paired=each.paired, unpaired=each.unpaired) for a, b, each in made]
+        found.append(EnvPart(name, runs, (low, high if high > low else low + 1.0), compared))
+    adjusted = iter(adjust([each for environment in found for each in environment.differences]))
+    for environment in found:
+        environment.differences = [next(adjusted) for _ in environment.differences]
+    return found
 
 
 def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
     if len(environments) < 2 or any(run.measure for environment in environments for run in environment.runs):
         return []  # different functions have no common mean
-    models = list(dict.fromkeys(run.model for environment in environments for run in environment.runs))
     found: list[Overall] = []
-    for model in models:
+    for model in dict.fromkeys(run.model for environment in environments for run in environment.runs):
         runs = [[run for run in environment.runs if run.model == model] for environment in environments]
         if all(len(each) == 1 and each[0].estimate.mean is not None for each in runs):
-            estimate = macro_mean([each[0].estimate for each in runs])
-            found.append(Overall(model, runs[0][0].colour, estimate))
+            found.append(Overall(model, runs[0][0].colour, macro_mean([each[0].estimate for each in runs])))
     return sorted(found, key=lambda each: -(each.estimate.mean or 0.0))
 
 
-def _title(environments: Sequence[EnvPart]) -> str:
-    runs = [run for environment in environments for run in environment.runs]
-    names = list(dict.fromkeys(clean(run.entry.env_id, LABEL) for run in runs))
-    models = list(dict.fromkeys(run.model for run in runs))
-    what = names[0] if len(names) == 1 else f"{len(names)} environments"
-    who = models[0] if len(models) == 1 else f"{len(models)} models"
-    return f"{what} · {who}"
+def passing(page: Page) -> str:
+    """Sentence about the reward from which a rollout passes."""
+    named = [(part.environment, part.summary.pass_threshold) for part in page.runs]
+    return f"A rollout passes with a reward of at least {threshold_words(named)}."
+
+
+def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
+    """List of (figure or method, description): figures first, then each kind of interval on the page.
+
+    Args:
+        page: The page.
+        in_short: Whether the output has neither metrics nor figures.
+    """
+    told = [(name, words) for name, words in SUMMARY.items() if name not in INTERVALS]
+    differences = page.differences
+    if differences:
+        tests = {each.paired.test for each in differences if each.unpaired is None and each.paired.test is not None}
+        told.append(("difference", PAIRED["difference"]))
+        told += [(name, PAIRED[name]) for name in ("p_value", *sorted(tests)) if tests]
+        if any(each.unpaired is not None for each in differences):
+            told.append(("two samples", "runs with fewer than two examples in common: two-sided t test of the means"))
+        told.append(("adjusted", "Holm 1979, over all pairs of the page"))
+    used = {part.estimate.method for part in (*page.overall, *differences, *page.runs)}
+    for run in page.runs if not in_short else ():
+        summary = run.summary
+        used.update(metric.estimate.method for metric in summary.metrics.values())
+        used.update(rate.estimate.method for k in (summary.pass_at_k, summary.pass_hat_k) for rate in k.values())
+        used.update(group.reward.method for groups in run.relations.values() for group in groups)
+    return [*told, *((f"interval: {method}", describe(method)) for method in INTERVALS if method in used)]

@@ -7,10 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from harness.core.redact import redactor
 from harness.report import numerals
-from harness.report.page.board import board_of
-from harness.report.page.gather import EnvPart, Page
-from harness.report.page.methods import methods_of, passing
-from harness.report.page.sections import SAMPLES, WATCHED, has_samples, is_watched
+from harness.report.page.gather import EnvPart, Page, methods_of, passing
+from harness.report.page.sections import board_of, cautions
 from harness.report.runs import has_rows
 from harness.report.text import clean
 from harness.store.card_text import escape
@@ -21,7 +19,10 @@ CELL = 200
 
 def markdown(page: Page) -> str:
     """The page without figures and transcripts."""
-    lines = [f"# {_text(page.title)}", "", _head(page), ""]
+    counted = numerals.counted(len(page.folders), "run")
+    scored = numerals.coverage(*(run.summary for run in page.folders))
+    head = f"{counted}, {scored} rollouts scored. Mean reward over examples, with 95 % intervals."
+    lines = [f"# {_text(page.title)}", "", head, ""]
     if page.missing:
         lines += ["Not in this report:", "", *(f"- {_text(each)}" for each in page.missing), ""]
     if page.overall:
@@ -42,15 +43,6 @@ def _text(value: object, limit: int = CELL) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> list[str]:
     rule = [":---" if number in words else "---:" for number in range(len(head))]
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
-
-
-def _head(page: Page) -> str:
-    runs = len(page.folders)
-    counted = f"{numerals.count(runs)} {'run' if runs == 1 else 'runs'}"
-    return (
-        f"{counted}, {numerals.coverage(*(run.summary for run in page.folders))} rollouts scored. "
-        "Mean reward over examples, with 95 % intervals."
-    )
 
 
 def _overall(page: Page) -> list[str]:
@@ -125,12 +117,9 @@ def _code(command: str) -> str:
 def _methods(page: Page) -> Iterator[str]:
     yield f"- {_text(passing(page), 1000)}"
     yield "- pass@k: at least one of k rollouts passes; pass^k: all of them do."
-    if any(environment.differences for environment in page.environments):
+    if page.differences:
         yield "- p (Holm): of the test of the interval, adjusted for all pairs above; each interval is for itself."
-    if has_samples(page):
-        yield f"- {SAMPLES}"
-    if is_watched(page):
-        yield f"- {WATCHED}"
+    yield from (f"- {words}" for words in cautions(page))
     for name, words in methods_of(page, in_short=True):
         if name.startswith("interval: "):
             yield f"- {_text(name.capitalize())}: {_text(words, 400)}."

@@ -1,5 +1,5 @@
-"""Figures of the page, drawn with matplotlib: layout and axes. Data come from `stats`. Names from others are never
-drawn; the page has its own legends."""
+"""Figures of the page, drawn with matplotlib, as SVG for a strict content security policy. Data come from `stats`.
+Names from others are never drawn; the page has its own legends."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import functools
 import io
 import itertools
 import math
+import re
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from harness.core.errors import UsageError
 from harness.report import numerals
-from harness.report.page.columns import COST, SECONDS, TOKENS, TURNS
-from harness.report.page.markup import Html
-from harness.report.page.relations import CostBin
-from harness.report.page.svg import COLOURS, fitted
+from harness.report.page.columns import COST, SECONDS, TOKENS, TURNS, CostBin
+from harness.report.page.markup import Html, tag
 from harness.stats.passk import PassRate
+
+COLOURS = {
+    "ink": "#0f0f01", "muted": "#0f0f02", "grid": "#0f0f03",
+    **{f"c{number}": f"#0f0f1{number}" for number in range(8)},
+}  # fmt: skip
+"""Placeholder colours for drawing; the page's style sets the real ones, for light and dark mode."""
 
 MARKERS = "os^DvPX*"
 """Marker of each colour, for readers who cannot distinguish the colours."""
@@ -171,7 +176,11 @@ class Plots:
 
     def _drawn(self, draw: Callable[[Any], None], title: str) -> Html:
         out = io.StringIO()
-        with self._styled():
+        # Our own style instead of the user's matplotlibrc.
+        with self._library.rc_context(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a font without a glyph, an axis with equal ends
+            self._library.rcdefaults()
+            self._library.rcParams.update(_STYLE)
             figure = self._figure(figsize=_SIZE, layout="constrained")
             figure.patch.set_visible(False)
             axes = figure.subplots()
@@ -180,15 +189,6 @@ class Plots:
             draw(axes)
             figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
         return fitted(out.getvalue(), title, f"p{next(self._numbers)}-")
-
-    @contextmanager
-    def _styled(self) -> Generator[None]:
-        """Use our own style instead of the user's matplotlibrc."""
-        with self._library.rc_context(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a font without a glyph, an axis with equal ends
-            self._library.rcdefaults()
-            self._library.rcParams.update(_STYLE)
-            yield
 
 
 def _line(axes: Any, number: int, places: Sequence[float], heights: Sequence[float | None], dashes: str) -> None:
@@ -217,3 +217,91 @@ def _amount(measure: str, value: float, _place: int) -> str:
     if measure == SECONDS and value < 10:
         return f"{value:g}"[:6]
     return numerals.short_count(round(value)) if value >= 1000 else f"{value:g}"[:6]
+
+
+_NAMES = {value: name for name, value in COLOURS.items()}
+
+_ELEMENTS = frozenset({"svg", "g", "path", "use", "defs", "clipPath", "rect", "text", "tspan"})
+
+_PROPERTIES = frozenset(
+    {
+        "clip-path", "fill", "stroke", "stroke-width", "stroke-linejoin", "stroke-linecap", "stroke-dasharray",
+        "stroke-dashoffset", "stroke-opacity", "fill-opacity", "opacity", "text-anchor", "font-size", "font-weight",
+    }
+)  # fmt: skip
+"""Properties of a `style` that become attributes."""
+
+_ATTRIBUTES = _PROPERTIES | {"d", "x", "y", "width", "height", "transform", "viewBox"}
+
+_DECIMALS = re.compile(r"-?\d+\.\d{3,}")
+_PIXELS = re.compile(r"([\d.]+)px")
+_REFERENCE = re.compile(r"url\(#([\w-]+)\)|#([\w-]+)")
+
+
+def fitted(drawn: str, title: str, prefix: str) -> Html:
+    """Convert matplotlib's SVG to markup for the page: only known elements and attributes, without styles (the page's
+    policy forbids them), with unique names, and with CSS classes for colours.
+
+    Args:
+        drawn: The whole SVG document.
+        title: Description for screen readers.
+        prefix: Prefix of names inside the figure; must be unique on the page.
+    """
+    root = ElementTree.fromstring(drawn)
+    named = {name for element in root.iter() for key, value in _flat(element) if (name := _target(key, value))}
+
+    def converted(element: ElementTree.Element) -> Html | None:
+        kind = _local(element.tag)
+        if kind not in _ELEMENTS:
+            return None
+        attributes = dict(_attributes(element, named, prefix))
+        children = [converted(child) for child in element]
+        if kind in ("g", "defs") and not any(children):
+            return None
+        return tag(kind, element.text if kind in ("text", "tspan") else None, *children, **attributes)
+
+    box = " ".join(_short(part) for part in root.get("viewBox", "0 0 1 1").split())
+    inner = map(converted, root)
+    return tag("svg", *inner, viewBox=box, role="img", aria_label=title, class_="plot", stroke_linejoin="round")
+
+
+def _attributes(element: ElementTree.Element, named: set[str], prefix: str) -> Iterator[tuple[str, str]]:
+    classes: list[str] = []
+    for key, value in _flat(element):
+        if key == "id":
+            if value in named:
+                yield "id", f"{prefix}{value}"
+        elif key in ("href", "clip-path"):
+            if target := _target(key, value):
+                yield key, f"#{prefix}{target}" if key == "href" else f"url(#{prefix}{target})"
+        elif key in ("fill", "stroke") and value.lower() in _NAMES:
+            classes.append(f"{key[0]}-{_NAMES[value.lower()]}")
+        elif key in _ATTRIBUTES:
+            yield key, _DECIMALS.sub(lambda found: _short(found[0]), " ".join(value.split()))
+    if classes:
+        yield "class", " ".join(classes)
+
+
+def _flat(element: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    """Attributes of an element, including those in `style`."""
+    yield from ((_local(key), value) for key, value in element.attrib.items() if _local(key) != "style")
+    for part in element.get("style", "").split(";"):
+        key, _, value = (word.strip() for word in part.partition(":"))
+        if key == "font" and (size := _PIXELS.search(value)):
+            yield "font-size", size[1]
+        elif key in _PROPERTIES:
+            yield key, value.removesuffix("px") if key == "font-size" else value
+
+
+def _target(key: str, value: str) -> str | None:
+    """Name of the element that an attribute refers to; None without one."""
+    found = _REFERENCE.fullmatch(value.strip()) if key in ("href", "clip-path") else None
+    return found and (found[1] or found[2])
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _short(number: str) -> str:
+    return f"{round(float(number), 2):g}" if abs(float(number)) < 1e5 else number

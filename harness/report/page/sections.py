@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import numerals
-from harness.report.page.board import board_of
-from harness.report.page.columns import MEASURES, SECONDS, TURNS
+from harness.report.page.columns import COST, MEASURES, SECONDS, TOKENS, TURNS
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
 from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
-from harness.report.page.strips import strip
 from harness.report.table import metrics_repeat_reward
 from harness.stats.difference import ALPHA
 from harness.stats.intervals import Estimate
@@ -35,7 +33,15 @@ OTHER_WAY = {"better": "worse", "worse": "better"}
 CLASSES = {"better": "found", "worse": "lost"}
 """CSS class of a verdict; the others are undecided."""
 
-_LABELS = {TURNS: "Turns", "tokens": "Tokens", SECONDS: "Latency", "cost": "Cost"}
+WIDTH, HEIGHT, EDGE = 170, 18, 7
+"""Size and margin of the plot of one mean, in pixels."""
+
+_LABELS = {TURNS: "Turns", TOKENS: "Tokens", SECONDS: "Latency", COST: "Cost"}
+
+
+def note(words: str) -> Html:
+    """A paragraph of explanation."""
+    return tag("p", words, class_="note")
 
 
 def marked_name(name: str, number: int) -> Html:
@@ -49,16 +55,69 @@ def name_of(run: RunPart) -> Html:
     return marked_name(run.label, run.colour)
 
 
+def board_of(environment: EnvPart) -> dict[str, list[str]]:
+    """Figures of an environment's runs: header of each column → a cell for each run, best run first. The pass rates are
+    those of the largest k."""
+    summaries = [run.summary for run in environment.runs]
+    k = max((k for summary in summaries for k in summary.pass_at_k), default=1)
+    board = {
+        "mean": [numerals.score(run.estimate.mean) for run in environment.runs],
+        "95 % interval": [numerals.interval(run.estimate) for run in environment.runs],
+        "scored": [numerals.coverage(summary) for summary in summaries],
+        f"pass@{k}": [numerals.pass_rate(summary.pass_at_k.get(k)) for summary in summaries],
+    }
+    if k > 1:
+        board[f"pass^{k}"] = [numerals.pass_rate(summary.pass_hat_k.get(k)) for summary in summaries]
+    board["tokens in"] = [numerals.tokens(summary.usage, summary.usage.input_tokens) for summary in summaries]
+    board["tokens out"] = [numerals.tokens(summary.usage, summary.usage.output_tokens) for summary in summaries]
+    if any(summary.usage.cost is not None for summary in summaries):
+        board["cost"] = [numerals.dollars(summary.usage.cost) for summary in summaries]
+    return board | {"time": [numerals.duration(summary.wall_s) for summary in summaries]}
+
+
+def strip(
+    estimate: Estimate, limits: tuple[float, float], number: int, bounds: tuple[float, float] | None = None
+) -> Html:
+    """Draw a mean with its interval as a small plot for a table cell.
+
+    Args:
+        estimate: The mean and its interval.
+        limits: Minimum and maximum of the axis.
+        number: Number of the run's colour.
+        bounds: The mean if all unscored rollouts had the worst, or the best, reward; None without unscored rollouts.
+    """
+
+    def place(value: float) -> str:
+        part = min(1.0, max(0.0, (value - limits[0]) / (limits[1] - limits[0])))
+        return f"{EDGE + part * (WIDTH - 2 * EDGE):.1f}"
+
+    middle, name = f"{HEIGHT / 2:g}", colour(number)
+    shapes = [tag("line", x1=EDGE, x2=WIDTH - EDGE, y1=middle, y2=middle, class_="s-grid")]
+    if bounds is not None:
+        low, high = map(place, bounds)
+        width = f"{float(high) - float(low):.1f}"
+        shapes.append(tag("rect", x=low, y="2", width=width, height=HEIGHT - 4, class_="pale"))
+    if estimate.low is not None and estimate.high is not None:
+        low, high = place(estimate.low), place(estimate.high)
+        shapes.append(tag("line", x1=low, x2=high, y1=middle, y2=middle, class_=f"bar s-{name}"))
+    if estimate.mean is not None:
+        shapes.append(tag("circle", cx=place(estimate.mean), cy=middle, r="4.5", class_=f"f-{name}"))
+    words = f"mean {numerals.score(estimate.mean)}, 95 % interval {numerals.interval(estimate)}"
+    box = f"0 0 {WIDTH} {HEIGHT}"
+    return tag("svg", *shapes, viewBox=box, width=WIDTH, height=HEIGHT, role="img", aria_label=words, class_="strip")
+
+
 def leaderboards(page: Page) -> Html:
     """Section with a leaderboard per environment."""
-    parts: list[Child] = [tag("h2", "Leaderboard", id="leaderboard")]
-    if page.overall:
-        parts.append(_overall(page))
+    parts: list[Child] = [tag("h2", "Leaderboard", id="leaderboard"), _overall(page) if page.overall else None]
     for environment in page.environments:
         if len(page.environments) > 1:
             parts.append(tag("h3", environment.name))
         parts.append(_leaderboard(environment))
-        parts.append(_remarks(environment))
+        told = [run for run in environment.runs if run.remarks]
+        names = [[] if len(environment.runs) == 1 else [tag("b", run.label), ": "] for run in told]
+        items = [tag("li", name, "; ".join(run.remarks)) for run, name in zip(told, names, strict=True)]
+        parts.append(tag("ul", *items, class_="remarks") if items else None)
     words = (
         "Mean reward over examples, each the mean over its scored rollouts. The bar is the 95 % interval on a common "
         "axis; what a pale band covers is open because rollouts have no score."
@@ -68,28 +127,26 @@ def leaderboards(page: Page) -> Html:
             " Overlapping intervals do not say that two models are alike: one column compares them on the same "
             "examples, which is sharper."
         )
-    parts.append(tag("p", words, class_="note"))
-    return tag("section", *parts)
+    return tag("section", *parts, note(words))
 
 
 def _overall(page: Page) -> Html:
     ends = [end for environment in page.environments for end in environment.limits]
-    limits = (min(ends), max(ends))
     rows = [
         [
             marked_name(each.model, each.colour),
             tag("strong", numerals.score(each.estimate.mean)),
-            strip(each.estimate, limits, each.colour),
+            strip(each.estimate, (min(ends), max(ends)), each.colour),
             numerals.interval(each.estimate),
         ]
         for each in page.overall
     ]
-    head = table(["model", "mean", "", "95 % interval"], rows, label="all environments: leaderboard")
-    note = (
+    words = (
         f"The mean over all {len(page.environments)} environments, each counting the same. It means something where "
         "their rewards have the same scale."
     )
-    return join([tag("h3", "All environments"), head, tag("p", note, class_="note")])
+    body = table(["model", "mean", "", "95 % interval"], rows, label="all environments: leaderboard")
+    return join([tag("h3", "All environments"), body, note(words)])
 
 
 def _leaderboard(environment: EnvPart) -> Html:
@@ -107,32 +164,24 @@ def _leaderboard(environment: EnvPart) -> Html:
         columns["against the best"] = [_against_best(environment, position) for position in range(len(runs))]
     for name, cells in board.items():
         if name == "scored":
-            columns[name] = [tag("span", cell, class_=_warning(run)) for cell, run in zip(cells, runs, strict=True)]
+            lacking = [run.summary.scored < max(run.summary.planned, run.summary.num_rollouts) for run in runs]
+            classes = ["warn" if lacks else None for lacks in lacking]
+            columns[name] = [tag("span", cell, class_=each) for cell, each in zip(cells, classes, strict=True)]
         elif name == "tokens in":
             columns["tokens in + out"] = [numerals.tokens_in_and_out(run.summary.usage) for run in runs]
         elif name != "tokens out":
             columns[name] = cells
-    rows = zip(*columns.values(), strict=True)
-    return table([*columns], rows, label=f"{environment.name}: leaderboard", caption=_planned(runs))
-
-
-def _warning(run: RunPart) -> str | None:
-    """CSS class of a run that lacks scores."""
-    summary = run.summary
-    return None if summary.scored >= max(summary.planned, summary.num_rollouts) else "warn"
-
-
-def _planned(runs: Sequence[RunPart]) -> str:
     examples = sorted({run.summary.num_examples for run in runs})
     rollouts = sorted({run.manifest.planned.get("rollouts_per_example", 1) for run in runs})
-    words = " / ".join(numerals.count(number) for number in examples)
-    each = " / ".join(map(str, rollouts))
-    noun = "example" if examples == [1] else "examples"
-    return f"{words} {noun}" + ("" if rollouts == [1] else f", {each} rollouts each")
+    planned = f"{' / '.join(map(numerals.count, examples))} {'example' if examples == [1] else 'examples'}"
+    if rollouts != [1]:
+        planned += f", {' / '.join(map(str, rollouts))} rollouts each"
+    rows = zip(*columns.values(), strict=True)
+    return table([*columns], rows, label=f"{environment.name}: leaderboard", caption=planned)
 
 
 def _against_best(environment: EnvPart, position: int) -> Child:
-    best = next((each.first for each in environment.differences), 0)
+    best = environment.differences[0].first
     if position == best:
         return "best"
     found = next((d for d in environment.differences if (d.first, d.second) == (best, position)), None)
@@ -144,58 +193,37 @@ def _against_best(environment: EnvPart, position: int) -> Child:
     return join([f"{size} ", tag("span", words, class_=CLASSES.get(words, "open"))])
 
 
-def _remarks(environment: EnvPart) -> Html | None:
-    told = [run for run in environment.runs if run.remarks]
-    one = len(environment.runs) == 1
-    items = [tag("li", [] if one else [tag("b", run.label), ": "], "; ".join(run.remarks)) for run in told]
-    return tag("ul", *items, class_="remarks") if told else None
-
-
 def differences(page: Page) -> Html | None:
     """Section with the differences of all pairs of runs; None without any."""
     told = [environment for environment in page.environments if environment.differences]
     if not told:
         return None
-    parts: list[Child] = [
-        tag("h2", "Do they differ?", id="differences"),
-        tag(
-            "p",
-            "Each pair is compared on the examples that both scored. p is of the test of the interval, adjusted "
-            f"for all pairs of this page (Holm). The verdict is on the first; below {ALPHA:g} a difference is more "
-            "than noise. An interval is for its difference alone: without the adjustment, p is below 0.05 exactly "
-            "where it leaves 0 out.",
-            class_="note",
-        ),
-    ]
-    if has_samples(page):
-        parts.append(tag("p", SAMPLES, class_="note"))
-    if is_watched(page):
-        parts.append(tag("p", WATCHED, class_="note"))
+    words = (
+        "Each pair is compared on the examples that both scored. p is of the test of the interval, adjusted "
+        f"for all pairs of this page (Holm). The verdict is on the first; below {ALPHA:g} a difference is more "
+        "than noise. An interval is for its difference alone: without the adjustment, p is below 0.05 exactly "
+        "where it leaves 0 out."
+    )
+    parts: list[Child] = [tag("h2", "Do they differ?", id="differences"), note(words), map(note, cautions(page))]
+    head = ["first", "second", "verdict", "difference", "95 % interval", "p", "wins / ties / losses", "examples"]
     for environment in told:
         if len(told) > 1:
             parts.append(tag("h3", environment.name))
-        parts.append(_differences(environment))
+        rows: list[list[Child]] = []
+        for each in environment.differences:
+            runs = (name_of(environment.runs[position]) for position in (each.first, each.second))
+            verdict = tag("span", each.outlook, class_=f"verdict {CLASSES.get(each.words, 'open')}")
+            rows.append([*runs, verdict, *each.figures, numerals.count(each.paired.pairs)])
+        parts.append(table(head, rows, words=(0, 1, 2), label=f"{environment.name}: differences"))
     return tag("section", *parts)
 
 
-def has_samples(page: Page) -> bool:
-    """Whether some compared runs share too few examples."""
-    return any(each.unpaired is not None for environment in page.environments for each in environment.differences)
-
-
-def is_watched(page: Page) -> bool:
-    """Whether one of the compared runs ended early (`--until-ci`)."""
-    return any(run.summary.target is not None for each in page.environments if each.differences for run in each.runs)
-
-
-def _differences(environment: EnvPart) -> Html:
-    head = ["first", "second", "verdict", "difference", "95 % interval", "p", "wins / ties / losses", "examples"]
-    rows: list[list[Child]] = []
-    for each in environment.differences:
-        runs = (name_of(environment.runs[position]) for position in (each.first, each.second))
-        verdict = tag("span", each.outlook, class_=f"verdict {CLASSES.get(each.words, 'open')}")
-        rows.append([*runs, verdict, *each.figures, numerals.count(each.paired.pairs)])
-    return table(head, rows, words=(0, 1, 2), label=f"{environment.name}: differences")
+def cautions(page: Page) -> list[str]:
+    """Sentences about comparisons of runs that share too few examples, or that ended early (`--until-ci`)."""
+    has_samples = any(each.unpaired is not None for each in page.differences)
+    compared = [run for environment in page.environments if environment.differences for run in environment.runs]
+    is_watched = any(run.summary.target is not None for run in compared)
+    return [*([SAMPLES] if has_samples else []), *([WATCHED] if is_watched else [])]
 
 
 def environment_section(environment: EnvPart, number: int, plots: Plots | None) -> Html:
@@ -205,8 +233,7 @@ def environment_section(environment: EnvPart, number: int, plots: Plots | None) 
         if len(environment.runs) > 1:
             parts.append(tag("ul", *(tag("li", name_of(run)) for run in environment.runs), class_="legend"))
         parts.append(_figures(environment, plots))
-    parts += [_metrics(environment), _groups(environment), _unscored(environment)]
-    return tag("section", *parts)
+    return tag("section", *parts, _metrics(environment), _groups(environment), _unscored(environment))
 
 
 def _figures(environment: EnvPart, plots: Plots) -> Html:
@@ -234,8 +261,8 @@ def _figures(environment: EnvPart, plots: Plots) -> Html:
             drawn = plots.relation(measure, known, f"Mean reward against {AXES[measure]}: {name}")
             add(drawn, f"Reward by {_LABELS[measure].lower()}")
     left = len(runs) - MOST_PANELS
-    more = f"{left} more distributions are not drawn; the tables have every run." if left > 0 else None
-    return join([tag("div", *panels, class_="panels"), tag("p", more, class_="note") if more else None])
+    more = f"{left} more distributions are not drawn; the tables have every run."
+    return join([tag("div", *panels, class_="panels"), note(more) if left > 0 else None])
 
 
 def _metrics(environment: EnvPart) -> Html | None:
@@ -280,7 +307,6 @@ def _groups(environment: EnvPart) -> Html | None:
     level = [_LABELS[m].lower() for m in MEASURES if not any(m in run.relations for run in environment.runs)]
     if not rows:
         return None
-    head = ["by", "model", "from … to", "rollouts", "examples", "mean", "95 % interval"]
     words = (
         "Rollouts that took as much stand together; of more than a dozen different amounts, in up to six groups of "
         "about equal size. An association, not an effect: hard examples take longer and fail "
@@ -288,10 +314,9 @@ def _groups(environment: EnvPart) -> Html | None:
     )
     if any(run.summary.target is not None for run in environment.runs):
         words += " Groups of runs that ended early as asked (--until-ci) have no interval."
+    head = ["by", "model", "from … to", "rollouts", "examples", "mean", "95 % interval"]
     body = table(head, rows, words=(0, 1), label=f"{environment.name}: reward by what rollouts took")
-    return tag(
-        "details", tag("summary", "Reward by what rollouts took, in figures"), tag("p", words, class_="note"), body
-    )
+    return tag("details", tag("summary", "Reward by what rollouts took, in figures"), note(words), body)
 
 
 def _unscored(environment: EnvPart) -> Html:
@@ -299,16 +324,11 @@ def _unscored(environment: EnvPart) -> Html:
     for run in environment.runs:
         for trouble in run.found.troubles:
             share = numerals.percent(trouble.count / run.summary.num_rollouts)
-            heal = "" if not trouble.retryable else f"{numerals.count(trouble.retryable)} may succeed on retry"
-            rows.append(
-                [
-                    trouble.reason[:200],
-                    name_of(run),
-                    tag("span", trouble.message[:400], class_="said"),
-                    f"{numerals.count(trouble.count)} ({share})",
-                    "scored nevertheless" if trouble.is_scored else heal,
-                ]
-            )
+            heal = f"{numerals.count(trouble.retryable)} may succeed on retry" if trouble.retryable else ""
+            said = tag("span", trouble.message[:400], class_="said")
+            counted = f"{numerals.count(trouble.count)} ({share})"
+            remark = "scored nevertheless" if trouble.is_scored else heal
+            rows.append([trouble.reason[:200], name_of(run), said, counted, remark])
     waiting = sum(run.found.waiting for run in environment.runs)
     missing = sum(run.summary.not_run for run in environment.runs)
     words = [
@@ -316,8 +336,7 @@ def _unscored(environment: EnvPart) -> Html:
         *([f"{numerals.count(missing)} planned rollouts were not run."] if missing else []),
     ]
     if not rows:
-        words = words or ["Every rollout has a score, and every function gave a value."]
-        return tag("p", *words, class_="note")
+        return tag("p", *(words or ["Every rollout has a score, and every function gave a value."]), class_="note")
     head = ["reason", "model", "what the first one said", "rollouts", ""]
     body = table(head, rows, words=(0, 1, 2, 4), label=f"{environment.name}: what has no score, and why")
-    return join([tag("h3", "Without a score"), body, tag("p", " ".join(words), class_="note") if words else None])
+    return join([tag("h3", "Without a score"), body, note(" ".join(words)) if words else None])

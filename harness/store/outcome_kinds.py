@@ -1,0 +1,86 @@
+"""The kinds of ends of a rollout. Journal, resume, statistics, dataset, card, exports and screens read name,
+explanation, retry and whether a reward counts from `OUTCOMES`. A new kind is a new line there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from harness.core.records import BUDGET_SPENT, Failed, Generated, Score, Scored
+from harness.core.types import JsonDict
+from harness.stats.scores import NO_REASON
+
+Work: TypeAlias = Literal["generate", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeKind:
+    """How a rollout can end."""
+
+    name: str
+    """Status of the rollout in the journal's index; for a scored one, the line's `outcome`."""
+    column: str
+    """Value of `outcome` in the dataset and in exports."""
+    words: str
+    """Explanation: the reason in tables, cards and reports if the record gives none."""
+    counts: bool = False
+    """Whether its reward counts in the mean; a reward of another kind is not recorded."""
+    resume: Work | None = None
+    """Work that every resume does."""
+    retry: Work | None = None
+    """Work that a resume does if failed rollouts are retried."""
+
+
+OUTCOMES: dict[str, OutcomeKind] = {
+    kind.name: kind
+    for kind in (
+        OutcomeKind("scored", "scored", "", counts=True),
+        OutcomeKind("unscored", "unscored", NO_REASON, retry="score"),
+        OutcomeKind("failed", "unscored", "failed", retry="generate"),
+        OutcomeKind("budget", "unscored", BUDGET_SPENT, resume="generate"),
+        OutcomeKind("generated", "unscored", "not scored", resume="score"),
+        OutcomeKind("not_run", "not_run", "not run", resume="generate"),
+    )
+}
+
+
+def outcome_kind(base: Generated | Failed, score: Scored | None) -> OutcomeKind:
+    """Kind of end of a rollout, from its newest lines.
+
+    Args:
+        base: Its newest `generated` or `failed` line.
+        score: Its newest score; None if it failed or is not scored yet.
+    """
+    if isinstance(base, Failed):
+        return OUTCOMES["budget" if base.reason == BUDGET_SPENT else "failed"]
+    if score is None:
+        return OUTCOMES["generated"]
+    return OUTCOMES.get(score.outcome, OUTCOMES["unscored"])  # a newer version may know more kinds
+
+
+def missing_reason(base: Generated | Failed, score: Scored | None) -> str:
+    """Short reason for a missing score, for counting; "" if the rollout has one. Arguments as for `outcome_kind`."""
+    if isinstance(base, Failed):
+        return base.reason
+    if score is not None and (score.reward is not None or score.reason):
+        return score.reason
+    return outcome_kind(base, score).words
+
+
+def scored(key: str, score: Score, seconds: float = 0.0, extra: JsonDict | None = None) -> Scored:
+    """The record of a rubric's result.
+
+    Args:
+        key: Key of the rollout.
+        score: The result.
+        seconds: Wall time of scoring.
+        extra: State that scoring added.
+    """
+    kind = OUTCOMES["unscored" if score.reward is None else "scored"]
+    reward = score.reward if kind.counts else None
+    return Scored(key, kind.name, reward, score.metrics, score.reasons, seconds, extra or {})
+
+
+def unscored(key: str, reason: str) -> Scored:
+    """The record of a rollout that could not be scored."""
+    return scored(key, Score(None, reasons={"*": reason}))
