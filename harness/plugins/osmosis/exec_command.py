@@ -62,7 +62,9 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
         UsageError: the file cannot be read.
     """
     source, path = _read(script), os.path.abspath(script)
-    _answer()
+    finder.install(over_newer=True)
+    if not finder.answers():
+        typer.echo("note: osmosis-ai is installed here and answers its own imports; bench answers none", err=True)
     stdout: object = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
         stdout.reconfigure(line_buffering=True)  # show the output of long programs at once, also in a pipe
@@ -90,12 +92,6 @@ def run_again(namespace: dict[str, Any]) -> None:
     sys.argv[0] = path
     namespace.update(__file__=path, __spec__=_Spec(path))
     _run(Path(path).read_bytes(), path, namespace)
-
-
-def _answer() -> None:
-    finder.install(over_newer=True)
-    if not finder.answers():
-        typer.echo("note: osmosis-ai is installed here and answers its own imports; bench answers none", err=True)
 
 
 def _read(script: str) -> bytes:

@@ -9,6 +9,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -105,27 +106,24 @@ class _Loader(Loader):
         module.__doc__ = f"{name}, as bench answers for it: see docs/guides/osmosis.md."
         public = sorted(each for each in MODULES[name] if not each.startswith("__"))
         vars(module).update(
-            __all__=public, __getattr__=_Resolver(module), __dir__=lambda: sorted({*vars(module), *public})
+            __all__=public,
+            __getattr__=partial(_resolve, module),
+            __dir__=lambda: sorted({*vars(module), *public}),
         )
 
 
-class _Resolver:
-    """`__getattr__` of a shim module: resolves a name on first use and caches it in the module."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-
-    def __call__(self, name: str) -> object:
-        own = self._module.__name__
-        target = MODULES[own].get(name)
-        if target is not None:
-            path, _, attribute = target.partition(":")
-            value: object = getattr(importlib.import_module(path), attribute)
-        elif f"{own}.{name}" in MODULES:
-            value = importlib.import_module(f"{own}.{name}")
-        elif name.startswith("__"):
-            raise AttributeError(f"module {own!r} has no attribute {name!r}")
-        else:
-            raise AttributeError(why_missing(own, name), name=name, obj=self._module)
-        setattr(self._module, name, value)
-        return value
+def _resolve(module: ModuleType, name: str) -> object:
+    """Resolve a name of a module on first use, and cache it in the module."""
+    own = module.__name__
+    target = MODULES[own].get(name)
+    if target is not None:
+        path, _, attribute = target.partition(":")
+        value: object = getattr(importlib.import_module(path), attribute)
+    elif f"{own}.{name}" in MODULES:
+        value = importlib.import_module(f"{own}.{name}")
+    elif name.startswith("__"):
+        raise AttributeError(f"module {own!r} has no attribute {name!r}")
+    else:
+        raise AttributeError(why_missing(own, name), name=name, obj=module)
+    setattr(module, name, value)
+    return value

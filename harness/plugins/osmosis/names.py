@@ -23,56 +23,26 @@ _BASE = _from("harness.agents.loop", "RolloutAgentLoop", "RolloutContext", "Roll
 _COMPLETION = _from("harness.agents.loop", "CompletionsResult")
 _PROTOCOL = _from("harness.agents.loop", LLMClientProtocol="LLM")
 _SCHEMAS = _from(
-    "harness.agents.schemas",
-    "MessageDict",
-    "OpenAIFunctionParametersSchema",
-    "OpenAIFunctionPropertySchema",
-    "OpenAIFunctionSchema",
-    "OpenAIFunctionToolSchema",
-    "RolloutMetrics",
-    "RolloutRequest",
-    "RolloutStatus",
-    "SamplingParamsDict",
-    DEFAULT_MAX_METADATA_SIZE_BYTES="MAX_METADATA_BYTES",
-)
+    "harness.agents.schemas", "MessageDict", "OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema",
+    "OpenAIFunctionSchema", "OpenAIFunctionToolSchema", "RolloutMetrics", "RolloutRequest", "RolloutStatus",
+    "SamplingParamsDict", DEFAULT_MAX_METADATA_SIZE_BYTES="MAX_METADATA_BYTES",
+)  # fmt: skip
 _EXCEPTIONS = _from(
-    "harness.plugins.osmosis.exceptions",
-    "AgentLoopNotFoundError",
-    "OsmosisRolloutError",
-    "OsmosisServerError",
-    "OsmosisTimeoutError",
-    "OsmosisTransportError",
-    "OsmosisValidationError",
-) | _from("harness.agents.tool_calls", "ToolArgumentError", "ToolExecutionError")
+    "harness.plugins.osmosis.exceptions", "AgentLoopNotFoundError", "OsmosisRolloutError", "OsmosisServerError",
+    "OsmosisTimeoutError", "OsmosisTransportError", "OsmosisValidationError",
+) | _from("harness.agents.tool_calls", "ToolArgumentError", "ToolExecutionError")  # fmt: skip
 _TOOLS = _from(
-    "harness.agents.tool_calls",
-    "create_tool_error_result",
-    "create_tool_result",
-    "execute_tool_calls",
-    "get_tool_call_info",
-    "parse_tool_arguments",
-    "serialize_tool_result",
-)
+    "harness.agents.tool_calls", "create_tool_error_result", "create_tool_result", "execute_tool_calls",
+    "get_tool_call_info", "parse_tool_arguments", "serialize_tool_result",
+)  # fmt: skip
 _MESSAGES = _from(
-    "harness.agents.messages",
-    "count_messages_by_role",
-    "get_message_content",
-    "get_message_role",
-    "is_assistant_message",
-    "is_tool_message",
-    "is_user_message",
-    "normalize_stop",
-    "parse_tool_calls",
-)
+    "harness.agents.messages", "count_messages_by_role", "get_message_content", "get_message_role",
+    "is_assistant_message", "is_tool_message", "is_user_message", "normalize_stop", "parse_tool_calls",
+)  # fmt: skip
 _REGISTRY = _from(
-    "harness.plugins.osmosis.registry",
-    "AgentLoopNotFoundError",
-    "AgentLoopRegistry",
-    "get_agent_loop",
-    "list_agent_loops",
-    "register_agent_loop",
-    "unregister_agent_loop",
-)
+    "harness.plugins.osmosis.registry", "AgentLoopNotFoundError", "AgentLoopRegistry", "get_agent_loop",
+    "list_agent_loops", "register_agent_loop", "unregister_agent_loop",
+)  # fmt: skip
 _CLIENT = _from("harness.plugins.osmosis.hosted", "OsmosisLLMClient")
 _APP = _from("harness.plugins.osmosis.hosted", "create_app")
 _SERVE = _from(
@@ -86,14 +56,9 @@ _ROLLOUT = (
 )  # fmt: skip
 
 _ERRORS = _from(
-    "harness.core.errors",
-    "DatasetParseError",
-    "DatasetValidationError",
-    "LocalExecutionError",
-    "ProviderError",
-    "SystemicProviderError",
-    "ToolValidationError",
-)
+    "harness.core.errors", "DatasetParseError", "DatasetValidationError", "LocalExecutionError", "ProviderError",
+    "SystemicProviderError", "ToolValidationError",
+)  # fmt: skip
 _DATASET = _from("harness.agents.dataset", "DatasetReader", "DatasetRow", REQUIRED_COLUMNS="REQUIRED")
 _LLM_CLIENT = _from("harness.agents.client", "ExternalLLMClient")
 _VALIDATE = _from("harness.agents.validation", "validate_tools")
@@ -134,25 +99,12 @@ _MCP_LOOP = _from("harness.agents.mcp_agent", "MCPAgentLoop")
 _MCP_LOADER = _from("harness.core.errors", "MCPLoadError")
 
 MODULES: dict[str, Mapping[str, str]] = {
-    NAME: _DECORATORS
-    | _BASE
-    | _COMPLETION
-    | _CLIENT
-    | _APP
-    | {
+    NAME: _DECORATORS | _BASE | _COMPLETION | _CLIENT | _APP | {
         name: _ROLLOUT[name]
         for name in (
-            "OpenAIFunctionToolSchema",
-            "OsmosisRolloutError",
-            "OsmosisServerError",
-            "OsmosisTimeoutError",
-            "OsmosisTransportError",
-            "OsmosisValidationError",
-            "RolloutMetrics",
-            "RolloutRequest",
-            "get_agent_loop",
-            "list_agent_loops",
-            "register_agent_loop",
+            "OpenAIFunctionToolSchema", "OsmosisRolloutError", "OsmosisServerError", "OsmosisTimeoutError",
+            "OsmosisTransportError", "OsmosisValidationError", "RolloutMetrics", "RolloutRequest", "get_agent_loop",
+            "list_agent_loops", "register_agent_loop",
         )
     }
     | _from("harness.plugins.osmosis.names", __version__="VERSION"),
@@ -175,7 +127,9 @@ MODULES: dict[str, Mapping[str, str]] = {
     f"{NAME}.rollout.tools": _TOOLS,
     f"{NAME}.rollout.utils": _MESSAGES,
     f"{NAME}.rollout.validator": _VALIDATOR,
-} | {f"{NAME}.{parent}{rest}": names for parent in ("rollout.eval", "eval") for rest, names in _EVAL.items()}
+} | {
+    f"{NAME}.{parent}{rest}": names for parent in ("rollout.eval", "eval") for rest, names in _EVAL.items()
+}  # fmt: skip
 """Module → its names → their replacements. The SDK had the evaluation below `rollout` first and beside it later."""
 
 _RUBRICS = (
@@ -192,65 +146,27 @@ _NEWER = (
 LEFT_OUT: dict[str, str] = {
     **dict.fromkeys(
         (
-            "MissingAPIKeyError",
-            "ModelNotFoundError",
-            "ProviderRequestError",
-            "RubricResult",
-            "evaluate_rubric",
-            "rubric",
-            "rubric_eval",
-            "rubric_types",
+            "MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError", "RubricResult", "evaluate_rubric",
+            "rubric", "rubric_eval", "rubric_types",
         ),
         _RUBRICS,
     ),
     **dict.fromkeys(
         (
-            "AgentLoopValidationError",
-            "CompletionUsage",
-            "CompletionsChoice",
-            "CompletionsRequest",
-            "CompletionsResponse",
-            "InitResponse",
-            "PublicIPDetectionError",
-            "RolloutClientSettings",
-            "RolloutResponse",
-            "RolloutServerSettings",
-            "RolloutSettings",
-            "ServeError",
-            "ValidationError",
-            "ValidationResult",
-            "auth",
-            "config",
-            "configure",
-            "detect_public_ip",
-            "get_max_metadata_size_bytes",
-            "get_settings",
-            "network",
-            "observability",
-            "reset_settings",
-            "set_max_metadata_size_bytes",
+            "AgentLoopValidationError", "CompletionUsage", "CompletionsChoice", "CompletionsRequest",
+            "CompletionsResponse", "InitResponse", "PublicIPDetectionError", "RolloutClientSettings",
+            "RolloutResponse", "RolloutServerSettings", "RolloutSettings", "ServeError", "ValidationError",
+            "ValidationResult", "auth", "config", "configure", "detect_public_ip", "get_max_metadata_size_bytes",
+            "get_settings", "network", "observability", "reset_settings", "set_max_metadata_size_bytes",
         ),
         _HOSTING,
     ),
     **dict.fromkeys(
         (
-            "InteractiveLLMClient",
-            "InteractiveRunner",
-            "InteractiveStep",
-            "LocalBatchResult",
-            "LocalLLMClientProtocol",
-            "LocalRolloutRunner",
-            "LocalRunResult",
-            "build_completion_params",
-            "cli",
-            "cli_services",
-            "create_llm_client",
-            "dataset_row_to_request",
-            "format_bench_report",
-            "format_eval_report",
-            "interactive",
-            "load_agent",
-            "load_dataset_rows",
+            "InteractiveLLMClient", "InteractiveRunner", "InteractiveStep", "LocalBatchResult",
+            "LocalLLMClientProtocol", "LocalRolloutRunner", "LocalRunResult", "build_completion_params", "cli",
+            "cli_services", "create_llm_client", "dataset_row_to_request", "format_bench_report",
+            "format_eval_report", "interactive", "load_agent", "load_dataset_rows",
         ),
         _COMMANDS,
     ),
@@ -260,7 +176,7 @@ LEFT_OUT: dict[str, str] = {
         ("AgentWorkflow", "AgentWorkflowContext", "Grader", "GraderContext", "agent_workflow", "backend", "grader"),
         _NEWER,
     ),
-}
+}  # fmt: skip
 """Names of the SDK without a replacement, each with an explanation."""
 
 
