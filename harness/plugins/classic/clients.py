@@ -4,7 +4,6 @@ request, and converts the reply to a `vf.Response`; the base classes return the 
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from harness.core.types import JsonDict, ModelResponse, Prompt
 from harness.plugins.classic import faults
 from harness.plugins.classic.messages import tools_of, tools_to_wire
 from harness.plugins.classic.names import ClientConfig
+from harness.plugins.classic.own_rollouts import awaited
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.responses import Response, as_response
 
@@ -59,7 +59,7 @@ async def _through(
             prompt=prompt, model=model, tools=tools_of(list(tools), "C") or None, state=state,
             sampling_args={name: value for name, value in args.items() if value is not None},
         )  # fmt: skip
-        return as_response(await reply if inspect.isawaitable(reply) else reply)
+        return as_response(await awaited(reply))
     except HarnessError:
         raise
     except Exception as error:  # any exception of the author's client is a failed model call
@@ -79,7 +79,7 @@ async def _send(client: Any, prompt: Any, model: str, args: Mapping[str, Any], t
     else:
         offered: JsonDict = {"tools": list(tools)} if tools else {}
         reply = client.chat.completions.create(model=model, messages=plain(prompt), **offered, **given)
-    return await reply if inspect.isawaitable(reply) else reply
+    return await awaited(reply)
 
 
 class Client:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast, overload
 
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import digest
 from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt
+from harness.envs.dataset import without_gaps
 from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.state import as_text
@@ -88,7 +90,7 @@ class Rows(Sequence[JsonDict]):
             "prompt": self.form.prompt(cells, f"{self._name} row {index}"),
             "answer": as_text(cells.get("answer")),
             "info": _jsonable(_info(cells.get("info"))),
-            "example_id": self._id(index, cells),
+            "example_id": self._ids[index] if self._ids else index,
         }
         task = cells.get("task")
         if self.form.generation == "B" or isinstance(task, str):
@@ -136,8 +138,46 @@ class Rows(Sequence[JsonDict]):
         tell_apart = len(numbers) == len(values) == len(set(numbers))
         return numbers if tell_apart else []
 
-    def _id(self, index: int, cells: Mapping[str, Any]) -> int:
-        return self._ids[index] if self._ids else index
+
+class Source:
+    """One dataset of an environment, opened on first use.
+
+    Args:
+        given: A `datasets.Dataset`, a sequence of rows, or a function that makes one.
+        form: Returns the rules for formatting rows.
+        name: `dataset` or `eval_dataset`, for messages.
+    """
+
+    def __init__(self, given: Any, form: Callable[[], Format], name: str) -> None:
+        self._given, self._form, self._name = given, form, name
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the rows exist already; a builder function runs only on first use."""
+        return "rows" in vars(self) or not callable(self._given)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows, formatted when they are read."""
+        return Rows(self._given() if callable(self._given) else self._given, self._form(), self._name)
+
+    @cached_property
+    def shown(self) -> Any:
+        """The dataset as a `datasets.Dataset`."""
+        return to_dataset(self.rows)
+
+    @property
+    def columns(self) -> Collection[str] | None:
+        """The names of the columns; None while unknown."""
+        if not self.is_built or not len(self.rows):
+            return None
+        return list(getattr(self.rows.source, "column_names", None) or self.rows.source[0])
+
+
+def selected(dataset: Any, n: int, seed: int | None) -> Any:
+    """The first `n` rows, or all if `n` is not above 0, shuffled if a seed is given. Returns a new dataset."""
+    shuffled = dataset if seed is None else dataset.shuffle(seed=seed)
+    return shuffled.select(range(min(n, len(shuffled)))) if n > 0 else shuffled
 
 
 def to_dataset(rows: Rows) -> Any:
@@ -178,12 +218,8 @@ def _without_gaps(message: object) -> Message:
     if not isinstance(fields, dict):
         raise EnvironmentFault(f"a message of a prompt must be a dict, not {type(message).__name__}")
     given = cast(Message, fields)
-    content = given.get("content")
+    content: Any = given.get("content")
     if isinstance(content, list):
         parts = cast("list[object]", content)
-        given["content"] = [_filled(part) if isinstance(part, dict) else part for part in parts]
-    return {name: value for name, value in given.items() if value is not None or name == "content"}
-
-
-def _filled(part: Any) -> JsonDict:
-    return {name: value for name, value in cast(JsonDict, part).items() if value is not None}
+        given["content"] = [without_gaps(cast(Message, part)) if isinstance(part, dict) else part for part in parts]
+    return without_gaps(given)

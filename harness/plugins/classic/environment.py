@@ -4,12 +4,12 @@ form, and support for an author's own `rollout`."""
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, cast
 
 from harness.core.errors import EnvironmentFault, ModelError, UsageError
@@ -21,7 +21,7 @@ from harness.plugins.classic import faults, marks
 from harness.plugins.classic.clients import ask
 from harness.plugins.classic.context import current
 from harness.plugins.classic.context import generation as running
-from harness.plugins.classic.dataset import Format
+from harness.plugins.classic.dataset import Format, Source, selected
 from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.messages import concat, messages_of, tools_of, tools_to_wire
 from harness.plugins.classic.own_rollouts import Input, dispatching, is_engine, reading, take_over, wrap_own
@@ -29,7 +29,6 @@ from harness.plugins.classic.parsers import Parser
 from harness.plugins.classic.responses import Response, response_of
 from harness.plugins.classic.rubric import Rubric, settle_all
 from harness.plugins.classic.rubric_group import RubricGroup
-from harness.plugins.classic.sources import NAMES, Sources, selected
 from harness.plugins.classic.state import ClassicState, adopt, count_model_call, timing_of
 from harness.rubrics.rubric import Rubric as NativeRubric
 
@@ -89,7 +88,7 @@ class Environment(NativeEnvironment):
         definitions = [options.pop(name, None) for name in ("tool_defs", "oai_tools")]
         tools = next((each for each in definitions if each is not None), None)
         native = {name: options.pop(name) for name in ("env_id", "env_args") if name in options}
-        native.update({name: functools.partial(self._sources.rows, name) for name in NAMES if self._sources.has(name)})
+        native.update({name: partial(getattr, source, "rows") for name, source in self._sources.items()})
         super().__init__(
             **{**native, **self._native_options()}, parser=parser or Parser(), message_type=message_type,
             rubric=rubric if rubric is not None else Rubric(),
@@ -101,8 +100,8 @@ class Environment(NativeEnvironment):
         options.setdefault("map_kwargs", {})
         for name, value in options.items():
             setattr(self, name, value)
-        for name in NAMES:
-            if self._sources.is_built(name):
+        for name, source in self._sources.items():
+            if source.is_built:
                 self._tables[name].check(self._style())
         self.__post_init__()
 
@@ -121,21 +120,28 @@ class Environment(NativeEnvironment):
         Raises:
             EnvironmentFault: a reward function has a parameter that cannot be supplied.
         """
-        settle_all(self.rubric, self.prepared, self._sources.columns())
+        evaluated = self._evaluated
+        settle_all(self.rubric, self.prepared, None if evaluated is None else evaluated.columns)
 
     # Datasets
 
-    @functools.cached_property
-    def _sources(self) -> Sources:
-        return Sources(self._format)
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        """The author's datasets, by name."""
+        return {}
 
-    def _put(self, name: str, source: Any) -> None:
-        self._sources.put(name, source)
-        tables: dict[str, Table] | None = vars(self).get("_tables")
-        if tables is not None:
-            tables.pop(name, None)
-            if source is not None:
-                tables[name] = Table(functools.partial(self._sources.rows, name), name)
+    @property
+    def _evaluated(self) -> Source | None:
+        return self._sources.get("eval_dataset") or self._sources.get("dataset")
+
+    def _put(self, name: str, given: Any) -> None:
+        """Set or replace a dataset; None removes it."""
+        tables: dict[str, Table] = vars(self).get("_tables", {})
+        for kept in (self._sources, tables):
+            kept.pop(name, None)
+        if given is not None:
+            source = self._sources[name] = Source(given, self._format, name)
+            tables[name] = Table(partial(getattr, source, "rows"), name)
 
     def _format(self) -> Format:
         task = (self.env_id or "").split("/")[-1] or "default"
@@ -147,7 +153,7 @@ class Environment(NativeEnvironment):
     @property
     def dataset(self) -> Any:
         """The formatted training rows as a `datasets.Dataset`; None if the environment has none."""
-        return self._sources.shown("dataset")
+        return self._sources["dataset"].shown if "dataset" in self._sources else None
 
     @dataset.setter
     def dataset(self, source: Any) -> None:
@@ -156,7 +162,7 @@ class Environment(NativeEnvironment):
     @property
     def eval_dataset(self) -> Any:
         """The formatted evaluation rows as a `datasets.Dataset`; None if the environment has none."""
-        return self._sources.shown("eval_dataset")
+        return self._sources["eval_dataset"].shown if "eval_dataset" in self._sources else None
 
     @eval_dataset.setter
     def eval_dataset(self, source: Any) -> None:
@@ -164,13 +170,13 @@ class Environment(NativeEnvironment):
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Any:
         """The formatted training rows, shuffled if a seed is given; the first `n` if `n` is above 0."""
-        if not self._sources.has("dataset"):
+        if "dataset" not in self._sources:
             raise ValueError("dataset is not set")
         return selected(self.dataset, n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Any:
         """As `get_dataset`, for the rows that are evaluated."""
-        return selected(self.eval_dataset, n, seed) if self._sources.has("eval_dataset") else self.get_dataset(n, seed)
+        return selected(self.eval_dataset, n, seed) if "eval_dataset" in self._sources else self.get_dataset(n, seed)
 
     def build_dataset(self) -> Any:
         """The formatted training rows."""
@@ -203,7 +209,9 @@ class Environment(NativeEnvironment):
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         prompt = state["prompt"] if state.example is None else state.example.prompt
-        adopted = adopt(state, self.generation, self._sources.row_of(state["example_id"], prompt))
+        source = self._evaluated
+        row = None if source is None else source.rows.columns(state["example_id"], prompt)
+        adopted = adopt(state, self.generation, row)
         if _TOOLS[self.generation] not in adopted:
             self._tools(adopted)
         return adopted
@@ -212,7 +220,10 @@ class Environment(NativeEnvironment):
         """Run one rollout, called as our engine's `(state, chat)` or as the classic `(input, client, model,
         sampling_args)`."""
         if not is_engine(args, kwargs):
-            return await self._rollout_of_input(*args, **kwargs)
+            own = await self.init_state(*args, **kwargs)
+            await self._loop(own)
+            await self.render_completion(own)
+            return own
         token = current.set(self.generation)
         state = self.prepared(args[0])
         try:
@@ -220,14 +231,6 @@ class Environment(NativeEnvironment):
         finally:
             current.reset(token)
             state.check_client()
-
-    async def _rollout_of_input(
-        self, input: Mapping[str, Any], client: Any, model: str, sampling_args: JsonDict | None = None
-    ) -> State:
-        state = await self.init_state(input, client, model, sampling_args)
-        await self._loop(state)
-        await self.render_completion(state)
-        return state
 
     async def play(self, state: State) -> None:
         """Run the rollout by the author's own `rollout(input, client, model, sampling_args)`, if defined."""

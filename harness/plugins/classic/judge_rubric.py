@@ -5,7 +5,6 @@ the client that functions get; calls go through the run's endpoints, limits and 
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -14,6 +13,7 @@ from harness.core.errors import EnvironmentFault
 from harness.core.records import Score
 from harness.core.state import State
 from harness.core.types import JsonDict, Prompt
+from harness.plugins.classic.own_rollouts import awaited
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.rubric import Rubric
 from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, scoring_pass
@@ -69,7 +69,10 @@ class JudgeRubric(Rubric):
     ) -> None:
         super().__init__(parser=parser, **kwargs)
         self.parallelize_scoring = parallelize_scoring
-        self._given = judge_client
+        self.given_client = judge_client
+        """The author's client; None if none was passed."""
+        self.is_ours = judge_client is None or all(hasattr(judge_client, name) for name in ("base_url", "api_key"))
+        """Whether the judge's URL is known; other client objects of the author's are called directly."""
         self.judge_model, self.judge_prompt = judge_model, judge_prompt
         self.judge_sampling_args: JsonDict = dict(judge_sampling_args or {})
         self.judge_client = _Client(self)
@@ -83,24 +86,14 @@ class JudgeRubric(Rubric):
         }
 
     @property
-    def given_client(self) -> Any:
-        """The author's client; None if none was passed."""
-        return self._given
-
-    @property
     def judges(self) -> tuple[JudgeSpec, ...]:
         """The judge, if it is called through the run's own clients."""
         return (self.spec,) if self.is_ours else ()
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether the judge's URL is known; other client objects of the author's are called directly."""
-        return self._given is None or (hasattr(self._given, "base_url") and hasattr(self._given, "api_key"))
-
     @functools.cached_property
     def spec(self) -> JudgeSpec:
         """The judge's specification for the engine."""
-        client = self._given
+        client = self.given_client
         if client is None:
             named = os.environ.get("OPENAI_BASE_URL") or None
             return JudgeSpec(self.judge_model, named, KEY_VAR, prompt=self.judge_prompt, default_url=DEFAULT_URL)
@@ -140,8 +133,8 @@ class JudgeRubric(Rubric):
         if "max_tokens" in args:
             args["max_completion_tokens"] = args.pop("max_tokens")
         if not self.is_ours:
-            reply = self._given.chat.completions.create(model=self.judge_model, messages=messages, **args)
-            reply = await reply if inspect.isawaitable(reply) else reply
+            create = self.given_client.chat.completions.create
+            reply = await awaited(create(model=self.judge_model, messages=messages, **args))
             return str(reply.choices[0].message.content)
         asked = await ask(self.spec, cast(Prompt, messages), state, sampling_args=args)
         return str(asked.response.message.get("content"))

@@ -4,7 +4,6 @@ may change, and replies in the classic shape."""
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from typing import Any
 
@@ -16,10 +15,10 @@ from harness.plugins.classic import marks
 from harness.plugins.classic.environment import Environment
 from harness.plugins.classic.faults import OverlongPromptError
 from harness.plugins.classic.messages import concat, messages_of
+from harness.plugins.classic.own_rollouts import call_author
 from harness.plugins.classic.responses import as_response
 from harness.plugins.classic.rubric import Rubric
 from harness.plugins.classic.state import RolloutTiming, TimeSpan, count_env_response
-from harness.usercode.threads import offload
 
 
 class MultiTurnMonitorRubric(Rubric):
@@ -83,7 +82,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         last = state["trajectory"][-1]
         said = concat([last["prompt"], last["completion"]])
         started = time.time()
-        answer: Any = await self._call(self.env_response, said, state)
+        answer: Any = await call_author(self.env_response, said, state)
         if isinstance(answer, tuple):
             raise EnvironmentFault(
                 f"{type(self).__name__}.env_response returned a tuple, as before release 0.1.8; it must return messages"
@@ -93,13 +92,6 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         count_env_response(state, started)
         # `said` as the hook has left it: its additions and removals persist.
         return concat([messages_of(said, self.generation), messages_of(answer, self.generation)])
-
-    async def _call(self, method: Any, *args: Any) -> Any:
-        """Call a hook: awaited if it is async, else in a thread."""
-        if inspect.iscoroutinefunction(method):
-            return await method(*args)
-        result = await offload.run(method, *args)
-        return await result if inspect.isawaitable(result) else result
 
     async def add_trajectory_step(self, state: State, trajectory_step: JsonDict) -> None:  # type: ignore[override]
         """Append one turn to the trajectory."""

@@ -1,5 +1,6 @@
-"""Support for an author's own `rollout` and `get_model_response`: wraps them so that the engine's calls still reach
-ours, builds the input of `rollout`, and copies its result into the engine's state."""
+"""Calls of authors' functions, sync or async, and support for an author's own `rollout` and `get_model_response`:
+wraps them so that the engine's calls still reach ours, builds the input of `rollout`, and copies its result into the
+engine's state."""
 
 from __future__ import annotations
 
@@ -12,9 +13,22 @@ from typing import Any
 from harness.core.state import State
 from harness.core.types import JsonDict
 from harness.plugins.classic.responses import Response, as_response
+from harness.usercode.functions import is_async
 from harness.usercode.threads import offload
 
 Method = Callable[..., Awaitable[Any]]
+
+
+async def awaited(value: Any) -> Any:
+    """A value, or the result of an awaitable."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def call_author(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function: awaited if it is async, else in a thread."""
+    if is_async(function):
+        return await function(*args, **kwargs)
+    return await awaited(await offload.run(function, *args, **kwargs))
 
 
 class Input(dict[str, Any]):
@@ -51,10 +65,7 @@ def reading(own: Method) -> Method:
 
     @functools.wraps(own)
     async def get_model_response(self: object, *args: Any, **kwargs: Any) -> Response:
-        if inspect.iscoroutinefunction(own):
-            return as_response(await own(self, *args, **kwargs))
-        reply: Any = await offload.run(own, self, *args, **kwargs)
-        return as_response(await reply if inspect.isawaitable(reply) else reply)
+        return as_response(await call_author(own, self, *args, **kwargs))
 
     setattr(get_model_response, "own", own)  # noqa: B010
     return get_model_response

@@ -19,6 +19,7 @@ from harness.plugins.classic import marks, reward_functions
 from harness.plugins.classic.context import current
 from harness.plugins.classic.context import generation as running
 from harness.plugins.classic.generation import Generation
+from harness.plugins.classic.own_rollouts import awaited
 from harness.plugins.classic.parsers import Parser
 from harness.plugins.classic.reward_functions import RewardFunc, Weights
 from harness.rubrics.functions import read, weight_limits
@@ -239,16 +240,12 @@ class Rubric(NativeRubric):
     async def cleanup(self, state: State) -> None:
         """Run the methods marked `@vf.cleanup`."""
         for method in marks.marked(self, "cleanup"):
-            result = method(state)
-            if inspect.isawaitable(result):
-                await result
+            await awaited(method(state))
 
     async def teardown(self) -> None:
         """Run the methods marked `@vf.teardown`."""
         for method in marks.marked(self, "teardown"):
-            result = method()
-            if inspect.isawaitable(result):
-                await result
+            await awaited(method())
 
     def score_objects(self, state: State) -> Mapping[str, object]:
         """Further objects for functions besides the state's fields."""

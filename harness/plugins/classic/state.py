@@ -151,10 +151,19 @@ def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) 
             del fields[name]
     prompt = messages_of(fields["prompt"], kind)
     fields["prompt"] = prompt
-    _take_timing(adopted, kind)
+    timing = adopted["timing"] = timing_of(adopted.get("timing") or {}, kind)
+    spans, tokens = adopted.pop(_SPANS, None), adopted.pop(_TOKENS, None)
+    if isinstance(timing, RolloutTiming) and spans:
+        timing.take_spans(spans)
+    if tokens:
+        adopted["usage"] = tokens
     if adopted.get("completion"):
         adopted["completion"] = messages_of(adopted["completion"], kind)
-        _retype_trajectory(adopted, kind)
+        token = current.set(kind)
+        try:
+            trajectories.put_back(adopted["trajectory"], adopted.pop(_STEPS, None), str(adopted["model"]))
+        finally:
+            current.reset(token)
     elif kind == "C":
         adopted["completion"] = None
     return adopted
@@ -182,25 +191,6 @@ def _unrecorded(value: Any) -> Any:
     if type(value) is list or type(value) is tuple:
         return [_unrecorded(part) for part in cast("list[object]", value)]
     return value
-
-
-def _take_timing(state: ClassicState, kind: Generation) -> None:
-    """Set timings of the generation's kind, and tokens, from the journal if present."""
-    timing = state["timing"] = timing_of(state.get("timing") or {}, kind)
-    spans, tokens = state.pop(_SPANS, None), state.pop(_TOKENS, None)
-    if isinstance(timing, RolloutTiming) and spans:
-        timing.take_spans(spans)
-    if tokens:
-        state["usage"] = tokens
-
-
-def _retype_trajectory(state: ClassicState, kind: Generation) -> None:
-    """Convert steps that were rebuilt from a journal: type their messages, and add a reply to each."""
-    token = current.set(kind)
-    try:
-        trajectories.put_back(state["trajectory"], state.pop(_STEPS, None), str(state["model"]))
-    finally:
-        current.reset(token)
 
 
 # Timings

@@ -15,11 +15,12 @@ from harness.core.types import JsonDict, Message, Messages, Prompt
 from harness.plugins.classic import faults, marks
 from harness.plugins.classic.messages import Tool, message_of, tools_of
 from harness.plugins.classic.multi_turn import MultiTurnEnv
+from harness.plugins.classic.own_rollouts import call_author
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.rubric import Rubric
 from harness.tools import read_tool
 from harness.tools.results import is_parts
-from harness.usercode.threads import offload
+from harness.usercode.functions import name_of
 
 AnyFunction = Callable[..., Any]
 
@@ -39,19 +40,19 @@ class ToolMonitorRubric(Rubric):
         super().__init__(**kwargs)
         self.tool_names: list[str] = []
         self.add_metric(self.total_tool_calls)
-        for name in [*(tool_name(tool) for tool in tools or ()), *(tool_names or ())]:
+        for name in [*(name_of(tool) for tool in tools or ()), *(tool_names or ())]:
             self.add_tool_metric(name)
 
     def add_tool_metric(self, tool: AnyFunction | str) -> None:
         """Count the calls of a tool."""
-        name = tool if isinstance(tool, str) else tool_name(tool)
+        name = tool if isinstance(tool, str) else name_of(tool)
         if name not in self.tool_names:
             self.tool_names.append(name)
             self.add_metric(self.get_tool_call_count_func(name))
 
     def remove_tool_metric(self, tool: AnyFunction | str) -> None:
         """Stop counting the calls of a tool."""
-        name = tool if isinstance(tool, str) else tool_name(tool)
+        name = tool if isinstance(tool, str) else name_of(tool)
         if name in self.tool_names:
             self.tool_names.remove(name)
             index = self.get_reward_func_names().index(f"{name}_calls")
@@ -93,7 +94,7 @@ class ToolEnv(MultiTurnEnv):
         self.tools: list[AnyFunction] = list(tools or [])
         self.error_formatter = error_formatter
         self.stop_errors: list[type[Exception]] = list(stop_errors or [])
-        self.tool_map: dict[str, AnyFunction] = {tool_name(tool): tool for tool in self.tools}
+        self.tool_map: dict[str, AnyFunction] = {name_of(tool): tool for tool in self.tools}
         super().__init__(max_turns=max_turns, tool_defs=[read_tool(tool).definition for tool in self.tools], **kwargs)
         self.tool_monitor_rubric = ToolMonitorRubric(tool_names=list(self.tool_map))
         self.add_rubric(self.tool_monitor_rubric)
@@ -107,7 +108,7 @@ class ToolEnv(MultiTurnEnv):
 
     def remove_tool(self, tool: AnyFunction) -> None:
         """Remove a tool."""
-        name = tool_name(tool)
+        name = name_of(tool)
         self.tools.remove(tool)
         self.tool_map.pop(name)
         self._set_definitions([each for each in self._definitions() if _defined(each) != name])
@@ -115,7 +116,7 @@ class ToolEnv(MultiTurnEnv):
 
     def _offer(self, tool: AnyFunction, definition: JsonDict) -> None:
         self.tools.append(tool)
-        self.tool_map[tool_name(tool)] = tool
+        self.tool_map[name_of(tool)] = tool
         self._set_definitions([*self._definitions(), *tools_of([definition], self.generation)])
         self.tool_monitor_rubric.add_tool_metric(tool)
 
@@ -135,12 +136,7 @@ class ToolEnv(MultiTurnEnv):
 
     async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
         """Call a tool, and return a tool message with its result as the content."""
-        function = self.tool_map[tool_name]
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
-            result = await function(**tool_args)
-        else:
-            result = await offload.run(functools.partial(function, **tool_args))
-            result = await result if inspect.isawaitable(result) else result
+        result = await call_author(self.tool_map[tool_name], **tool_args)
         parts = plain(result)
         content = parts if self.generation == "C" and is_parts(parts) else str(result)
         return message_of({"role": "tool", "content": content, "tool_call_id": tool_call_id}, self.generation)
@@ -193,12 +189,12 @@ class StatefulToolEnv(ToolEnv):
         present = inspect.signature(tool).parameters
         hidden = [name for name in args_to_skip if name in present]
         self._offer(tool, read_tool(tool, hidden).definition)
-        self.skipped_args[tool_name(tool)] = list(args_to_skip)
+        self.skipped_args[name_of(tool)] = list(args_to_skip)
 
     def remove_tool(self, tool: AnyFunction) -> None:
         """Remove a tool."""
         super().remove_tool(tool)
-        self.skipped_args.pop(tool_name(tool), None)
+        self.skipped_args.pop(name_of(tool), None)
 
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
@@ -215,12 +211,7 @@ class StatefulToolEnv(ToolEnv):
     async def _filled(
         self, name: str, arguments: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> JsonDict:
-        return await self._call(functools.partial(self.update_tool_args, **kwargs), name, arguments, messages, state)
-
-
-def tool_name(tool: AnyFunction) -> str:
-    """The tool name of a function."""
-    return str(getattr(tool, "__name__", None) or type(tool).__name__)
+        return await call_author(self.update_tool_args, name, arguments, messages, state, **kwargs)
 
 
 def filter_signature(func: AnyFunction, args_to_skip: Sequence[str]) -> AnyFunction:
