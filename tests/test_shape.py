@@ -37,17 +37,17 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (117, 104),
-    "agents": (6029, 3846),
-    "authoring": (2400, 1650),  # bench env copy, bundled environments
+    "agents": (6127, 3928),
+    "authoring": (2404, 1654),  # bench env copy, bundled environments
     "cli": (9923, 6758),  # bench import
-    "core": (2267, 1220),  # errors with setting and remedy as fields, an argument a line
-    "engine": (7372, 5084),  # executors and listeners of plugins; a memory limit that is too small is always named
+    "core": (2270, 1222),  # errors with setting and remedy as fields, an argument a line
+    "engine": (7378, 5088),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2505, 1529),
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
     "models": (3468, 2175),  # errors with setting and remedy as fields, an argument a line
-    "multi": (4187, 2673),  # the observer is notified by methods, not by callbacks set on runs
+    "multi": (4460, 2885),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6855, 4521),
     "plugins/exports": (1889, 1415),
@@ -57,14 +57,14 @@ LINES = {
     "plugins/osmosis": (836, 543),
     "records": (3, 1),
     "reference": (947, 595),
-    "report": (7816, 5382),
+    "report": (7821, 5388),
     "results": (5, 2),
     "rubrics": (3103, 1878),
     "sandbox": (2535, 1687),
-    "settings": (4549, 2998),  # the marks of options that all commands share; environment sources
+    "settings": (4677, 3085),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4362, 2514),
-    "store": (6015, 3704),  # errors with setting and remedy as fields, an argument a line; imports as run folders
+    "store": (6092, 3763),  # errors with setting and remedy as fields, an argument a line; imports as run folders
     "tools": (1548, 995),
     "types": (3, 1),
     "usercode": (792, 509),  # functions about partials and CPU cores that several rooms had each for itself
