@@ -168,7 +168,15 @@ def digest_of(
     summary = summary_of(manifest, recorded, final, table)
     found.summary = replace(summary, metrics={}) if measure else summary
     found.troubles = sorted(troubles.values(), key=lambda trouble: (trouble.is_scored, -trouble.count))
-    _rank(found, standings, recorded)
+    # Sorting is stable, so equal means keep the table order.
+    worst = sorted(standings, key=lambda each: each.mean)
+    best = sorted(standings, key=lambda each: -each.mean)
+    found.is_level = bool(worst) and worst[0].mean == best[0].mean
+    low = [each for each in worst if found.is_level or each.mean < best[0].mean][:MOST]
+    high = [each for each in best if each.mean > worst[0].mean and each not in low][:MOST]
+    shown = outcomes(recorded, [*(each.low for each in low), *(each.high for each in high)])
+    ranked = [Ranked(each.mean, each.scored, each.made, next(shown)) for each in (*low, *high)]
+    found.worst, found.best = ranked[: len(low)], ranked[len(low) :]
     return found
 
 
@@ -199,18 +207,6 @@ class _Standing(NamedTuple):
     """Number of the example's worst rollout in the journal."""
     high: int
     """Number of the example's best rollout in the journal."""
-
-
-def _rank(found: Digest, standings: list[_Standing], recorded: Recorded) -> None:
-    # Fill in worst and best examples. Sorting is stable, so equal means keep the table order.
-    worst = sorted(standings, key=lambda each: each.mean)
-    best = sorted(standings, key=lambda each: -each.mean)
-    found.is_level = bool(worst) and worst[0].mean == best[0].mean
-    low = [each for each in worst if found.is_level or each.mean < best[0].mean][:MOST]
-    high = [each for each in best if each.mean > worst[0].mean and each not in low][:MOST]
-    shown = outcomes(recorded, [*(each.low for each in low), *(each.high for each in high)])
-    ranked = [Ranked(each.mean, each.scored, each.made, next(shown)) for each in (*low, *high)]
-    found.worst, found.best = ranked[: len(low)], ranked[len(low) :]
 
 
 def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list[tuple[Example, list[Outcome]]]:

@@ -208,7 +208,11 @@ def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[st
     else:
         first = [name, *(clean(each.second, 80) for each in against if each.is_tied or each.is_level)]
         lead = f"{_listed(first)} {'has' if len(first) == 1 else 'have'} the highest score{_where(against)}."
-    against_close = f"Against {_names(close, against)} that may be noise{_too_few(close)}." if close else ""
+    few = ""
+    if close and not any(each.can_tell for each in close):
+        most = max(each.scored.pairs for each in close)
+        few = f": {_tasks(most)} cannot tell" if most else ": no task has a score of both"
+    against_close = f"Against {_names(close, against)} that may be noise{few}." if close else ""
     if lead or close:
         yield " ".join(filter(None, (lead, against_close)))
     if better and tied:
@@ -236,14 +240,6 @@ def _if_counted(name: str, better: Sequence[ModelDifference], against: Sequence[
 def _where(differences: Sequence[ModelDifference], words: str = " on the tasks that have a score") -> str:
     """Note that not all tasks are compared; "" if all are."""
     return words if any(each.is_partial for each in differences) else ""
-
-
-def _too_few(close: Sequence[ModelDifference]) -> str:
-    """Note that there are too few tasks for a significant result; "" if there are enough."""
-    if any(each.can_tell for each in close):
-        return ""
-    most = max(each.scored.pairs for each in close)
-    return f": {_tasks(most)} cannot tell" if most else ": no task has a score of both"
 
 
 def _by_task(found: Standings, width: int) -> Iterator[Text]:

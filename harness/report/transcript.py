@@ -219,24 +219,22 @@ def call_lines(calls: object) -> Iterator[str]:
         inner = cast(JsonDict, function)
         arguments = inner.get("arguments")
         text = arguments if isinstance(arguments, str) else "" if arguments is None else to_text(arguments)
-        mark = "" if _is_json(text) else "  (its arguments are not JSON)"
+        mark = ""
+        try:
+            json.loads(text or "{}")
+        except (ValueError, RecursionError):
+            mark = "  (its arguments are not JSON)"
         name = f"  [{known['id']}]" if known.get("id") else ""
         yield f"→ {inner['name']}({text}){name}{mark}"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _result(example: Example, outcome: Outcome) -> Iterator[str]:
     """Result section of a rollout: figures, errors, judgements, state."""
     yield ""
     yield "result"
-    yield from _rows(figures(outcome))
+    rows = [(clean(name, 60), clean(value, 1000)) for name, value in figures(outcome)]
+    width = max(len(name) for name, _ in rows)
+    yield from (f"{INDENT}{name:<{width}}  {value}" for name, value in rows)
     if example.answer not in (None, ""):
         yield from _labelled("expected", example.answer)
     if error := shown_error(outcome):
@@ -300,12 +298,6 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "took", ", ".join(seconds)
     if base.attempts > 1:
         yield "attempts", str(base.attempts)
-
-
-def _rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
-    known = [(clean(name, 60), clean(value, 1000)) for name, value in rows]
-    width = max(len(name) for name, _ in known)
-    yield from (f"{INDENT}{name:<{width}}  {value}" for name, value in known)
 
 
 def _labelled(label: str, text: object) -> Iterator[str]:

@@ -249,7 +249,10 @@ def test_examples_that_are_too_few_for_any_finding_make_no_tie(bench: Bench, her
     said = " ".join(bench("compare", *(each.id for each in runs), "--flips", "0").out.split())
     [match] = compared(bench, *(each.id for each in runs))["comparisons"]
 
-    assert "lab/m-1: too little to compare with lab/m-0. 5 examples cannot tell, whatever they show: it takes" in said
+    assert (
+        "lab/m-1: too little to compare with lab/m-0. 5 examples are too few for a significant difference: it takes"
+        in said
+    )
     assert "tied" not in said
     assert (match["verdict"], match["settling_examples"], match["detectable"]) == ("unknown", 6, None)
 
@@ -260,7 +263,10 @@ def test_the_fewest_examples_grow_with_the_comparisons(bench: Bench, here: Path)
 
     done = bench("compare", *(run(scores, at).id for at, scores in enumerate((lost, won, won))), "--flips", "0")
 
-    assert " ".join(done.out.split()).count("5 examples cannot tell, whatever they show: it takes 6 or more.") == 2
+    assert (
+        " ".join(done.out.split()).count("5 examples are too few for a significant difference: it takes 6 or more.")
+        == 2
+    )
 
 
 def test_six_examples_can_tell(bench: Bench, here: Path) -> None:
@@ -276,7 +282,7 @@ def test_examples_of_one_cluster_tell_nothing_of_others(bench: Bench, here: Path
 
     said = " ".join(bench("compare", *(each.id for each in runs), "--cluster", "task", "--flips", "0").out.split())
 
-    assert "1 cluster is too few to tell, whatever it shows: it takes 6 or more." in said
+    assert "1 cluster is too few for a significant difference: it takes 6 or more." in said
     assert " unknown " in said and " tied " not in said
 
 
@@ -285,7 +291,7 @@ def test_one_example_tells_nothing(bench: Bench, here: Path) -> None:
 
     said = " ".join(bench("compare", *(each.id for each in runs), "--flips", "0").out.split())
 
-    assert "lab/m-1: too little to compare with lab/m-0. 1 example cannot tell, whatever it shows" in said
+    assert "lab/m-1: too little to compare with lab/m-0. 1 example is too few for a significant difference" in said
     assert "unknown +1.000 [-1.000, +1.000] 1.000" in said and "Welch" not in said
 
 

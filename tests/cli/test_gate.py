@@ -72,7 +72,7 @@ def test_one_example_or_one_cluster_tells_nothing(bench: Bench, here: Path) -> N
     assert code == 3 and "one example is not enough" in said
     said = " ".join(bench("compare", second.id, first.id).out.split())
     assert "unknown +1.000 [-1.000, +1.000] 1.000 1 0 0 1" in said, "as bench multi has it"
-    assert "1 example cannot tell, whatever it shows: it takes 6 or more." in said
+    assert "1 example is too few for a significant difference: it takes 6 or more." in said
     infos = {n: {"doc": "x"} for n in range(HARD)}
     alike = [run(scores, minute, infos=infos) for scores, minute in ((BASE, 3), (BETTER, 4))]
     code, said = gate(bench, alike[1], alike[0], "--margin", "0.1", "--cluster", "doc")
@@ -106,7 +106,7 @@ def test_graded_noise_does_not_stand_for_losses_that_were_not_seen(bench: Bench,
 
 def test_what_it_takes_to_settle_it_without_a_margin(bench: Bench, baseline: RunDir) -> None:
     code, said = gate(bench, run(NEAR), baseline, "--margin", "0")
-    assert code == 3 and "holds 0; with a margin of 0 only what is better can pass." in said
+    assert code == 3 and "holds 0; with a margin of 0, only a better candidate can pass." in said
 
 
 def test_the_same_scores_pass_where_the_range_is_known(bench: Bench, baseline: RunDir) -> None:

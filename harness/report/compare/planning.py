@@ -107,7 +107,7 @@ def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
     each = "one rollout each" if planned.rollouts == 1 else f"{planned.rollouts} rollouts each"
     words = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {each},"
     if math.isnan(planned.detectable):
-        words += f" cannot tell two models apart, whatever they show: it takes {fewest_pairs(question.alpha)} or more."
+        words += f" are too few to tell two models apart: it takes {fewest_pairs(question.alpha)} or more."
     else:
         words += f" find a difference of {numerals.score(planned.detectable)} or more between two models, "
         words += f"{numerals.percent(question.power)} of the time."
@@ -130,7 +130,7 @@ def _ways(planned: SampleSizePlan, difference: float, width: int) -> Iterator[Te
             "differ too much from one another. It takes more examples, or a larger difference."
         )
         if most < fewest_pairs(planned.question.alpha):
-            words = f"{numerals.count(most)} examples cannot tell two models apart, whatever they show."
+            words = f"{numerals.count(most)} examples are too few to tell two models apart."
         yield from prose(words, width)
         return
     cheapest, *others = planned.ways

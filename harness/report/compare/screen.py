@@ -208,13 +208,12 @@ def _too_few(match: Match) -> str:
     """Explain that there are too few examples for any significant result."""
     if not match.is_too_small or match.p_value is None:
         return ""
-    they_show = "it shows" if match.units == 1 else "they show"
-    if match.paired.estimate.clusters is not None:
-        units = "1 cluster is" if match.units == 1 else f"{numerals.count(match.units)} clusters are"
-        return f" {units} too few to tell, whatever {they_show}: it takes {match.least} or more."
-    needed = match.settling or match.least
+    is_clustered = match.paired.estimate.clusters is not None
+    needed = match.least if is_clustered else match.settling or match.least
     more = numerals.count(needed) if needed == match.least else f"about {numerals.count(needed)}"
-    return f" {_examples(match.units).capitalize()} cannot tell, whatever {they_show}: it takes {more} or more."
+    noun = "cluster" if is_clustered else "example"
+    units = numerals.counted(match.units, f"{noun} is", f"{noun}s are")
+    return f" {units} too few for a significant difference: it takes {more} or more."
 
 
 def _settling(match: Match) -> str:
@@ -230,9 +229,7 @@ def _settling(match: Match) -> str:
 
 
 def _examples(number: int) -> str:
-    if number == 0:
-        return "no example"
-    return "1 example" if number == 1 else f"{numerals.count(number)} examples"
+    return numerals.counted(number, "example") if number else "no example"
 
 
 def _flips(match: Match, named: tuple[str, str], width: int, most: int) -> Iterator[Text]:

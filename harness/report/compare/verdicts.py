@@ -79,7 +79,12 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
     if verdict == "fail":
         return Ruling(match, verdict, f"the whole interval {interval} lies below {_edge(rule)}")
     if estimate.low is None or match.units < LEAST_COMMON:
-        return Ruling(match, verdict, _no_interval(match))
+        why = "all examples have the same difference, so its variance is unknown, and the scores have no bounds"
+        if match.paired.pairs < LEAST_COMMON:
+            why = "one example is not enough"
+        elif estimate.clusters == 1:
+            why = "all examples are in one cluster, so the variance between clusters is unknown"
+        return Ruling(match, verdict, why)
     return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{_outlook(match, rule)}")
 
 
@@ -112,7 +117,7 @@ def _resume(side: ComparedRun) -> str:
 def _outlook(match: Match, rule: GateRule) -> str:
     """Describe what a decision would need, such as more examples."""
     if not rule.margin:
-        return "; with a margin of 0 only what is better can pass"
+        return "; with a margin of 0, only a better candidate can pass"
     limits = limits_of(match.candidate.scores, match.baseline.scores)
     needed = passing_examples(match.paired, rule.margin, None if limits is None else limits[1] - limits[0])
     if match.verdict == "worse":
@@ -158,14 +163,6 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
 
 def _edge(rule: GateRule) -> str:
     return f"-{rule.margin:g}" if rule.margin else "0"
-
-
-def _no_interval(match: Match) -> str:
-    if match.paired.pairs < LEAST_COMMON:
-        return "one example is not enough"
-    if match.paired.estimate.clusters == 1:
-        return "all examples are in one cluster, so the variance between clusters is unknown"
-    return "all examples have the same difference, so its variance is unknown, and the scores have no bounds"
 
 
 def overall(rulings: Sequence[Ruling]) -> Verdict:

@@ -3,7 +3,7 @@ that are also in the run's dataset are converted as there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -103,22 +103,19 @@ def rollouts_df(
     made_by = library(backend)
     if isinstance(state, str):
         raise UsageError(f'state: give a list of names, such as ["{state}"]')
-    described = [_run(folder, state) for folder in chosen(runs, path)]
-    fields = selected(_fields(described), columns)
-    return framed(table_of(fields, _rollouts(described)), made_by)
-
-
-def _run(folder: RunDir, state: Sequence[str] | None) -> Run:
-    manifest = folder.read_manifest()
-    names = manifest.state_columns if state is None else tuple(dict.fromkeys(state))
-    # State values are added separately, since a state name may equal a column of the dataset.
-    return Run(folder, manifest, RowShape(manifest.env_id, manifest.model, tuple(manifest.metric_names)), names)
-
-
-def _rollouts(runs: Iterable[Run]) -> Iterator[RolloutRow]:
-    for run in runs:
-        for outcome in outcomes(read_journal(run.folder)):
-            yield RolloutRow(run, outcome, plain_row(run.columns, outcome.example, outcome.base, outcome.score))
+    described: list[Run] = []
+    for folder in chosen(runs, path):
+        manifest = folder.read_manifest()
+        names = manifest.state_columns if state is None else tuple(dict.fromkeys(state))
+        # State values are added separately, since a state name may equal a column of the dataset.
+        shape = RowShape(manifest.env_id, manifest.model, tuple(manifest.metric_names))
+        described.append(Run(folder, manifest, shape, names))
+    rows = (
+        RolloutRow(run, outcome, plain_row(run.columns, outcome.example, outcome.base, outcome.score))
+        for run in described
+        for outcome in outcomes(read_journal(run.folder))
+    )
+    return framed(table_of(selected(_fields(described), columns), rows), made_by)
 
 
 def _fields(runs: Sequence[Run]) -> list[Field[RolloutRow]]:

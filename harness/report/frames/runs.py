@@ -254,20 +254,16 @@ def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
         runs = cast("Iterable[str]", cast("Frame", runs)[PATH])
     elif _is_row(runs):
         runs = [cast("Mapping[str, str]", runs)[PATH]]
-    try:
-        return [_checked(item) for item in cast("Iterable[object]", runs)]
-    except TypeError:
-        given = type(runs).__name__
-        raise UsageError(f"runs: {given} is not a run; give an id, a path, a list of them, or a frame") from None
+    if not isinstance(cast(object, runs), Iterable):
+        raise UsageError(f"runs: {type(runs).__name__} is not a run; give an id, a path, a list of them, or a frame")
+    named = list(cast("Iterable[object]", runs))
+    for item in named:
+        if not isinstance(item, str | Path | RunDir):
+            raise UsageError(f"runs: {type(item).__name__} is not a run; each must be an id or a path")
+    return cast("list[str | Path | RunDir]", named)
 
 
 def _is_row(value: object) -> bool:
     """Whether a value is one row of a `runs_df` frame: a pandas series, or a dict from polars."""
     keys: object = getattr(value, "keys", None)
     return callable(keys) and PATH in tuple(cast("Iterable[object]", keys()))
-
-
-def _checked(item: object) -> str | Path | RunDir:
-    if isinstance(item, str | Path | RunDir):
-        return item
-    raise UsageError(f"runs: {type(item).__name__} is not a run; each must be an id or a path")

@@ -39,6 +39,8 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
         now: Current time.
     """
     style, script = _asset("page.css"), _asset("page.js")
+    cells = [[tag("code", name), words] for name, words in methods_of(page)]
+    methods = table(["figure", "how it is made"], cells, words=(0, 1), label="methods")
     maker = f"bench {importlib.metadata.version('bench-harness')}"
     head = [
         tag("meta", charset="utf-8"),
@@ -60,7 +62,7 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
             *(sections.environment_section(each, n, plots) for n, each in enumerate(page.environments)),
             _examples(content),
             runs_section(page),
-            _methods(page),
+            tag("section", tag("h2", "Methods", id="methods"), tag("p", passing(page)), methods),
         ),
         tag("footer", f"Made by {maker}. Nothing on this page loads anything from anywhere."),
         tag("script", script_json(content.rows), type="application/json", id="data-rows"),
@@ -201,9 +203,3 @@ def _reproduce(run: RunPart) -> Html:
     steps = f"bench runs show {shlex.quote(run.entry.id)}"
     parts.append(tag("p", "All of it in a terminal: ", tag("code", steps)))
     return join(parts)
-
-
-def _methods(page: Page) -> Html:
-    rows = [[tag("code", name), what] for name, what in methods_of(page)]
-    body = table(["figure", "how it is made"], rows, words=(0, 1), label="methods")
-    return tag("section", tag("h2", "Methods", id="methods"), tag("p", passing(page)), body)

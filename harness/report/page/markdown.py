@@ -26,12 +26,20 @@ def markdown(page: Page) -> str:
     if page.missing:
         lines += ["Not in this report:", "", *(f"- {_text(each)}" for each in page.missing), ""]
     if page.overall:
-        lines += ["## All environments", "", *_overall(page), ""]
+        rows = [
+            [_text(each.model), numerals.score(each.estimate.mean), escape(numerals.interval(each.estimate))]
+            for each in page.overall
+        ]
+        words = f"The mean over all {len(page.environments)} environments, each counting the same."
+        lines += ["## All environments", "", *_table(["model", "mean", "95 % interval"], rows), "", words, ""]
     for environment in page.environments:
-        lines += [f"## {_text(environment.name)}", "", *_leaderboard(environment), ""]
-        lines += [*_remarks(environment)]
-        lines += [*_differences(environment)]
-        lines += [*_unscored(environment)]
+        # Escaped: brackets could become a link, and two dollar signs in a line a formula.
+        board = {name: [escape(cell) for cell in cells] for name, cells in board_of(environment).items()}
+        labels = [_text(run.label) for run in environment.runs]
+        body = _table(["model", *board], [*zip(labels, *board.values(), strict=True)])
+        lines += [f"## {_text(environment.name)}", "", *body, ""]
+        for part in (_remarks, _differences, _unscored):
+            lines += [*part(environment)]
     lines += ["## How to reproduce", "", *_reproduce(page), "", "## Methods", "", *_methods(page)]
     return "\n".join(lines) + "\n"
 
@@ -43,22 +51,6 @@ def _text(value: object, limit: int = CELL) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> list[str]:
     rule = [":---" if number in words else "---:" for number in range(len(head))]
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
-
-
-def _overall(page: Page) -> list[str]:
-    rows = [
-        [_text(each.model), numerals.score(each.estimate.mean), escape(numerals.interval(each.estimate))]
-        for each in page.overall
-    ]
-    words = f"The mean over all {len(page.environments)} environments, each counting the same."
-    return [*_table(["model", "mean", "95 % interval"], rows), "", words]
-
-
-def _leaderboard(environment: EnvPart) -> list[str]:
-    # Escaped: brackets could become a link, and two dollar signs in a line a formula.
-    board = {name: [escape(cell) for cell in cells] for name, cells in board_of(environment).items()}
-    labels = [_text(run.label) for run in environment.runs]
-    return _table(["model", *board], [*zip(labels, *board.values(), strict=True)])
 
 
 def _remarks(environment: EnvPart) -> Iterator[str]:
