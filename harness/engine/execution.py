@@ -73,7 +73,7 @@ class RunExecution:
         self._name = name
         self._pool = pool
         self._server = server
-        self._till = SpendTracker(budget.charge, budget.check, budget.limits.may_refuse)
+        self._tracker = SpendTracker(budget.charge, budget.check, budget.limits.may_refuse)
 
     async def run(self) -> None:
         """Execute and finalize the run; its errors are recorded in its counters and do not affect other runs."""
@@ -114,9 +114,9 @@ class RunExecution:
 
     async def _drive(self) -> str | None:
         """Execute the run's rollouts; returns the reason for an early stop, or None."""
-        run, plan, till = self._run, self._run.plan, self._till
+        run, plan, tracker = self._run, self._run.plan, self._tracker
         execution = self._execution()
-        panel = RunPanel(self._name, plan, self._pool, self._server, till) if plan.judges else None
+        panel = RunPanel(self._name, plan, self._pool, self._server, tracker) if plan.judges else None
         waiting = [each.waiting_note for each in (execution.model, panel) if each is not None]
         run.progress.backing_off = lambda: ", ".join(filter(None, (note() for note in waiting)))
         begin = run.recorded.end if run.recorded else 0
@@ -155,7 +155,7 @@ class RunExecution:
                 judge = pricing_of(plan.judges[0].endpoints) if len(plan.judges) == 1 else None
                 recorded = spent_in(journal.path, model, judge, derivation=plan.start.derive, start=begin)
                 with suppress(StoreError):  # the error that ended the run matters more
-                    gone = given_up(self._till.usage, recorded, run.manifest.given_up)
+                    gone = given_up(self._tracker.usage, recorded, run.manifest.given_up)
                     run.manifest = replace(run.manifest, given_up=gone)
 
     async def _passes(self, play: Callable[[Stage], Awaitable[str | None]], journal: Journal) -> str | None:
@@ -228,9 +228,9 @@ class RunExecution:
             # The recording determines where a limit ended a rollout, not today's token counts.
             return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
         server = self._server if plan.resolved.is_reference else None
-        client = RunClient(self._name, plan.resolved, plan.environment, self._pool, server, self._till)
+        client = RunClient(self._name, plan.resolved, plan.environment, self._pool, server, self._tracker)
         env = plan.resolved.settings.env
-        limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=self._till.is_limited)
+        limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=self._tracker.is_limited)
         return Execution(plan, client, limits, env.max_retries)
 
 

@@ -17,7 +17,6 @@ from harness.core.loopback import is_loopback_url
 from harness.core.records import Example
 from harness.core.state import State
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
-from harness.engine.budget import Budget
 from harness.engine.model_source import Connection, CountingPlayer
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
@@ -98,20 +97,20 @@ def judges_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[
     """
     specs = environment.rubric.judges
     names = ["judge", *(f"judge_{number}" for number in range(2, len(specs) + 1))]
-    seats = tuple(_seat(name, spec, resolved, environment) for name, spec in zip(names, specs, strict=False))
-    for seat in seats:
-        _check(seat, resolved, environment, environ)
-    return seats
+    bindings = tuple(_bind(name, spec, resolved, environment) for name, spec in zip(names, specs, strict=False))
+    for binding in bindings:
+        _check(binding, resolved, environment, environ)
+    return bindings
 
 
-def identity_with(identity: JsonDict, seats: Sequence[JudgeBinding]) -> JsonDict:
+def identity_with(identity: JsonDict, bindings: Sequence[JudgeBinding]) -> JsonDict:
     """Add the judges to a run's identity: one journal must not mix the scores of two judges."""
-    return {**identity, "judges": {seat.name: seat.identity() for seat in seats}} if seats else identity
+    return {**identity, "judges": {binding.name: binding.identity() for binding in bindings}} if bindings else identity
 
 
-def stand_in_note(seats: Sequence[JudgeBinding]) -> str:
+def stand_in_note(bindings: Sequence[JudgeBinding]) -> str:
     """Notice that the embedded server replaces the environment's judge; "" if it does not."""
-    replaced = list(dict.fromkeys(seat.spec.model for seat in seats if seat.stands_in))
+    replaced = list(dict.fromkeys(binding.spec.model for binding in bindings if binding.stands_in))
     if not replaced:
         return ""
     return (
@@ -120,7 +119,7 @@ def stand_in_note(seats: Sequence[JudgeBinding]) -> str:
     )
 
 
-def _seat(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Environment) -> JudgeBinding:
+def _bind(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Environment) -> JudgeBinding:
     if resolved.is_reference and not is_reference(spec.model) and not _is_named(spec, resolved):
         if environment.has_reference_verdict:
             return JudgeBinding(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
@@ -161,25 +160,25 @@ def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
     return False
 
 
-def _check(seat: JudgeBinding, resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> None:
+def _check(binding: JudgeBinding, resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> None:
     """Validate sampling arguments, the reference policy and the keys of a judge."""
-    check_sampling_args(seat.spec.sampling_args)
-    policy = parse_model(seat.model).name if is_reference(seat.model) or seat.is_embedded else None
-    if is_reference(seat.model) and policy != "judge":
+    check_sampling_args(binding.spec.sampling_args)
+    policy = parse_model(binding.model).name if is_reference(binding.model) or binding.is_embedded else None
+    if is_reference(binding.model) and policy != "judge":
         raise ConfigError(
-            f"judge_model {seat.model}, of {resolved.env_id}: {policy} plays, and judges nothing; name "
+            f"judge_model {binding.model}, of {resolved.env_id}: {policy} plays, and judges nothing; name "
             f"{REFERENCE_JUDGE}, or a real model"
         )
-    if seat.is_embedded and policy == "judge" and not environment.has_reference_verdict:
+    if binding.is_embedded and policy == "judge" and not environment.has_reference_verdict:
         raise ConfigError(
-            f"{resolved.env_id} has no reference judge, so {seat.model} cannot judge it; implement reference_verdict, "
-            "or name another judge_model"
+            f"{resolved.env_id} has no reference judge, so {binding.model} cannot judge it; implement "
+            "reference_verdict, or name another judge_model"
         )
-    for endpoint in seat.endpoints:
+    for endpoint in binding.endpoints:
         name = endpoint.key_var
-        if name and not seat.spec.key and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
+        if name and not binding.spec.key and not is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
             raise ConfigError(
-                f"{name} is not set, and {seat.spec.model}, the judge of {resolved.settings.env.name}, needs it at "
+                f"{name} is not set, and {binding.spec.model}, the judge of {resolved.settings.env.name}, needs it at "
                 f"{endpoint.url}.",
                 remedy="Export it or put it in .env, name another judge (judge_model, judge_base_url, "
                 "judge_api_key_var), or try `{model} reference/oracle`, which is judged without a key",
@@ -194,34 +193,29 @@ class RunPanel:
         plan: The plan of the run.
         pool: Source of clients.
         server: The embedded server; needed for judges that it plays.
-        till: Tracker of the run's spending.
+        tracker: Tracker of the run's spending.
     """
 
     def __init__(
-        self,
-        lane: str,
-        plan: RunPlan,
-        pool: ClientPool,
-        server: ReferenceServer | None,
-        till: SpendTracker | None = None,
+        self, lane: str, plan: RunPlan, pool: ClientPool, server: ReferenceServer | None, tracker: SpendTracker
     ) -> None:
-        lane, till = f"{lane}:judge", till or SpendTracker(Budget().charge)
+        lane = f"{lane}:judge"
         self._rollouts = plan.rollouts
         self._player = CountingPlayer(plan.environment)
-        if server is not None and any(seat.is_embedded for seat in plan.judges):
+        if server is not None and any(binding.is_embedded for binding in plan.judges):
             server.add(lane, self._player)
         model = plan.resolved.settings.model
         self._judges: dict[int, _Connected] = {}
-        for seat in plan.judges:
-            bound = seat.spec.max_concurrent
+        for binding in plan.judges:
+            bound = binding.spec.max_concurrent
             settings = CallSettings(
                 max_in_flight=model.max_concurrent_generation if bound is None else bound,
                 request_timeout=model.request_timeout,
                 request_retries=model.request_retries,
             )
-            self._judges[id(seat.spec)] = _Connected(
-                seat,
-                Connection(lane, seat.endpoints, settings, pool, server, till),
+            self._judges[id(binding.spec)] = _Connected(
+                binding,
+                Connection(lane, binding.endpoints, settings, pool, server, tracker),
                 None if bound is None else asyncio.Semaphore(bound),
             )
 
@@ -231,12 +225,12 @@ class RunPanel:
         if judge is None:
             raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None
-        if judge.seat.is_embedded and example is None:
-            raise EnvironmentFault(f"{judge.seat.model} must know which rollout it judges: pass state to judge(…)")
+        if judge.binding.is_embedded and example is None:
+            raise EnvironmentFault(f"{judge.binding.model} must know which rollout it judges: pass state to judge(…)")
         item = None
         if example is not None and judge.connection.is_local:
             item = self._rollouts.item(example, cast("State", state)["rollout_index"])
-        player = self._player if judge.seat.is_embedded else None
+        player = self._player if judge.binding.is_embedded else None
         return _LimitedChat(judge.connection.chat(item, spec.sampling_args, urgent=True), judge.gate, player, example)
 
     def waiting_note(self) -> str:
@@ -247,7 +241,7 @@ class RunPanel:
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    seat: JudgeBinding
+    binding: JudgeBinding
     connection: Connection
     gate: asyncio.Semaphore | None
 

@@ -78,7 +78,7 @@ class Connection:
         settings: Call settings of the run.
         pool: Source of clients.
         server: The embedded server; None if no run of the invocation needs it.
-        till: Tracker of the run's spending.
+        tracker: Tracker of the run's spending.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Connection:
         settings: CallSettings,
         pool: ClientPool,
         server: ReferenceServer | None,
-        till: SpendTracker,
+        tracker: SpendTracker,
     ) -> None:
         self._name = name
         self._pricing = pricing_of(endpoints)
@@ -98,7 +98,7 @@ class Connection:
         self.is_local = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
         """Whether requests name their rollout in a header: every endpoint is on this machine."""
         self._client: PooledClient = pool.get(endpoints, settings)
-        self._till = till
+        self._tracker = tracker
 
     def waiting_note(self) -> str:
         """Reason why requests are delayed, or ""."""
@@ -113,9 +113,11 @@ class Connection:
             urgent: Whether its requests are served before those of models.
         """
         headers = {} if item is None else {ROLLOUT_HEADER: write_rollout(self._name, item.example.key, item.key)}
-        till = self._till
-        bound = BoundChat(self._client, self.model, sampling_args, self._name, headers, urgent, check=till.check_queued)
-        return PricedChat(bound, self._pricing, till.charge, till.check)
+        tracker = self._tracker
+        bound = BoundChat(
+            self._client, self.model, sampling_args, self._name, headers, urgent, check=tracker.check_queued
+        )
+        return PricedChat(bound, self._pricing, tracker.charge, tracker.check)
 
 
 class RunClient:
@@ -127,7 +129,7 @@ class RunClient:
         environment: Provides default sampling arguments, which the run's own override.
         pool: Source of clients.
         server: The embedded server, if it plays this run's model.
-        till: Tracker of the run's spending.
+        tracker: Tracker of the run's spending.
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class RunClient:
         environment: Environment,
         pool: ClientPool,
         server: ReferenceServer | None,
-        till: SpendTracker,
+        tracker: SpendTracker,
     ) -> None:
         settings = resolved.settings.model
         self.sampling_args: JsonDict = merge_sampling_args(environment.sampling_args, settings.sampling_args)
@@ -151,7 +153,7 @@ class RunClient:
         if server is not None:
             self._player = CountingPlayer(environment)
             server.add(name, self._player)
-        self._connection = Connection(name, resolved.endpoints, calls, pool, server, till)
+        self._connection = Connection(name, resolved.endpoints, calls, pool, server, tracker)
         self.model = self._connection.model
 
     def waiting_note(self) -> str:

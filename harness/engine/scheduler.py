@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from harness.core.errors import EnvironmentFault, HarnessError, SystemicError
-from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Record, Scored
+from harness.core.records import BUDGET_SPENT, Failed, Generated, Record, Scored
 from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
 from harness.engine.remaining_work import Aside, RolloutGroup, Todo, Todos
@@ -114,12 +114,8 @@ class Schedule:
         self._ledger = ledger
         self._progress = progress
         self._score = score
-        self._generators = bounds.generators
-        self._scorers = bounds.scorers
-        self._joint = bounds.joint
-        self._fail_fast = bounds.fail_fast
+        self._bounds = bounds
         self._failures_left = 0 if bounds.fail_fast else bounds.max_failures
-        self._may_start = bounds.may_start
         self._backlog: asyncio.Queue[_Batch | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(bounds.backlog)
         self._workers: list[Task[None]] = []
@@ -141,11 +137,17 @@ class Schedule:
         systemic: SystemicError | None = None
         try:
             async with asyncio.TaskGroup() as scoring:
-                self._workers += [scoring.create_task(self._score_worker()) for _ in range(self._scorers)]
+                self._workers += [scoring.create_task(self._score_worker()) for _ in range(self._bounds.scorers)]
                 scoring.create_task(self._count_aside())
-                systemic = await self._generate_all()
+                try:
+                    async with asyncio.TaskGroup() as generation:
+                        starts = range(self._bounds.generators)
+                        self._workers += [generation.create_task(self._generation_worker()) for _ in starts]
+                except* SystemicError as group:
+                    # The group has cancelled the other generations: they would fail with the same error.
+                    systemic = cast(SystemicError, _first(group))
                 self._aside.put_nowait(None)
-                for _ in range(self._scorers):
+                for _ in range(self._bounds.scorers):
                     self._backlog.put_nowait(None)
         except* HarnessError as group:
             raise _first(group) from None
@@ -164,22 +166,10 @@ class Schedule:
         for task in self._workers:
             task.cancel()
 
-    async def _generate_all(self) -> SystemicError | None:
-        systemic: list[SystemicError] = []
-        try:
-            async with asyncio.TaskGroup() as generation:
-                self._workers += [generation.create_task(self._generation_worker()) for _ in range(self._generators)]
-        except* SystemicError as group:
-            # The group has cancelled the other generations: they would fail with the same error.
-            error = _first(group)
-            assert isinstance(error, SystemicError)
-            systemic.append(error)
-        return systemic[0] if systemic else None
-
     async def _generation_worker(self) -> None:
         while True:
             # Take the next item only inside the joint limit, so that no item waits there after a stop.
-            async with self._joint:
+            async with self._bounds.joint:
                 todo = await self._next()
                 if todo is None:
                     return
@@ -187,7 +177,11 @@ class Schedule:
                 if record is None:
                     if todo.introduce:
                         self._submit(todo.item.example)
-                    record = await self._generate(todo.item)
+                    self._progress.generating += 1
+                    try:
+                        record = await self._executor.generate(todo.item)
+                    finally:
+                        self._progress.generating -= 1
             if todo.recorded is not None:
                 await self._admit(todo, todo.recorded, None)
                 continue
@@ -207,7 +201,7 @@ class Schedule:
 
     async def _next(self) -> Todo | None:
         """Return the next item; while finished items are skipped, let other tasks run."""
-        while not self._stopping and self._may_start():
+        while not self._stopping and self._bounds.may_start():
             step = self._step()
             if step is None or isinstance(step, Todo):
                 return step
@@ -228,13 +222,6 @@ class Schedule:
                 await asyncio.sleep(0)
             count()
             await asyncio.sleep(0)
-
-    async def _generate(self, item: Item) -> Generated | Failed:
-        self._progress.generating += 1
-        try:
-            return await self._executor.generate(item)
-        finally:
-            self._progress.generating -= 1
 
     async def _admit(self, todo: Todo, record: Generated, acknowledged: Future[int] | None) -> None:
         """Queue a generated rollout for scoring; waits while the backlog is full. If scoring is left to a later pass, a
@@ -269,7 +256,7 @@ class Schedule:
             await self._enqueue([(finished, self._last) for finished in members])
 
     async def _enqueue(self, rollouts: _Batch) -> None:
-        if self._fail_fast:
+        if self._bounds.fail_fast:
             self._progress.backlog += len(rollouts)
             await self._score_batch(rollouts)
             return

@@ -29,7 +29,10 @@ def should_propagate(error: BaseException) -> bool:
     if isinstance(error, asyncio.CancelledError):
         return was_cancelled()
     if isinstance(error, GeneratorExit):
-        return _is_no_task()
+        try:
+            return asyncio.current_task() is None
+        except RuntimeError:  # no running loop
+            return threading.current_thread() is threading.main_thread()
     if isinstance(error, BaseExceptionGroup):
         return any(map(should_propagate, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return isinstance(error, KeyboardInterrupt) and _is_users(error)
@@ -42,13 +45,6 @@ def _is_users(error: KeyboardInterrupt) -> bool:
         return True
     frames = list(traceback.walk_tb(error.__traceback__))
     return bool(frames) and frames[-1][0].f_code.co_filename == _RUNNERS
-
-
-def _is_no_task() -> bool:
-    try:
-        return asyncio.current_task() is None
-    except RuntimeError:  # no running loop
-        return threading.current_thread() is threading.main_thread()
 
 
 def on_interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -18,6 +18,7 @@ from harness.engine.environment_loader import load_environment
 from harness.engine.evaluation import Evaluation
 from harness.engine.judges import JudgeBinding, RunPanel, identity_with, judges_of, stand_in_note
 from harness.engine.prepare import LiveRun, StartOptions, prepare, progress_of
+from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
 from harness.models.pool import CallSettings, ClientPool
 from harness.reference.fault_sources import FaultSource
@@ -30,6 +31,8 @@ from harness.settings.endpoints import Endpoint
 from harness.settings.layers import Origin
 from harness.settings.resolver import ResolvedRun, resolve
 from harness.store.journal import read
+
+UNCOUNTED = SpendTracker(lambda *_: None)
 
 JUDGED = """
 from harness import JudgeRubric, RubricGroup, SingleTurnEnv
@@ -311,7 +314,7 @@ def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
         for grader, told in (("twins", True), ("strict", False)):
             run = prepared(resolved(module, "m", grader=grader, sampling={"seed": 7}))
             pool = Recording()
-            panel = RunPanel("lane", run.plan, pool, None)  # type: ignore[arg-type]
+            panel = RunPanel("lane", run.plan, pool, None, UNCOUNTED)  # type: ignore[arg-type]
             state = first_state(run)
             await panel.chat(run.plan.environment.rubric.judges[0], state)([{"role": "user", "content": "?"}])
             [call] = pool.calls
@@ -330,20 +333,20 @@ def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
 def test_the_limiter_is_asked_for_the_judges_bound_or_else_the_runs(module: str) -> None:
     for bound, wanted in ((None, 32), (3, 3)):
         pool = Recording()
-        RunPanel("lane", prepared(resolved(module, "m", grader="twins", bound=bound)).plan, pool, None)  # type: ignore[arg-type]
+        RunPanel("lane", prepared(resolved(module, "m", grader="twins", bound=bound)).plan, pool, None, UNCOUNTED)  # type: ignore[arg-type]
         assert [settings.max_in_flight for settings in pool.asked] == [wanted]
 
 
 def test_a_judge_that_was_not_named_is_refused(module: str) -> None:
     run = prepared(resolved(module, "m", grader="twins"))
-    panel = RunPanel("lane", run.plan, Recording(), None)  # type: ignore[arg-type]
+    panel = RunPanel("lane", run.plan, Recording(), None, UNCOUNTED)  # type: ignore[arg-type]
     with pytest.raises(EnvironmentFault, match="'late' was not among the rubric's judges"):
         panel.chat(JudgeSpec("late"), first_state(run))
 
 
 def test_the_reference_judge_must_know_the_rollout(module: str) -> None:
     run = prepared(resolved(module))
-    panel = RunPanel("lane", run.plan, Recording(), ReferenceServer())  # type: ignore[arg-type]
+    panel = RunPanel("lane", run.plan, Recording(), ReferenceServer(), UNCOUNTED)  # type: ignore[arg-type]
     with pytest.raises(EnvironmentFault, match="pass state to judge"):
         panel.chat(run.plan.environment.rubric.judges[0], None)
 

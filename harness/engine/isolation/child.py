@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from io import TextIOWrapper
 from typing import BinaryIO, cast
 
@@ -21,7 +20,7 @@ from harness.core.types import JsonDict
 from harness.engine.environment_loader import load_environment
 from harness.engine.isolation.keeper import ignore
 from harness.engine.isolation.service import Service
-from harness.engine.isolation.wire import OUT_OF_MEMORY, error_to_json, pack
+from harness.engine.isolation.wire import OUT_OF_MEMORY, ParentChannel, error_to_json
 from harness.envs.environment import Environment
 from harness.envs.hooks import hooks_of
 from harness.rubrics.judge_port import JudgeSpec
@@ -60,7 +59,7 @@ def main(orders: int, reports: int) -> None:
             import uvloop
 
             runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-            event_loop.run(runner, Service(environment, orders, out.send, out.send_packed).run())
+            event_loop.run(runner, Service(environment, orders, out).run())
     except BrokenPipeError:
         code = 1  # the parent has closed the pipe or exited
     except BaseException as error:  # for example out of memory: the process is unreliable
@@ -74,29 +73,6 @@ def main(orders: int, reports: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # the environment has closed it
             stream.flush()
     os._exit(code)  # without waiting for threads of the environment
-
-
-class ParentChannel:
-    """Message channel to the parent; thread-safe.
-
-    Args:
-        fd: The pipe.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._lock = threading.Lock()
-
-    def send(self, frame: JsonDict) -> None:
-        """Send a message to the parent."""
-        self.send_packed(pack(frame))
-
-    def send_packed(self, line: bytes) -> None:
-        """Send the parent a message that is already encoded as a frame."""
-        rest = memoryview(line)
-        with self._lock:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
 
 
 class _ToParent(logging.Handler):

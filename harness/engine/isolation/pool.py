@@ -178,7 +178,12 @@ class Pool:
                 if worker is None or worker.death is not None:
                     if worker is not None:
                         await worker.end(0.0)
-                    self._check()
+                    if self._failures >= MAX_FAILURES:
+                        raise EnvironmentFault(
+                            f"{self._failures} times in a row a process of {self._recipe.name} ended and nothing was "
+                            "finished; run a single rollout (num_examples = 1, rollouts_per_example = 1) to see what "
+                            "it does"
+                        )
                     worker = seat.worker = Worker(self._recipe)
                 try:
                     worker.on_death = self._has_died
@@ -196,10 +201,3 @@ class Pool:
         if not self._deaths[words]:
             logger.warning("%s; what was under way in it is made again", words)
         self._deaths[words] += 1
-
-    def _check(self) -> None:
-        if self._failures >= MAX_FAILURES:
-            raise EnvironmentFault(
-                f"{self._failures} times in a row a process of {self._recipe.name} ended and nothing was finished; run "
-                "a single rollout (num_examples = 1, rollouts_per_example = 1) to see what it does"
-            )

@@ -95,7 +95,7 @@ class Worker(asyncio.Protocol):
     def kill_and_wait(self) -> None:
         """Kill the process, and wait until it has exited; blocking."""
         self.kill()
-        self._spawned.join(PATIENCE)
+        self._spawned.watch.join(PATIENCE)
 
     def ask(self, order: JsonDict) -> JsonDict:
         """Send an order before the run and return its report; blocking.
@@ -162,7 +162,7 @@ class Worker(asyncio.Protocol):
         reports, orders = self._spawned.files()
         self._reading, _ = await loop.connect_read_pipe(lambda: self, reports)
         self._transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, orders)
-        self._spawned.on_end(partial(_call_in, loop, self._on_exit))
+        self._spawned.watch.on_end(partial(_call_in, loop, self._on_exit))
         loop.call_later(_TICK, self._look, loop)
         if self._ready is not None:
             try:
@@ -224,7 +224,7 @@ class Worker(asyncio.Protocol):
                         logger.warning("%s, in its teardown", self._spawned.how_it_ended())
         finally:
             self.kill()
-            await asyncio.to_thread(self._spawned.join, PATIENCE)
+            await asyncio.to_thread(self._spawned.watch.join, PATIENCE)
 
     def kill(self, death: WorkerDied | None = None) -> None:
         """Kill the process and its descendants; does not wait for their end."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from harness.core.types import Chat, JsonDict
 from harness.engine.executors import Finished, unwritable
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.isolation.asking import ChildChat, PendingRequests
-from harness.engine.isolation.wire import FrameReader, IsolatedRunConfig, error_to_json, pack
+from harness.engine.isolation.wire import FrameReader, IsolatedRunConfig, ParentChannel, error_to_json, pack
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
@@ -114,22 +114,14 @@ class Service:
     Args:
         environment: The loaded environment.
         orders: The pipe to read orders from.
-        send: Sends a message to the parent.
-        send_packed: Sends an encoded frame to the parent.
+        out: The channel to the parent.
     """
 
-    def __init__(
-        self,
-        environment: Environment,
-        orders: int,
-        send: Callable[[JsonDict], None],
-        send_packed: Callable[[bytes], None],
-    ) -> None:
+    def __init__(self, environment: Environment, orders: int, out: ParentChannel) -> None:
         self._environment = environment
         self._orders = orders
-        self._send = send
-        self._send_packed = send_packed
-        self._pending = PendingRequests(send)
+        self._out = out
+        self._pending = PendingRequests(out.send)
         self._runs: dict[int, _Run] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
@@ -145,7 +137,7 @@ class Service:
         self._beat(loop)
         lines = FrameReader()
         sources = dict.fromkeys(map(Path, self._environment.source_files), self._environment.env_id or "")
-        with Watchdog(sources, on_stubborn=lambda where: self._send({"type": "stubborn", "where": where})):
+        with Watchdog(sources, on_stubborn=lambda where: self._out.send({"type": "stubborn", "where": where})):
             async with asyncio.TaskGroup() as tasks:
                 going = True
                 while going and (data := await reader.read(1 << 16)):
@@ -154,11 +146,11 @@ class Service:
                 for order in self._tasks:
                     self._cancel(order)
             await self._environment.teardown()
-        self._send({"type": "ended"})
+        self._out.send({"type": "ended"})
         transport.close()
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._send({"type": "beat"})
+        self._out.send({"type": "beat"})
         loop.call_later(BEAT, self._beat, loop)
 
     def _take(self, frame: JsonDict, tasks: asyncio.TaskGroup) -> bool:
@@ -192,16 +184,16 @@ class Service:
         try:
             with judged_by(_Panel(run, order)):
                 carry_out = self._generate if frame["type"] == "generate" else self._score
-                self._send_packed(await carry_out(run, frame))
+                self._out.send_packed(await carry_out(run, frame))
         except asyncio.CancelledError:
             if order not in self._cancelled:
-                self._send_packed(_given_up(frame, _CANCELS))
+                self._out.send_packed(_given_up(frame, _CANCELS))
                 return
             raise
         except MemoryError as error:
-            self._send_packed(_given_up(frame, describe(error)))
+            self._out.send_packed(_given_up(frame, describe(error)))
         except BaseException as error:  # the boundary of the process: the parent handles the error
-            self._send({"type": "raised", "to": order, **error_to_json(error)})
+            self._out.send({"type": "raised", "to": order, **error_to_json(error)})
         finally:
             self._cancelled.discard(order)
 

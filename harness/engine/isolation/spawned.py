@@ -120,8 +120,8 @@ class Spawned:
             raise
         _close([orders, reports, life])
         self._fds = [ours, self.orders, self.reports]
-        self._watch = _Watch(self._process, recipe.name)
-        self._finalizer = weakref.finalize(self, _end, self._watch, self._fds)
+        self.watch = _Watch(self._process, recipe.name)
+        self._finalizer = weakref.finalize(self, _end, self.watch, self._fds)
 
     @property
     def is_over(self) -> bool:
@@ -138,14 +138,6 @@ class Spawned:
         del self._fds[1:]
         return os.fdopen(self.reports, "rb", buffering=0), os.fdopen(self.orders, "wb", buffering=0)
 
-    def on_end(self, notify: Callable[[], None]) -> None:
-        """Register a callback for the end of the process, called in any thread; called at once if it has ended."""
-        self._watch.on_end(notify)
-
-    def join(self, seconds: float) -> None:
-        """Wait at most `seconds` for the end of the process and of its output."""
-        self._watch.join(seconds)
-
     def kill(self) -> None:
         """Kill the process and its descendants; does not wait for their end."""
         if self._finalizer.detach() is not None:
@@ -153,7 +145,7 @@ class Spawned:
 
     def how_it_ended(self, patience: float = 0.0) -> str:
         """Describe how the process ended; waits at most `patience` seconds for its end."""
-        self._watch.join(patience)
+        self.watch.join(patience)
         code = self._process.poll()
         if code is None:
             return f"the process of {self._name} was ended: something in it closed the pipe that bench talks through"
@@ -180,14 +172,14 @@ class _Watch:
         self._thread.start()
 
     def on_end(self, notify: Callable[[], None]) -> None:
-        """Register a callback for the end of the process; implements `Spawned.on_end`."""
+        """Register a callback for the end of the process, called in any thread; called at once if it has ended."""
         with self._lock:
             self._notify, has_ended = notify, self._has_ended
         if has_ended:
             notify()
 
     def join(self, seconds: float) -> None:
-        """Wait at most `seconds` for the end of the process; implements `Spawned.join`."""
+        """Wait at most `seconds` for the end of the process and of its output."""
         self._thread.join(seconds)
 
     def _run(self) -> None:

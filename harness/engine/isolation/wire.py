@@ -3,6 +3,8 @@ encoding of model replies and errors. Records have the format of journal lines."
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -18,6 +20,29 @@ MAX_FRAME = 1 << 30
 
 OUT_OF_MEMORY = 86
 """Exit code of a child that ran out of memory."""
+
+
+class ParentChannel:
+    """Message channel from the child to its parent; thread-safe.
+
+    Args:
+        fd: The pipe.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lock = threading.Lock()
+
+    def send(self, frame: JsonDict) -> None:
+        """Send a message to the parent."""
+        self.send_packed(pack(frame))
+
+    def send_packed(self, line: bytes) -> None:
+        """Send the parent a message that is already encoded as a frame."""
+        rest = memoryview(line)
+        with self._lock:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
 
 
 @dataclass(frozen=True, slots=True)
