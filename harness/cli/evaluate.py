@@ -42,7 +42,7 @@ from harness.settings.resolver import Resolution, missing_keys, resolve
 from harness.store.rundir import new_run_id
 
 if TYPE_CHECKING:
-    from harness.report.frames.tables import Backend, Frame
+    from harness.report.frames.fields import Backend, Frame
     from harness.stats.summary import Summary
 
 T = TypeVar("T")
