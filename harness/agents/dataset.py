@@ -111,14 +111,11 @@ def checked(raw: object, index: int) -> DatasetRow:
         has = f"its columns are {[*map(str, columns)]}" if columns else "it is empty"
         raise DatasetValidationError(f"Row {index}: Missing required columns: {missing}; {has}")
     for name in REQUIRED:
-        _check_text(row[name], name, index)
+        value = row[name]
+        if value is None:
+            raise DatasetValidationError(f"Row {index}: {name!r} cannot be null")
+        if not isinstance(value, str):
+            raise DatasetValidationError(f"Row {index}: {name!r} must be a string, got {type(value).__name__}")
+        if not value.strip():
+            raise DatasetValidationError(f"Row {index}: {name!r} cannot be empty")
     return cast(DatasetRow, row)
-
-
-def _check_text(value: object, name: str, index: int) -> None:
-    if value is None:
-        raise DatasetValidationError(f"Row {index}: {name!r} cannot be null")
-    if not isinstance(value, str):
-        raise DatasetValidationError(f"Row {index}: {name!r} must be a string, got {type(value).__name__}")
-    if not value.strip():
-        raise DatasetValidationError(f"Row {index}: {name!r} cannot be empty")

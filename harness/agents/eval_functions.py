@@ -48,13 +48,13 @@ class EvalFnWrapper:
         self.fn = fn
         self.name = name
         try:
-            parameters = list(inspect.signature(fn).parameters.values())
+            signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
             raise EvalFnError(f"Cannot inspect eval function signature: {error}") from error
         wanted = "'solution_str' (simple mode) or 'messages' (full mode)"
-        if not parameters:
+        first = next(iter(signature.parameters), None)
+        if first is None:
             raise EvalFnError(f"Eval function has no parameters. Expected {wanted} as the first one")
-        first = parameters[0].name
         if first not in _FIRST:
             raise EvalFnError(
                 f"Cannot detect eval function mode: first parameter is {first!r}. Expected {wanted}. "
@@ -62,7 +62,14 @@ class EvalFnWrapper:
             )
         self.mode: Mode = _FIRST[first]
         """`simple`: the function gets the last answer; `full`: the whole conversation."""
-        _check_keywords(parameters, KEYWORDS[self.mode], f"Eval function {name!r} ({self.mode} mode)")
+        keywords = KEYWORDS[self.mode]
+        try:  # every run would fail for a function that cannot be called like this
+            signature.bind(**dict.fromkeys(keywords))
+        except TypeError as error:
+            raise EvalFnError(
+                f"Eval function {name!r} ({self.mode} mode): it is called with {', '.join(keywords)}, each by name: "
+                f"{error}; add **kwargs for keywords that it does not use, and a default for each other parameter"
+            ) from error
         self.is_async = is_async(fn)
         """Whether the function is called on the event loop. Other functions are called in a thread."""
 
@@ -137,20 +144,3 @@ def solution_of(messages: Sequence[Message]) -> str:
         if message.get("role") == "assistant" and content is not None:
             return text_of_parts(cast("list[object]", content)) if isinstance(content, list) else str(content)
     return ""
-
-
-def _check_keywords(parameters: Sequence[inspect.Parameter], passed: Sequence[str], where: str) -> None:
-    """Reject a function that cannot be called with exactly the keywords `passed`, since every run would fail."""
-    by_name = {parameter.name: parameter for parameter in parameters}
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    call = f"it is called with {', '.join(passed)}"
-    for name in passed:
-        parameter = by_name.get(name)
-        if parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY:
-            raise EvalFnError(f"{where}: {call}, each by name, so {name!r} must not be positional-only")
-        if parameter is None and not takes_all:
-            raise EvalFnError(f"{where}: {call}, but does not accept {name!r}; add this parameter, or **kwargs")
-    for parameter in parameters:
-        is_variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if parameter.name not in passed and not is_variable and parameter.default is parameter.empty:
-            raise EvalFnError(f"{where}: {call}, so {parameter.name!r} gets no value; give it a default")

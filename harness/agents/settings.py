@@ -23,10 +23,11 @@ from harness.core.types import JsonDict
 from harness.engine.load_environments import Loader
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS
 from harness.settings.endpoints import Endpoint
-from harness.settings.layers import KeyPath, Layer, Origin, below, dotted, flatten, merge, value_at
+from harness.settings.layers import KeyPath, Origin, flatten, merge
 from harness.settings.paths import local_modules
 from harness.settings.resolved_run import ResolvedRun
-from harness.settings.schema import BY_FLAT_NAME, GROUPS, SETTINGS, RunSettings
+from harness.settings.resolver import settings_of
+from harness.settings.schema import BY_FLAT_NAME
 from harness.settings.sections import builtins
 from harness.settings.values import check
 
@@ -84,20 +85,9 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
         if setting := BY_FLAT_NAME.get(key):  # the others are limits of the budget
             checked = check(setting, value, source) if value != "" else value  # "": the embedded server
             layer.update(flatten(setting.path, checked, lambda _, source=source: Origin("cli", source)))
-    run = ResolvedRun(*_settings(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
+    run = ResolvedRun(*settings_of(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
     loader.give(run, environment)
     return run
-
-
-def _settings(layer: Layer) -> tuple[RunSettings, dict[str, Origin]]:
-    tables: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
-    origins: dict[str, Origin] = {}
-    for setting in SETTINGS:
-        tables[setting.group][setting.key] = value_at(layer, setting.path)
-        entries = below(layer, setting.path)
-        origins[setting.dotted] = entries[-1].origin
-        origins.update((dotted(entry.path), entry.origin) for entry in entries if len(entry.path) > len(setting.path))
-    return RunSettings.model_validate(tables), origins
 
 
 def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tuple[Endpoint, int, AgentLike]:

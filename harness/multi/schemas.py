@@ -1,21 +1,25 @@
-"""Schemas of tasks in both modes: the schema of a task, and the registry for scoring hooks, which selects the check of
-`subset` or `json_schema`."""
+"""Schemas of tasks in both modes: the schema of a task, the registry for scoring hooks, which selects the check of
+`subset` or `json_schema`, and the parsing of outputs as JSON, as strictly as `JSON.parse`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
-from harness.multi import json_schema, subset
-from harness.multi.json_text import NotJsonError, read_fenced_json, read_json
+from harness.multi import javascript, json_schema, subset
 from harness.multi.tasks import Task
 from harness.settings.wording import shown, suggestion
 
 SchemaMode: TypeAlias = Literal["subset", "jsonschema"]
 
 SCHEMA_MODES: tuple[SchemaMode, ...] = ("subset", "jsonschema")
+
+NOT_JSON = "Output is not valid JSON"
+
+_FENCES = ("```", "~~~")
 
 
 class SchemaRegistry:
@@ -157,3 +161,43 @@ def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
     for name, rule in cast("dict[str, object]", properties).items():
         if not isinstance(rule, dict | bool):
             raise ConfigError(f"the schema's properties.{name} must be a schema, not {shown(rule)}")
+
+
+class NotJsonError(Exception):
+    """A text is not JSON."""
+
+
+def read_json(text: str) -> object:
+    """Parse a text that is a JSON value, optionally surrounded by white space.
+
+    Raises:
+        NotJsonError: the text is not JSON, or is nested too deeply to be parsed.
+    """
+    try:
+        return cast(object, json.loads(text, parse_constant=_refuse, parse_int=_number))
+    except (ValueError, RecursionError) as error:
+        raise NotJsonError(NOT_JSON) from error
+
+
+def read_fenced_json(text: str) -> object:
+    """Parse JSON as `read_json` does; the text may be one fenced code block.
+
+    Raises:
+        NotJsonError: see `read_json`.
+    """
+    block = javascript.trimmed(text)
+    first, newline, rest = block.partition("\n")
+    if newline and block.startswith(_FENCES) and rest.endswith(block[:3]) and "{" not in first and "[" not in first:
+        return read_json(rest.rstrip(block[0]))
+    return read_json(text)
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(name)  # NaN and infinities, which Python accepts
+
+
+def _number(digits: str) -> float:
+    try:
+        return int(digits)
+    except ValueError:  # longer than Python accepts; JavaScript uses a double anyway
+        return float(digits)

@@ -342,7 +342,12 @@ def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
         )
 
 
-def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry: Registry) -> ResolvedRun:
+def settings_of(merged: Layer) -> tuple[RunSettings, dict[str, Origin]]:
+    """Return all settings of merged layers, and the origin of each by its dotted path.
+
+    Raises:
+        ConfigError: a table that was merged from several layers is invalid.
+    """
     tables: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
     origins: dict[str, Origin] = {}
     for setting in SETTINGS:
@@ -351,11 +356,15 @@ def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry:
         origins[setting.dotted] = max((entry.origin for entry in entries), key=lambda origin: _RANK.index(origin.layer))
         origins.update((dotted(entry.path), entry.origin) for entry in entries if len(entry.path) > len(setting.path))
     try:
-        settings = RunSettings.model_validate(tables)
+        return RunSettings.model_validate(tables), origins
     except ValidationError as exc:  # only a table merged from several layers can fail here
         error = exc.errors(include_url=False)[0]
         path = ".".join(str(part) for part in error["loc"])
         raise ConfigError(f"{origins[path].source}: {error['msg']}") from None
+
+
+def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry: Registry) -> ResolvedRun:
+    settings, origins = settings_of(merged)
     if settings.save.save_to_hf_hub and not settings.save.save_results:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
         raise ConfigError(f"{push} pushes what {keep} does not keep; leave one of them out")

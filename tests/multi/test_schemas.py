@@ -8,8 +8,17 @@ import pytest
 from tables import for_each_row
 
 from harness.core.errors import ConfigError
-from harness.multi.json_text import NotJsonError, read_fenced_json, read_json
-from harness.multi.schemas import SchemaMode, SchemaRegistry, check_schema, registry_of, schema_of, tools_of
+from harness.multi.schemas import (
+    NotJsonError,
+    SchemaMode,
+    SchemaRegistry,
+    check_schema,
+    read_fenced_json,
+    read_json,
+    registry_of,
+    schema_of,
+    tools_of,
+)
 from harness.multi.tasks import Task
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}
