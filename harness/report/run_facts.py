@@ -65,10 +65,9 @@ def facts_of(path: Path, name: str) -> RunFacts:
         except StoreError as error:
             problems.append(str(error))
     parent, children, siblings = _relatives(entry)
-    changes = None
-    ours, theirs = entry.manifest, None if parent is None else parent.manifest
-    if parent is not None and ours is not None and theirs is not None and found is not None:
-        ranges = theirs.reward_range, ours.reward_range
+    changes, ours = None, entry.manifest
+    if ours is not None and found is not None and parent is not None and parent.manifest is not None:
+        ranges = parent.manifest.reward_range, ours.reward_range
         with contextlib.suppress(StoreError):
             before, after = (marks_of(read_journal(run)) for run in (parent.run, entry.run))
             changes = compare(before, after, paired=bool(ours.derived.get("model")), ranges=ranges)
@@ -80,10 +79,9 @@ def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], lis
     manifest, home = entry.manifest, home_of(entry.run)
     if manifest is None or home is None:
         return None, [], []
-    try:
+    known: list[tuple[ListedRun, Manifest]] = []
+    with contextlib.suppress(StoreError):
         known = [(each, each.manifest) for each in Catalogue(home) if each.manifest is not None and each.id != entry.id]
-    except StoreError:
-        return None, [], []
     parent = next((each for each, _ in known if each.id == manifest.parent), None)
     children = [each for each, theirs in known if theirs.parent == entry.id]
     together = [each for each, theirs in known if manifest.suite and theirs.suite == manifest.suite]
@@ -114,12 +112,8 @@ def read_usage(table: object) -> Usage | None:
     """Parse usage from `summary.json`, where null is unknown."""
     if not isinstance(table, dict):
         return None
-    names = {each.name for each in dataclasses.fields(Usage)}
-    known = {name: value for name, value in cast(JsonDict, table).items() if name in names and value is not None}
-    try:
-        return Usage(**known)
-    except TypeError:
-        return None
+    names, known = {each.name for each in dataclasses.fields(Usage)}, cast(JsonDict, table)
+    return Usage(**{name: value for name, value in known.items() if name in names and value is not None})
 
 
 def sizes_of(run: RunDir) -> dict[str, int]:

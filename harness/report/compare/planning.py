@@ -30,7 +30,7 @@ class Question:
     """Parameters of a sample-size plan."""
 
     difference: float | None
-    """Smallest difference to detect; None to report only what the pilot's examples can detect."""
+    """Smallest difference to detect; None for only the difference that the pilot's examples detect."""
     alpha: float = 0.05
     power: float = 0.8
     correlation: float = 0.0

@@ -115,7 +115,7 @@ def _resume(side: ComparedRun) -> str:
 
 
 def _outlook(match: Match, rule: GateRule) -> str:
-    """Describe what a decision would need, such as more examples."""
+    """Describe the examples or the margin that a decision would need."""
     if not rule.margin:
         return "; with a margin of 0, only a better candidate can pass"
     limits = limits_of(match.candidate.scores, match.baseline.scores)

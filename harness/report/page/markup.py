@@ -88,7 +88,6 @@ def table(
         words: Indexes of text columns; the others are figures.
         caption: Caption above the table.
     """
-
     is_many = len(head) >= MANY
     names = [each if is_many and isinstance(each, str) and each else None for each in head]
     align = [None if number in words else "n" for number in range(len(head))]
@@ -97,15 +96,10 @@ def table(
     for first, *others in rows:
         cells = (tag("td", cell, class_=align[n], data_head=names[n]) for n, cell in enumerate(others, 1))
         body.append(tag("tr", tag("th", first, scope="row"), cells))
-    whole = tag(
-        "table",
-        tag("caption", caption) if caption else None,
-        tag("thead", tag("tr", headers)),
-        tag("tbody", body),
-    )
-    return tag(
-        "div", whole, class_="scroll many" if is_many else "scroll", tabindex="0", role="region", aria_label=label
-    )
+    above = tag("caption", caption) if caption else None
+    whole = tag("table", above, tag("thead", tag("tr", headers)), tag("tbody", body))
+    kind = "scroll many" if is_many else "scroll"
+    return tag("div", whole, class_=kind, tabindex="0", role="region", aria_label=label)
 
 
 _SCRIPT_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
