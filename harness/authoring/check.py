@@ -4,17 +4,20 @@ run and in what order. The checks themselves are in modules of their own."""
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.authoring import scores_check
 from harness.authoring.arguments import find_loader
+from harness.authoring.child_process import ChildTask
 from harness.authoring.findings import Finding, Report, fail, skipped
-from harness.authoring.keys_process import keys_elsewhere
 from harness.authoring.package import function_of, package_of
 from harness.authoring.package_check import package_findings
 from harness.authoring.rows_check import DatasetScan, compare_keys, findings_of, scan_rows
@@ -30,7 +33,10 @@ from harness.settings.resolver import ResolvedRun
 EXAMPLES = 50
 """Default number of examples to play: enough for every kind of example, and done in seconds."""
 
-HASH_SEEDS = (1, 2)
+HASH_SEEDS = ("1", "2")
+
+KEYS_TIMEOUT = 600.0
+"""Timeout in seconds for loading the environment and reading all rows in another process."""
 
 SLOW_SCORING = 0.2
 """Mean scoring time in seconds per rollout above which the second pass plays at most 10 examples (`FEW`). That pass
@@ -125,18 +131,29 @@ class _PlannedCheck:
             )
             return None
         self.report.add(*findings_of(rows, environment))
-        settings = self.run.settings.env
-        request = (settings.env_id, settings.env_args, settings.extra_env_kwargs)
-        elsewhere = keys_elsewhere(request, HASH_SEEDS, self.folder)
-        broken = [f"{where}: {keys}" for where, keys in elsewhere if isinstance(keys, str)]
-        if broken:
-            self.report.add(
-                fail("keys", f"the environment does not load in {broken[0]}", "make it load in a new process")
-            )
-        else:
-            keys = [(where, keys) for where, keys in elsewhere if not isinstance(keys, str)]
-            self.report.add(compare_keys(rows, [("a second load", second.keys), *keys]))
+        self.report.add(self._keys(rows, second))
         return rows
+
+    def _keys(self, rows: DatasetScan, second: DatasetScan) -> Finding:
+        """Compare the keys with those of a second load, and of new processes that hash in another way."""
+        env = self.run.settings.env
+        request = [env.env_id, env.env_args, env.extra_env_kwargs]
+        # The environment may be in a folder that only this process has on its import path.
+        environ = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        loads: list[tuple[str, list[str]]] = [("a second load", second.keys)]
+        with ExitStack() as stack:
+            children = {
+                seed: stack.enter_context(ChildTask("keys", request, {**environ, "PYTHONHASHSEED": seed}))
+                for seed in HASH_SEEDS
+            }
+            for seed, child in children.items():
+                keys, ended = child.result(KEYS_TIMEOUT)
+                where = f"a process with PYTHONHASHSEED={seed}"
+                if not isinstance(keys, list):
+                    why = f"the environment does not load in {where}: {keys or f'it {ended}'}"
+                    return fail("keys", why, "make it load in a new process")
+                loads.append((where, cast("list[str]", keys)))
+        return compare_keys(rows, loads)
 
     def _play(self, environment: Environment) -> None:
         rubric = environment.rubric

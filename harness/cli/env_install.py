@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from harness.authoring.catalogue import normal
-from harness.authoring.installed import Verified, installed_now, verify
+from harness.authoring.child_process import Verified, installed_now, verify
 from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
 from harness.cli.env_words import FOLDER, shown, write
 from harness.cli.grouped import flag, positional

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.authoring.installed import installed_now, verify
+from harness.authoring.child_process import installed_now, verify
 
 GOOD = "def load_environment(): ...\n"
 

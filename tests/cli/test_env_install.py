@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from terminals import read_all
 
-from harness.authoring.installed import Verified
+from harness.authoring.child_process import Verified
 from harness.cli.env_install import model_for
 from harness.cli.main import main
 

@@ -10,14 +10,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from harness.cli.doctor import credentials, datasets, environments, hub, network, sandboxes
+from harness.cli.doctor import hub
 from harness.cli.doctor.disk import check_disk
-from harness.cli.doctor.endpoints import EndpointQuery, ask_all, unaskable
+from harness.cli.doctor.endpoints import EndpointQuery, ask_all, check_keys, unaskable
 from harness.cli.doctor.findings import Diagnosis, DoctorReport, note, problem
-from harness.cli.doctor.imports import PATIENCE
-from harness.cli.doctor.interpreter import check_event_loop, check_python
-from harness.cli.doctor.machine import check_memory, check_open_files, check_processors
-from harness.cli.doctor.packages import check_packages
+from harness.cli.doctor.machine import (
+    BACKENDS,
+    backend_findings,
+    check_event_loop,
+    check_memory,
+    check_network,
+    check_open_files,
+    check_processors,
+    check_python,
+)
+from harness.cli.doctor.packages import PATIENCE, check_environments, check_packages, wanting_sandbox
 from harness.cli.doctor.subject import Subject
 from harness.core.errors import HarnessError
 from harness.core.redact import redactor
@@ -91,26 +98,32 @@ async def _examine(subject: Subject, options: CheckOptions, announce: Callable[[
     asyncio.get_running_loop().set_default_executor(_Abandoned())
     asked, unasked = _sorted(subject, options)
     is_hub_wanted = options.hub or bool(subject.pushes)
-    silent: Sequence[Diagnosis] = await _silent_hub(options) if is_hub_wanted else ()
+    silent: Sequence[Diagnosis] = ()
+    if is_hub_wanted and options.offline:
+        silent = [note("hub", "token", "not asked, because of --offline", "look again without it")]
+    elif is_hub_wanted:
+        silent = await _guarded("hub", lambda: [found] if (found := hub.unaskable()) else [])
     asks_hub = is_hub_wanted and not silent
-    requests = [redactor.text(each.request) for each in asked] + ([hub.request()] if asks_hub else [])
-    offline = "--offline" if options.offline else "HF_HUB_OFFLINE" if datasets.is_offline() else ""
-    loaded = list(subject.datasets.values())
-    requests += [] if offline else [datasets.request(each) for each in loaded]
+    requests = [redactor.text(each.request) for each in asked] + ([hub.token_request()] if asks_hub else [])
+    offline = "--offline" if options.offline else "HF_HUB_OFFLINE" if hub.is_offline() else ""
+    datasets = list(subject.datasets.values())
+    requests += [] if offline else [hub.dataset_request(each) for each in datasets]
     if requests:
         announce(requests)
+    checks = _local_checks(subject, options)
+    checks.append(("hub", partial(hub.check_datasets, datasets, offline=offline), CHECK_SECONDS))
     async with asyncio.TaskGroup() as tasks:
-        local = [tasks.create_task(_guarded(*each)) for each in _local_checks(subject, options)]
-        backends = [tasks.create_task(_try_backend(name)) for name in sandboxes.BACKENDS]
+        local = [tasks.create_task(_guarded(*each)) for each in checks]
+        backends = [tasks.create_task(_try_backend(name)) for name in BACKENDS]
         answering = tasks.create_task(ask_all(asked, options.environ, options.seconds)) if asked else None
-        hubs = tasks.create_task(_hub(subject, options)) if asks_hub else None
-        rows = tasks.create_task(_guarded("hub", partial(datasets.check_datasets, loaded, offline=offline)))
-    findings = [*subject.findings, *(finding for task in local for finding in task.result())]
-    findings += sandboxes.backend_findings(
-        [task.result() for task in backends], environments.wanting_sandbox(subject.environments)
-    )
-    answers = answering.result() if answering is not None else ()
-    findings += [*unasked, *answers, *silent, *(hubs.result() if hubs is not None else ()), *rows.result()]
+        if asks_hub:
+            # Slightly longer than the request's own timeout, whose error is more precise.
+            seconds, late = 2.0 * options.seconds + 5.0, hub.silent(options.seconds)
+            check = partial(hub.check_hub, subject.pushes, options.seconds)
+            local.insert(-1, tasks.create_task(_guarded("hub", check, seconds, late)))
+    findings = [*subject.findings, *unasked, *silent, *(finding for task in local for finding in task.result())]
+    findings += backend_findings([task.result() for task in backends], wanting_sandbox(subject.environments))
+    findings += answering.result() if answering is not None else ()
     return DoctorReport(sorted(findings, key=lambda finding: AREAS.index(finding.area)), requests)
 
 
@@ -131,8 +144,6 @@ def _sorted(subject: Subject, options: CheckOptions) -> tuple[list[EndpointQuery
 
 def _local_checks(subject: Subject, options: CheckOptions) -> list[tuple[str, Check, float]]:
     """Checks that send nothing, each with its area and timeout."""
-    importing = CHECK_SECONDS + PATIENCE * len(subject.environments)
-    imports = ("environments", partial(environments.check_environments, subject.environments), importing)
     checks: list[tuple[str, Check]] = [
         ("python", check_python),
         ("python", check_event_loop),
@@ -140,10 +151,12 @@ def _local_checks(subject: Subject, options: CheckOptions) -> list[tuple[str, Ch
         ("machine", check_processors),
         ("machine", check_memory),
         ("machine", partial(check_open_files, subject.in_flight)),
-        ("keys", partial(credentials.check_keys, subject.keys, options.environ, options.overruled)),
-        ("network", partial(network.check_network, subject.urls, options.environ)),
+        *(("disk", partial(check_disk, folder)) for folder in subject.output_dirs),
+        ("keys", partial(check_keys, subject.keys, options.environ, options.overruled)),
+        ("network", partial(check_network, subject.urls, options.environ)),
     ]
-    checks += [("disk", partial(check_disk, folder)) for folder in subject.output_dirs]
+    importing = CHECK_SECONDS + PATIENCE * len(subject.environments)
+    imports = ("environments", partial(check_environments, subject.environments), importing)
     return [imports, *((area, check, CHECK_SECONDS) for area, check in checks)]
 
 
@@ -170,22 +183,3 @@ async def _try_backend(name: str) -> str:
         return f"{name} does not answer"
     except (HarnessError, OSError) as error:
         return f"{name} could not be tried: {error}"
-
-
-async def _silent_hub(options: CheckOptions) -> Sequence[Diagnosis]:
-    """Findings that replace the query of the Hub's token when offline or not requested; empty if the token is
-    usable."""
-    if options.offline:
-        return [note("hub", "token", "not asked, because of --offline", "look again without it")]
-
-    def check() -> list[Diagnosis]:
-        finding = hub.unaskable()
-        return [finding] if finding is not None else []
-
-    return await _guarded("hub", check)
-
-
-async def _hub(subject: Subject, options: CheckOptions) -> Sequence[Diagnosis]:
-    # Slightly longer than the request's own timeout, whose error is more precise.
-    check = partial(hub.check_hub, subject.pushes, options.seconds)
-    return await _guarded("hub", check, 2.0 * options.seconds + 5.0, hub.silent(options.seconds))

@@ -1,19 +1,41 @@
-"""Check of the Hub token: its owner, and its rights to push. Sends one request."""
+"""Checks of the Hub: the token's owner and its rights to push, and whether the datasets of a target can be loaded. The
+datasets' names are found in the environments' sources. One request is sent for the token and for each dataset; nothing
+is downloaded."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
-from harness.cli.doctor.credentials import key_defect
+from harness.cli.doctor.endpoints import key_defect
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.core.redact import redactor
+from harness.core.syntax import parse
 from harness.core.types import JsonDict
+from harness.envs.hub import ask_once
+from harness.envs.import_hooks import import_hooks
+from harness.envs.sources import FILE_SUFFIXES, SAMPLE
 from harness.store.hub_session import Patience, bounded, foreign_errors, read_failure
 
 _LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
 _WRITE = "repo.write"
+
+_LOADERS = ("load_dataset", "load_example_dataset", "read_hub", "RowSource")
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_FORMATS = (
+    *("arrow", "audiofolder", "csv", "generator", "imagefolder", "json", "pandas", "parquet", "sql", "text"),
+    *("videofolder", "webdataset", "xml"),
+)
+"""Names that `load_dataset` takes for builders of local files."""
+_AT_ONCE = 8
 
 
 def endpoint() -> str:
@@ -23,8 +45,8 @@ def endpoint() -> str:
     return str(constants.ENDPOINT)
 
 
-def request() -> str:
-    """Describe the request, for the user."""
+def token_request() -> str:
+    """Describe the request about the token, for the user."""
     return f"who the token belongs to: {endpoint()}/api/whoami-v2"
 
 
@@ -109,12 +131,11 @@ def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
 
 def _may_write(access: JsonDict, space: str) -> bool:
     """Whether a fine-grained token may write to any repository of a namespace."""
-    scopes = _table(access.get("fineGrained"))
-    for scope in _tables(scopes.get("scoped")):
-        whose = str(_table(scope.get("entity")).get("name", "")).partition("/")[0]
-        if whose == space and _WRITE in cast("list[object]", scope.get("permissions") or []):
-            return True
-    return False
+    return any(
+        str(_table(scope.get("entity")).get("name", "")).partition("/")[0] == space
+        and _WRITE in cast("list[object]", scope.get("permissions") or [])
+        for scope in _tables(_table(access.get("fineGrained")).get("scoped"))
+    )
 
 
 def _table(value: Any) -> JsonDict:
@@ -123,3 +144,167 @@ def _table(value: Any) -> JsonDict:
 
 def _tables(value: Any) -> list[JsonDict]:
     return [_table(each) for each in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+@dataclass(slots=True)
+class HubDataset:
+    """A dataset on the Hub.
+
+    Args:
+        name: Id of the dataset, `namespace/name`.
+        environments: Environments that load the dataset.
+        has_sample: Whether the environments contain rows of their own, as `split="sample"`.
+    """
+
+    name: str
+    environments: list[str] = field(default_factory=list[str])
+    has_sample: bool = False
+
+
+def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tuple[list[str], bool]:
+    """Find the Hub datasets that an environment loads, as far as its source shows them.
+
+    Args:
+        files: Python files of the environment.
+        arguments: Arguments of its `load_environment`.
+
+    Returns:
+        The ids of the datasets, and whether the environment contains rows of its own.
+    """
+    trees: list[ast.Module] = []
+    for file in files:
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            trees.append(parse(file.read_bytes()))
+    values = {name: value for tree in trees for name, value in _constants(tree)}
+    parameters = {name: value for tree in trees for name, value in _defaults(tree, values)} | dict(arguments)
+    calls = [call for tree in trees for call in _calls(tree)]
+    has_sample = any(name == "RowSource" for name, _ in calls)
+    if not calls or (has_sample and parameters.get("split") == SAMPLE):
+        return [], has_sample
+    # Short names of datasets that import hooks define.
+    named = {name: repository for hook in import_hooks() for name, repository in hook.datasets.items()}
+    chosen = [
+        value for name, value in parameters.items() if "dataset" in name and ("/" in str(value) or str(value) in named)
+    ]
+    known = values | parameters
+    # A dataset named by the caller replaces the id in the code.
+    loaded = [_value(node, known) for name, node in calls if not (name == "RowSource" and "dataset" in parameters)]
+    ids = [named.get(value, value) for value in [*chosen, *loaded] if isinstance(value, str)]
+    return [each for each in dict.fromkeys(ids) if _is_hub_id(each)], has_sample
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, object]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value.value
+
+
+def _defaults(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Defaults of the parameters of `load_environment`."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "load_environment":
+            places = [*node.args.posonlyargs, *node.args.args]
+            with_default = places[len(places) - len(node.args.defaults) :]
+            pairs = [*zip(with_default, node.args.defaults, strict=True)]
+            pairs += [(a, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None]
+            yield from ((parameter.arg, _value(default, known)) for parameter, default in pairs)
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+    """Calls that load a dataset, each with the expression of the dataset's name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in _LOADERS:
+                named = (each.value for each in node.keywords if each.arg in ("path", "name", "hub_id"))
+                first = node.args[0] if node.args else None
+                yield name, first or next(named, None)
+
+
+def _value(node: ast.expr | None, known: Mapping[str, object]) -> object:
+    if isinstance(node, ast.Constant):
+        return node.value
+    return known.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def _is_hub_id(name: str) -> bool:
+    if name in _FORMATS:
+        return False
+    is_file = name.endswith(FILE_SUFFIXES) or name.startswith((".", "/", "~")) or Path(name).exists()
+    return _HUB_ID.fullmatch(name) is not None and not is_file
+
+
+def dataset_request(dataset: HubDataset) -> str:
+    """Describe the request for a dataset, for the user."""
+    return f"whether the Hub has {dataset.name}: {_address(dataset.name)}"
+
+
+def is_offline() -> bool:
+    """Whether the Hub's libraries are set to offline mode."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def check_datasets(datasets: Sequence[HubDataset], *, offline: str = "") -> list[Diagnosis]:
+    """Check that each dataset can be loaded.
+
+    Args:
+        datasets: Datasets that environments load.
+        offline: Option or variable that forbids requests to the Hub; "" if none does.
+    """
+    if offline:
+        return [_unanswered(each, f"not asked, because of {offline}") for each in datasets]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(_ask, datasets))
+
+
+def _address(name: str) -> str:
+    return f"{endpoint()}/api/datasets/{name}"
+
+
+def _ask(dataset: HubDataset) -> Diagnosis:
+    import huggingface_hub.utils
+
+    headers = cast(Any, huggingface_hub.utils).build_hf_headers()
+    status, why = ask_once("HEAD", _address(dataset.name), headers)
+    host, who = endpoint(), f"dataset of {', '.join(dataset.environments)}"
+    if status in (401, 403, 404):
+        fix = "correct its name, or log in with `hf auth login` to an account that may read it"
+        return problem("hub", dataset.name, f"{who}: {host} does not show it (HTTP {status})", fix)
+    if status == 429 or 400 <= status < 500:
+        return note("hub", dataset.name, f"{who}: {host} answers HTTP {status}", "look again later")
+    if not status or status >= 500:
+        return _unanswered(dataset, f"{host} cannot be reached ({why or f'HTTP {status}'})")
+    cached = ", and a copy is cached" if _is_cached(dataset.name) else ""
+    return ok("hub", dataset.name, f"{who}: {host} has it{cached}")
+
+
+def _unanswered(dataset: HubDataset, why: str) -> Diagnosis:
+    who = f"dataset of {', '.join(dataset.environments)}"
+    if _is_cached(dataset.name):
+        return ok("hub", dataset.name, f"{who}: {why}; the cached copy is used")
+    if why.startswith("not asked, because of --offline"):
+        return note("hub", dataset.name, f"{who}: {why}, and no copy is cached", "look again without it")
+    sample = """-a '{"split": "sample"}' for rows that need no network, or """ if dataset.has_sample else ""
+    fix = f"run with {sample}local files, or load it once where the Hub can be reached"
+    return problem("hub", dataset.name, f"{who}: {why}, and no copy is cached", fix)
+
+
+def _is_cached(name: str) -> bool:
+    """Whether `datasets` has cached any configuration of this dataset."""
+    from huggingface_hub import constants
+
+    cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")).expanduser()
+    wanted = _plain(name.replace("/", "___"))
+    try:
+        return any(_plain(each.name) == wanted and any(each.glob("*/*/*/*.arrow")) for each in cache.iterdir())
+    except OSError:
+        return False
+
+
+def _plain(name: str) -> str:
+    """Normalize a name as `datasets` does in cache folders, where capitals become `_` and a small letter."""
+    return name.lower().replace("_", "").replace("-", "")

@@ -1,13 +1,24 @@
-"""Checks of processors, memory and open files, including the limits of a container."""
+"""Checks of this machine: Python and the event loop, processors, memory and open files with a container's limits,
+proxies and certificates, sandboxes. Sends nothing."""
 
 from __future__ import annotations
 
 import os
+import platform
 import resource
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
+from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback_url, litellm_provider
 from harness.models.pool import FILES_BESIDE
+from harness.sandbox.find import ENGINES
+
+OLDEST = (3, 11)
 
 LITTLE_MEMORY = 1 << 30
 """Minimum free bytes; below it, a run of many rollouts or a dataset may be killed."""
@@ -15,6 +26,47 @@ LITTLE_MEMORY = 1 << 30
 FILES_FEW = 1024
 
 _CGROUP = Path("/sys/fs/cgroup")
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Certificate variables of OpenSSL, which all connections here use."""
+
+_OTHERS_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+BACKENDS = ("bubblewrap", *ENGINES)
+"""Sandboxes in the order of `sandbox="auto"`."""
+
+
+def check_python() -> list[Diagnosis]:
+    """Check that bench supports this Python version."""
+    version = platform.python_version()
+    kind = platform.python_implementation()
+    place = "in a virtual environment" if sys.prefix != sys.base_prefix else "not in a virtual environment"
+    says = f"{version} ({kind}, {platform.system()} {platform.machine()}), {place}: {sys.executable}"
+    if sys.version_info < OLDEST:
+        return [problem("python", "python", says, "install Python 3.11 or newer, and bench into it")]
+    found = [ok("python", "python", says)]
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        says = "this is a free-threaded build, which bench is not tested with"
+        found.append(note("python", "free threading", says, "use a usual build of Python"))
+    if sys.flags.optimize:
+        says = "Python runs with -O or PYTHONOPTIMIZE: environments' assertions are skipped"
+        found.append(note("python", "assertions", says, "unset PYTHONOPTIMIZE"))
+    return found
+
+
+def check_event_loop() -> list[Diagnosis]:
+    """Check that the event loop of the commands can be created."""
+    try:
+        import uvloop
+
+        loop = uvloop.new_event_loop()
+    except (ImportError, OSError) as error:
+        fix = f"{sys.executable} -m pip install --force-reinstall uvloop"
+        return [problem("python", "event loop", f"uvloop cannot be used: {error}", fix)]
+    loop.close()
+    return [ok("python", "event loop", f"uvloop {uvloop.__version__}")]
 
 
 def check_processors() -> list[Diagnosis]:
@@ -31,9 +83,9 @@ def check_processors() -> list[Diagnosis]:
     return [ok("machine", "processors", words)]
 
 
-def _processor_share(root: Path = _CGROUP) -> float | None:
+def _processor_share() -> float | None:
     try:
-        quota, period = (root / "cpu.max").read_text().split()
+        quota, period = (_CGROUP / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):
         return None
@@ -49,7 +101,7 @@ def check_memory() -> list[Diagnosis]:
         total, free, whose = limit[0], min(limit[1], free if free is not None else limit[1]), " for this container"
     else:
         whose = ""
-    words = f"{_size(total or 0)}{whose}" + ("" if free is None else f", {_size(free)} of it free")
+    words = f"{(total or 0) / 2**30:.1f} GiB{whose}" + ("" if free is None else f", {free / 2**30:.1f} GiB of it free")
     if free is not None and free < LITTLE_MEMORY:
         fix = "end other programs, or lower --max-concurrent and the number of runs at once"
         return [note("machine", "memory", f"{words}: a large dataset or many runs may be killed by the system", fix)]
@@ -70,11 +122,11 @@ def _memory() -> tuple[int | None, int | None]:
         return None, None
 
 
-def _memory_bound(root: Path = _CGROUP) -> tuple[int, int] | None:
+def _memory_bound() -> tuple[int, int] | None:
     """Memory limit of the container and the rest of it, in bytes; None without a limit."""
     try:
-        bound = (root / "memory.max").read_text().strip()
-        used = int((root / "memory.current").read_text())
+        bound = (_CGROUP / "memory.max").read_text().strip()
+        used = int((_CGROUP / "memory.current").read_text())
     except (OSError, ValueError):
         return None
     return None if not bound.isdecimal() else (int(bound), max(0, int(bound) - used))
@@ -101,5 +153,75 @@ def check_open_files(in_flight: int) -> list[Diagnosis]:
     return [ok("machine", "open files", words)]
 
 
-def _size(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB"
+def check_network(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagnosis]:
+    """Check the variables for proxies and certificates.
+
+    Args:
+        urls: Base URLs of the endpoints of the runs.
+        environ: Environment variables.
+    """
+    found = _proxies(urls, environ)
+    certificates = {name: path for name in _CERTIFICATES if (path := environ.get(name))}
+    for name, path in certificates.items():
+        if Path(path).exists():
+            found.append(ok("network", name, f"certificates are those of {path}"))
+        else:
+            fix = f"unset {name}, or let it name the certificates of your network"
+            found.append(problem("network", name, f"names {path}, which is not there: no https answer is trusted", fix))
+    for name in _OTHERS_CERTIFICATES:
+        if environ.get(name) and not certificates:
+            fix = f"if your network has certificates of its own: export SSL_CERT_FILE=${name}"
+            found.append(note("network", name, "is read by other programs, and not for model requests", fix))
+    return found
+
+
+def _proxies(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagnosis]:
+    names = [name for name in environ if name.lower() in _PROXIES and environ[name]]
+    if not names:
+        return []
+    from yarl import URL
+
+    from harness.models.transport import find_proxy
+
+    through: dict[str, list[str]] = {}
+    found: list[Diagnosis] = []
+    for url in dict.fromkeys(urls):
+        if is_loopback_url(url) or litellm_provider(url) is not None:
+            continue
+        try:
+            proxy = find_proxy(URL(url))
+        except (ConfigError, ValueError) as error:
+            says, _, fix = str(error).partition(": ")
+            found.append(problem("network", "proxy", says, fix or f"correct {', '.join(names)}"))
+        else:
+            way = f"through {proxy.host}:{proxy.port}" if proxy else "directly (NO_PROXY)"
+            through.setdefault(way, []).append(urlsplit(url).netloc)
+    for way, hosts in through.items():
+        words = f"{', '.join(names)} set: {', '.join(dict.fromkeys(hosts))} asked {way}"
+        found.append(ok("network", "proxy", words))
+    if not found:
+        found.append(ok("network", "proxy", f"{', '.join(names)} set; nothing that is asked here goes through it"))
+    return found
+
+
+def backend_findings(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> list[Diagnosis]:
+    """Findings on all sandboxes together.
+
+    Args:
+        reasons: For each of `BACKENDS`, the reason why it does not work; "" if it does.
+        wanted_by: Environments that may run code.
+    """
+    works = [name for name, reason in zip(BACKENDS, reasons, strict=True) if not reason]
+    others = "; ".join(filter(None, reasons))
+    if works:
+        also = f"; {others}" if others else ""
+        how = "a program was run in it" if works[0] == "bubblewrap" else "its engine answers"
+        return [ok("sandbox", works[0], f"works: {how}{also}")]
+    fix = "install docker or podman, and start it"
+    if sys.platform == "linux":
+        fix = "install bubblewrap, 0.7 or newer (apt-get install bubblewrap, dnf install bubblewrap), or start docker"
+    if wanted_by:
+        says = f"{', '.join(wanted_by)} may run what a model has written, and no sandbox works: {others}"
+        return [problem("sandbox", "sandbox", says, fix)]
+    says = f"none works, so environments that run what a model has written cannot: {others}"
+    return [note("sandbox", "sandbox", says, fix)]

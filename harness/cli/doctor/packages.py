@@ -1,22 +1,33 @@
-"""Checks of installed packages against the requirements of bench and its extras. Reads metadata, and imports none of
-the checked packages."""
+"""Checks of installed packages against the requirements of bench and its extras, from their metadata; and of the
+environments of a target: requirements installed, importable. They are imported in separate processes, and neither
+built nor run."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import Distribution, PackageNotFoundError
 from typing import TYPE_CHECKING
 
+from harness.authoring.child_process import import_problem
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
+from harness.settings.packages import FoundEnvironment
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 OURS = "bench-harness"
+
+PATIENCE = 20.0
+"""Timeout in seconds of one import."""
+
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 GIVES: Mapping[str, str] = {
     "litellm": "providers whose API is not OpenAI's, such as Bedrock and Vertex AI",
@@ -34,6 +45,14 @@ GIVES: Mapping[str, str] = {
 
 SHIMMED = frozenset({"verifiers"})
 """Packages that classic environments require and bench provides itself."""
+
+
+_ASKS = re.compile(rb"\bfind_sandbox\b|\bharness\.sandbox\b|\bPythonEnv\b|\bSandboxEnv\b|\bsandbox-env\b")
+
+_MODULE = re.compile(r"(?:the module|No module named) '([\w.]+)'")
+
+_MODULES = {"math_verify": "math-verify", "reasoning_gym": "reasoning-gym", "fastmcp": "fastmcp"}
+"""Distribution names of modules where they differ."""
 
 
 @dataclass(slots=True)
@@ -184,3 +203,95 @@ def _conflicts(ours: Distribution, extras: Sequence[str], installed: Installed) 
                 yield note("packages", dist.name, says, fix)
             else:
                 todo.append(requirement)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEnvironment:
+    """One environment of the target."""
+
+    env_id: str
+    """Id of the environment as typed."""
+    name: str
+    """Name of the environment in tables."""
+    found: FoundEnvironment
+    is_built_in: bool = False
+
+
+def wanting_sandbox(wanted: Sequence[WantedEnvironment]) -> list[str]:
+    """Names of the environments whose code mentions a sandbox. Their arguments may still disable it."""
+    return [
+        each.name
+        for each in wanted
+        if not each.is_built_in
+        and any(_ASKS.search(file.read_bytes()) for file in each.found.source_files if file.is_file())
+    ]
+
+
+def import_all(names: Sequence[str], patience: float = PATIENCE) -> list[tuple[str, float]]:
+    """Import environments without network, each in a process of its own.
+
+    Args:
+        names: Names or paths, as in settings.
+        patience: Timeout of each import in seconds.
+
+    Returns:
+        For each environment why it cannot be imported, or ""; and the seconds that its import took.
+    """
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
+        return list(threads.map(partial(import_problem, patience=patience, environ=_OFFLINE), names))
+
+
+def check_environments(wanted: Sequence[WantedEnvironment], installed: Installed | None = None) -> list[Diagnosis]:
+    """Check that each environment can be imported, and that its requirements are installed."""
+    installed = installed or Installed()
+    imported = iter(import_all([each.env_id for each in wanted if not each.is_built_in]))
+    found: list[Diagnosis] = []
+    for each in wanted:
+        if each.is_built_in:
+            found.append(ok("environments", each.name, "is built in"))
+            continue
+        fault, seconds = next(imported)
+        version = f"{each.found.dist_version}, installed"
+        if not each.found.dist_name:
+            version = "not installed, and run from its files"
+        if fault:
+            found.append(problem("environments", each.name, fault, _import_advice(each, fault, installed)))
+        else:
+            found.append(ok("environments", each.name, f"{version}; imported in {seconds:.1f} s"))
+        found += _unmet(each, installed)
+    return found
+
+
+def _import_advice(wanted: WantedEnvironment, fault: str, installed: Installed) -> str:
+    match = _MODULE.search(fault)
+    if not match:
+        return f"see where it fails: bench env check {wanted.env_id}"
+    missing = match[1].partition(".")[0]
+    if extra := extra_that_brings(_MODULES.get(missing, missing), installed):
+        return install_extra(extra)
+    path = wanted.found.path
+    is_project = path is not None and path.is_dir()
+    command = f"bench env install {path}" if is_project else f"{sys.executable} -m pip install {missing}"
+    return f"install what it needs: {command}"
+
+
+def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
+    """Unmet requirements of the environment's distribution, including requested extras of bench."""
+    dist = installed.get(wanted.found.dist_name) if wanted.found.dist_name else None
+    if dist is None:
+        return []
+    found: list[Diagnosis] = []
+    for requirement in requirements_of(dist):
+        if normal(requirement.name) in SHIMMED:
+            continue
+        why = shortfall(requirement, installed)
+        if why:
+            says = f"wants {requirement.name}{requirement.specifier}, and {described(why)}"
+            found.append(note("environments", wanted.name, says, install_command(requirement)))
+        elif normal(requirement.name) == OURS and (ours := installed.get(OURS)) is not None:
+            for extra in sorted(requirement.extras):
+                lacks = [each.name for each in requirements_of(ours, (extra,)) if shortfall(each, installed)]
+                if lacks:
+                    says = f"wants the extra {extra} of bench, and {', '.join(lacks)} is not as that asks for"
+                    found.append(problem("environments", wanted.name, says, install_extra(extra)))
+    return found

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.cli.doctor.credentials import WantedKey as Key
-from harness.cli.doctor.datasets import HubDataset, find_datasets
-from harness.cli.doctor.endpoints import EndpointQuery
-from harness.cli.doctor.environments import WantedEnvironment as Environment
+from harness.cli.doctor.endpoints import EndpointQuery, WantedKey
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
+from harness.cli.doctor.hub import HubDataset, find_datasets
+from harness.cli.doctor.packages import WantedEnvironment
 from harness.core.errors import HarnessError
 from harness.core.loopback import is_loopback_url
 from harness.settings.built_in import built_in
@@ -36,7 +35,7 @@ class Subject:
 
     asked: list[EndpointQuery] = field(default_factory=list[EndpointQuery])
     output_dirs: list[Path] = field(default_factory=list[Path])
-    environments: list[Environment] = field(default_factory=list[Environment])
+    environments: list[WantedEnvironment] = field(default_factory=list[WantedEnvironment])
     datasets: dict[str, HubDataset] = field(default_factory=dict[str, HubDataset])
     """Hub datasets of the runs, by id."""
     pushes: list[str | None] = field(default_factory=list[str | None])
@@ -46,10 +45,10 @@ class Subject:
     """Findings made during the selection."""
 
     @property
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[WantedKey]:
         """Variables that hold the API keys of the endpoints."""
         return [
-            Key(each.endpoint.key_var, each.host, each.is_asked, is_loopback_url(each.endpoint.url))
+            WantedKey(each.endpoint.key_var, each.host, each.is_asked, is_loopback_url(each.endpoint.url))
             for each in self.asked
             if each.endpoint.key_var
         ]
@@ -149,7 +148,7 @@ def _add_run(subject: Subject, run: ResolvedRun) -> None:
     if run.found is not None and not any(each.found == run.found for each in subject.environments):
         env_id = settings.env.env_id
         shown = env_id if looks_like_path(env_id) else run.env_id
-        subject.environments.append(Environment(env_id, shown, run.found, built_in(run.found) is not None))
+        subject.environments.append(WantedEnvironment(env_id, shown, run.found, built_in(run.found) is not None))
 
 
 def _add_datasets(subject: Subject, run: ResolvedRun, found: FoundEnvironment) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tables import for_each_row
 
-from harness.cli.doctor.credentials import WantedKey, check_keys, key_defect
+from harness.cli.doctor.endpoints import WantedKey, check_keys, key_defect
 
 SOUND = "sk-canary-0123456789abcdef"
 

@@ -12,7 +12,7 @@ from hub_repos import Repo
 from hub_runs import hub_env
 from hub_server import HubServer
 
-from harness.cli.doctor.datasets import find_datasets
+from harness.cli.doctor.hub import find_datasets
 
 SOURCES = {
     'SOURCE = RowSource(hub_id="a/b", sample=rows)\ndef load_environment(split="test"): ...': ["a/b"],

@@ -17,7 +17,7 @@ from tables import for_each_row
 
 from harness.cli.doctor.endpoints import EndpointQuery, ask_all, unaskable
 from harness.cli.doctor.findings import Diagnosis
-from harness.cli.doctor.network import check_network
+from harness.cli.doctor.machine import check_network
 from harness.core.types import Prompt
 from harness.plugins.faults.rules import Fault, ScriptedFaults
 from harness.reference.player import EnvironmentPlayer

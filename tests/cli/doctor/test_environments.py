@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 from shelf import Shelf
 
-from harness.cli.doctor.environments import WantedEnvironment, check_environments, wanting_sandbox
-from harness.cli.doctor.imports import import_all
-from harness.cli.doctor.packages import install_extra
-from harness.cli.doctor.sandboxes import BACKENDS, backend_findings
+from harness.cli.doctor.machine import BACKENDS, backend_findings
+from harness.cli.doctor.packages import (
+    WantedEnvironment,
+    check_environments,
+    import_all,
+    install_extra,
+    wanting_sandbox,
+)
 from harness.settings.packages import FoundEnvironment, find_environment
 
 SOUND = "def load_environment():\n    raise RuntimeError('must not be called')\n"
@@ -49,8 +53,8 @@ def wanted(name: str) -> WantedEnvironment:
 def test_whatever_one_does_the_others_are_imported(write: Path) -> None:
     names = ("sound", "leaves", "shouts", "hangs", "wrong", "offline", "leaves")
     done = import_all([f"./{name}.py" for name in names], patience=3.0)
-    assert [each.name for each in done] == [f"./{name}.py" for name in names]
-    assert [each.problem for each in done if each.problem] == [
+    assert len(done) == len(names)
+    assert [problem for problem, _ in done if problem] == [
         "importing it ended the process with exit code 3",
         "importing it took more than 3 seconds",
         "environment './wrong.py': importing it failed: ZeroDivisionError: division by zero (in <module>, wrong.py:1)",
@@ -67,7 +71,7 @@ def test_nothing_is_left_of_an_import_whose_parent_was_killed(write: Path) -> No
         "os.rename('new', 'pids')\n"
         "time.sleep(120)\n"
     )
-    code = "from harness.cli.doctor.imports import import_all; import_all(['./endless.py'], 100.0)"
+    code = "from harness.cli.doctor.packages import import_all; import_all(['./endless.py'], 100.0)"
     scratch = write / "scratch"  # of a process that is killed, and cannot clear it up
     scratch.mkdir()
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(scratch)})

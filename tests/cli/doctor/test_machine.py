@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from harness.cli.doctor.interpreter import check_event_loop, check_python
-from harness.cli.doctor.machine import check_memory, check_open_files, check_processors
+from harness.cli.doctor.machine import check_event_loop, check_memory, check_open_files, check_processors, check_python
 
 
 def test_this_machine_will_do() -> None:
@@ -56,6 +55,6 @@ def test_the_soft_limit_is_no_problem_since_runs_raise_it() -> None:
 
 
 def test_assertions_that_are_off_are_noted() -> None:
-    code = "from harness.cli.doctor.interpreter import check_python; print([each.name for each in check_python()])"
+    code = "from harness.cli.doctor.machine import check_python; print([each.name for each in check_python()])"
     done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "'assertions'" in done.stdout

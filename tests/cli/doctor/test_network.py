@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.doctor.network import check_network
+from harness.cli.doctor.machine import check_network
 
 FAR, NEAR = "https://api.example.org/v1", "http://localhost:8000/v1"
 

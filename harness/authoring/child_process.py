@@ -1,0 +1,204 @@
+"""Import environments in new processes, so that one that exits, hangs or prints does no harm, and so that a new
+installation is seen. Run as a module with the arguments `FD FOLDER TASK`, this file reads the task's arguments from the
+folder, and writes the result there: an environment and its subprocesses may write to stdout and stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Self, cast
+
+from harness.authoring.catalogue import catalogue, normal
+from harness.core.errors import HarnessError
+from harness.core.types import JsonDict
+from harness.engine.environment_loader import find_function, load_environment
+
+PATIENCE = 60.0
+"""Timeout of importing one environment, in seconds."""
+
+_START = 60.0
+"""Timeout of the process's start on a busy machine, in seconds."""
+
+_TICK = 0.02
+
+
+class ChildTask:
+    """A task in a new process. A context manager: leaving it ends the process and all that the process has started; so
+    does the end of this process.
+
+    Args:
+        task: Key of `_TASKS`.
+        arguments: JSON arguments of the task's function.
+        environ: Additional environment variables.
+    """
+
+    def __init__(self, task: str, arguments: Sequence[object] = (), environ: Mapping[str, str] | None = None) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="bench-child-")
+        self._folder = Path(self._scratch.name)
+        (self._folder / "arguments").write_text(json.dumps(arguments), encoding="utf-8")
+        ours, self._lifeline = os.pipe()
+        try:
+            with (self._folder / "log").open("wb") as log:  # a pipe would stay open as long as any subprocess
+                self._child = subprocess.Popen(
+                    [sys.executable, "-P", "-m", __name__, str(ours), str(self._folder), task],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=(ours,),
+                    env={**os.environ, **(environ or {})},
+                )  # fmt: skip
+        finally:
+            os.close(ours)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lifeline)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)  # children may be left even after its end
+        self._child.wait()
+        self._scratch.cleanup()
+
+    def result(self, patience: float) -> tuple[object, str]:
+        """Wait for the JSON result.
+
+        Args:
+            patience: Timeout of the task in seconds, counted from the start of its function.
+
+        Returns:
+            The result and ""; or None and how the process ended.
+        """
+        ended, since = "", time.monotonic()
+        while not ended:
+            has_started = (self._folder / "started").exists()
+            try:
+                code = self._child.wait(_TICK)
+                how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                ended = f"ended the process with {how}"
+            except subprocess.TimeoutExpired:
+                if not has_started and (self._folder / "started").exists():
+                    since = time.monotonic()
+                elif time.monotonic() - since > (patience if has_started else max(patience, _START)):
+                    ended = f"took more than {patience:g} seconds"
+        if (result := self._folder / "result").exists():
+            return json.loads(result.read_text(encoding="utf-8")), ""
+        lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+        last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        return None, f"{ended}; its last output: {last}" if last else ended
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """One environment after an installation."""
+
+    name: str
+    distribution: str
+    version: str
+    path: str
+    problem: str = ""
+    """Error of the environment; "" if `load_environment` was found or was not checked."""
+
+
+def import_problem(
+    name: str, patience: float = PATIENCE, environ: Mapping[str, str] | None = None
+) -> tuple[str, float]:
+    """Import an environment in a process of its own, without building it.
+
+    Args:
+        name: Name or path, as in settings.
+        patience: Timeout in seconds.
+        environ: Additional environment variables.
+
+    Returns:
+        Why it cannot be imported, or ""; and the seconds that its import took.
+    """
+    with ChildTask("find", [name], environ) as child:
+        found, ended = child.result(patience)
+    return (f"importing it {ended}", 0.0) if found is None else cast("tuple[str, float]", found)
+
+
+def installed_now() -> list[Verified]:
+    """List installed environments from a new process, since this one has cached the import path.
+
+    Nothing is imported; see `verify`.
+
+    Raises:
+        HarnessError: the process ended without a list.
+    """
+    with ChildTask("list") as child:
+        listed, ended = child.result(PATIENCE)
+    if listed is None:
+        raise HarnessError(f"cannot list the installed environments: listing them {ended}")
+    return [Verified(**entry) for entry in cast("list[JsonDict]", listed)]
+
+
+def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Verified]:
+    """Check that the environments of some distributions can be imported and define their function.
+
+    Args:
+        distributions: Names of distributions.
+        patience: Timeout of each import, in seconds.
+    """
+    names = {normal(name) for name in distributions}
+    wanted = [entry for entry in installed_now() if normal(entry.distribution) in names]
+    return [replace(entry, problem=import_problem(entry.name, patience)[0]) for entry in wanted]
+
+
+def _find(name: str) -> tuple[str, float]:
+    begun, problem = time.monotonic(), ""
+    try:
+        find_function(name)
+    except HarnessError as error:
+        problem = str(error)
+    return problem, time.monotonic() - begun
+
+
+def _list() -> list[JsonDict]:
+    return [
+        asdict(Verified(entry.name, entry.distribution, entry.version, entry.path))
+        for entry in catalogue(Path(os.devnull))
+        if entry.status != "not installed"
+    ]
+
+
+def _keys(env_id: str, env_args: JsonDict, extra: JsonDict) -> list[str] | str:
+    """Keys of an environment's examples, or why it does not load."""
+    from harness.authoring.rows_check import scan_rows
+
+    try:
+        environment = load_environment(env_id, **env_args)
+        environment.set_kwargs(**extra)
+        return scan_rows(environment).keys
+    except HarnessError as error:
+        return " ".join(str(error).split())
+
+
+_TASKS = {"find": _find, "list": _list, "keys": _keys}
+
+
+def _main(lifeline: int, folder: Path, task: str) -> None:
+    os.set_inheritable(lifeline, False)
+
+    def end_with_parent() -> None:
+        os.read(lifeline, 1)  # until the other end is closed
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    arguments = json.loads((folder / "arguments").read_text(encoding="utf-8"))
+    (folder / "started").touch()
+    result: object = _TASKS[task](*arguments)
+    (folder / "new").write_text(json.dumps(result), encoding="utf-8")
+    (folder / "new").rename(folder / "result")  # atomic
+    os._exit(0)  # threads of an environment may never end
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
