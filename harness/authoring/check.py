@@ -18,8 +18,7 @@ from harness.authoring import scores_check
 from harness.authoring.arguments import find_loader
 from harness.authoring.child_process import ChildTask
 from harness.authoring.findings import Finding, Report, fail, skipped
-from harness.authoring.package import function_of, package_of
-from harness.authoring.package_check import package_findings
+from harness.authoring.package import function_of, package_findings, package_of
 from harness.authoring.rows_check import DatasetScan, compare_keys, findings_of, scan_rows
 from harness.authoring.trial import Played, TrialRequest, play_policies, score_from_journal
 from harness.core.errors import ConfigError, HarnessError, UsageError

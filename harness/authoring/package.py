@@ -1,5 +1,5 @@
-"""Package metadata of an environment: name, version, summary, entry points, README. An environment is in a
-distribution, a project's folder or a single file. Metadata is read without importing anything."""
+"""Package metadata of an environment, and its checks: entry point, default settings, README. An environment is in a
+distribution, a project's folder or a single file. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import contextlib
 import importlib.metadata
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from harness.authoring.arguments import LoaderFunction
+from harness.authoring.findings import Finding, fail, ok, skipped
+from harness.core.messages import COMMANDS
 from harness.core.plugins import ENVIRONMENTS
 from harness.settings.packages import FoundEnvironment, editable_project, is_bundled
 
@@ -20,6 +24,8 @@ Kind: TypeAlias = Literal["bundled", "installed", "editable", "folder", "file"]
 project."""
 
 FUNCTION = "load_environment"
+
+_NO_PACKAGE = f"a single file: put it into a package (`{COMMANDS['init_command']}`) to publish it"
 
 _LEVELS = 3
 """Maximum distance in folders from a source file up to its project, as in `settings.packages`."""
@@ -59,15 +65,6 @@ def toml_fault(folder: Path) -> str:
     except ValueError as error:  # not UTF-8, or not TOML
         return f"{file}: not valid TOML: {error}"
     return ""
-
-
-def fault_of(found: FoundEnvironment, package: Package) -> str:
-    """The `toml_fault` of the project that contains the environment; "" without one."""
-    if package.kind in ("bundled", "installed"):
-        return ""
-    folders = [package.project] if package.project else _folders(found)
-    nearest = next((folder for folder in folders if folder and (folder / "pyproject.toml").is_file()), None)
-    return toml_fault(nearest) if nearest else ""
 
 
 def package_of(found: FoundEnvironment) -> Package:
@@ -166,3 +163,62 @@ def _readme(folder: Path) -> str:
         except (OSError, UnicodeDecodeError):
             continue
     return ""
+
+
+def package_findings(found: FoundEnvironment, package: Package, loader: LoaderFunction | None) -> Iterable[Finding]:
+    """Findings about the package of an environment."""
+    folders = [package.project] if package.project else _folders(found)
+    nearest = next((folder for folder in folders if folder and (folder / "pyproject.toml").is_file()), None)
+    fault = toml_fault(nearest) if nearest and package.kind != "installed" else ""
+    obstacle = _NO_PACKAGE if package.kind == "file" else ""
+    if fault:
+        yield fail(
+            "pyproject",
+            fault,
+            "correct this line: otherwise the project cannot be installed, and its settings are ignored",
+        )
+        obstacle = "not possible: pyproject.toml cannot be read"
+    if obstacle:
+        yield from (skipped(name, obstacle) for name in ("entry point", "defaults", "README"))
+        return
+    yield _entry_point(found, package)
+    yield _defaults(found, package)
+    yield _readme_finding(package, loader)
+
+
+def _entry_point(found: FoundEnvironment, package: Package) -> Finding:
+    ours = {
+        name: value
+        for name, value in package.entry_points.items()
+        if value.partition(":")[0].partition(".")[0].strip() == found.module
+    }
+    if ours:
+        return ok("entry point", ", ".join(f"{name} = {value}" for name, value in ours.items()))
+    if package.is_classic:
+        return skipped("entry point", f"a classic package: it is found by its module's name, {found.module}")
+    return fail("entry point", "no entry point of the group harness.environments",
+                f'add to pyproject.toml: [project.entry-points."harness.environments"] and below it '
+                f'{package.name} = "{found.module}:{FUNCTION}"')  # fmt: skip
+
+
+def _defaults(found: FoundEnvironment, package: Package) -> Finding:
+    if found.notice:
+        return fail("defaults", found.notice, "include the package's own pyproject.toml in its module")
+    if found.defaults:
+        table = (found.defaults_source or "").rpartition(" [")[2].rstrip("]")
+        values = ", ".join(f"{name} = {value}" for name, value in found.defaults.items())
+        return ok("defaults", f"[{table}] {values}")
+    advice = "add [tool.harness.eval] with num_examples and rollouts_per_example to pyproject.toml"
+    if package.kind in ("bundled", "installed"):
+        advice += f", and include that file in the wheel, as `{COMMANDS['init_command']}` does"
+    return fail("defaults", "no [tool.harness.eval]: a run has 5 examples by default", advice)
+
+
+def _readme_finding(package: Package, loader: LoaderFunction | None) -> Finding:
+    if not package.readme:
+        return fail("README", "missing or empty", "describe the task, the source of the data, the arguments and the "
+                    "grading; name the file in [project] readme")  # fmt: skip
+    names = [each.name for each in loader.arguments] if loader else []
+    unnamed = [name for name in names if not re.search(rf"(?<!\w){re.escape(name.lstrip('*'))}(?!\w)", package.readme)]
+    words = f"{len(package.readme.splitlines())} lines"
+    return ok("README", words + (f"; it does not name the argument {', '.join(unnamed)}" if unnamed else ""))

@@ -1,21 +1,30 @@
-"""Create the project of a new environment from templates. The templates are in the folder `templates`; their
-placeholders look like `@name@`."""
+"""Create the project of an environment: from the templates in the folder `templates`, whose placeholders look like
+`@name@`, or as an editable copy of a package. Package, module and class are named after the environment."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.resources
+import importlib.util
+import keyword
 import os
 import re
+import shlex
 import shutil
+import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from harness.authoring.names import Names, read_name
+from harness.authoring.package import Package, code_path, package_of
 from harness.core.errors import ConfigError, StoreError
+from harness.settings.environment_lookup import require_environment
 
 Kind: TypeAlias = Literal["single-turn", "multi-turn", "tool"]
 
@@ -25,6 +34,52 @@ SUFFIX = ".in"
 """Suffix of template files, which keeps Python tools from reading them as modules of this package."""
 
 _PLACEHOLDER = re.compile(r"@(name|module|class|bench)@")
+
+_MADE = shutil.ignore_patterns("__pycache__", ".*", "dist", "build", "outputs")
+"""Files that tools make, which are not copied."""
+
+LONGEST = 50
+"""Maximum length: the name is also a folder, a table column and a part of repository names."""
+
+_SHAPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+_TAKEN = {
+    "agent_eval": "it is the built-in environment for agents",
+    "multi_eval": "it is the built-in environment for lists of tasks",
+    "bench": "it is this program's own command",
+    "environments": "it is the default folder of environments",
+    "harness": "it is the module that environments import",
+    "src": "it is a common name of source folders",
+    "tests": "it is the folder of an environment's tests",
+    "verifiers": "it is the module that classic environments import",
+}
+"""Reserved names, with the reason."""
+
+
+_BASES = ("MultiTurnEnv", "SingleTurnEnv", "ToolEnv")
+"""Base classes; the class of a new environment must not have one of these names."""
+
+_GIVEN = re.compile(r"(?:(?P<organisation>\w[\w.-]*)/)?(?P<name>[^/]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of one environment in different places."""
+
+    name: str
+    """Name of the distribution, and of the environment in `bench run NAME`."""
+
+    @property
+    def module(self) -> str:
+        """Name of the Python module and of the project's folder."""
+        return self.name.replace("-", "_")
+
+    @property
+    def class_name(self) -> str:
+        """Name of the environment's class."""
+        words = "".join(part[:1].upper() + part[1:] for part in self.name.split("-"))
+        is_complete = self.name.endswith("-env") and words not in _BASES
+        return words if is_complete else words + "Env"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +119,10 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
                 f"{taken} exists already", remedy="choose another name, or another folder with {init_path}"
             )
     files = _render(names, kind)
-    try:
-        _write(parent, names.module, files)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(f"cannot create {parent / names.module}: {reason}") from error
+    with _new_folder(parent / names.module) as folder:
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
     return Created(names, parent / names.module, tuple(files))
 
 
@@ -105,17 +159,128 @@ def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]
     return found
 
 
-def _write(parent: Path, folder: str, files: dict[str, str]) -> None:
-    parent.mkdir(parents=True, exist_ok=True)
-    # Written to a temporary folder and renamed, so that an error leaves no incomplete project.
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder}-", dir=parent))
+@contextmanager
+def _new_folder(target: Path) -> Generator[Path]:
+    """Make a folder of the files that the block writes to a temporary one, so that an error leaves nothing behind.
+
+    Raises:
+        StoreError: the files cannot be written.
+    """
     try:
-        for path, text in files.items():
-            target = scratch / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        scratch.chmod(0o755)  # mkdtemp makes it private
-        scratch.rename(parent / folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            yield scratch
+            scratch.chmod(0o755)  # mkdtemp makes it private
+            scratch.rename(target)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise StoreError(f"cannot create {target}: {error.strerror or error}") from error
+
+
+def read_name(text: str) -> Names:
+    """Validate the name of a new environment. An organisation in front (`org/my-env`) is dropped.
+
+    Raises:
+        ConfigError: the text is a path, is not a valid name, or is in use.
+    """
+    given = _GIVEN.fullmatch(text.strip())
+    if given is None or (given["organisation"] and not given["name"]):
+        raise _is_a_path(text.strip())
+    name = given["name"]
+    plain = name.replace("_", "-")
+    if not _SHAPE.fullmatch(plain):
+        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
+        near = re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-").lstrip("0123456789-")[:LONGEST]
+        hint = f"; perhaps {near!r}?" if _SHAPE.fullmatch(near.strip("-")) else ""
+        raise ConfigError(
+            f"{text!r} is not a valid environment name: use lower-case letters, digits and dashes, and begin with a "
+            f"letter{hint}"
+        )
+    if len(plain) > LONGEST:
+        raise ConfigError(
+            f"{text!r} is too long for a name: {len(plain)} characters, but at most {LONGEST} are allowed"
+        )
+    names = Names(plain)
+    reason = _clash(names)
+    if reason:
+        raise ConfigError(f"an environment cannot be called {plain!r}: {reason}; choose another name")
+    return names
+
+
+def _is_a_path(text: str) -> ConfigError:
+    """Error for a path given as a name: `./sub/thing`, `/srv/thing`, `../up`, `org/`."""
+    folder, _, name = text.rstrip("/").rpartition("/")
+    if not folder and not text.startswith("/"):
+        return ConfigError(f"{text!r} is a folder, or an organisation without a name: add a name, as in {name}/my-env")
+    name = name if _SHAPE.fullmatch(name.replace("_", "-")) else "NAME"
+    return ConfigError(
+        f"{text!r} is a path, not a name",
+        remedy="name the folder as the path, as in: {init_command} {name} {init_path} {folder}",
+        name=name,
+        folder=shlex.quote(folder or "/"),
+    )
+
+
+def _clash(names: Names) -> str:
+    """Existing use of the name, as a clause; "" if the name is free."""
+    module = names.module
+    if module in _TAKEN:
+        return _TAKEN[module]
+    if keyword.iskeyword(module) or keyword.issoftkeyword(module):
+        return f"{module} is a Python keyword"
+    if module in sys.stdlib_module_names:
+        return f"{module} is a module of the Python standard library"
+    with contextlib.suppress(PackageNotFoundError):
+        return f"{names.name} {importlib.metadata.version(names.name)} is already installed"
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.origin is not None:
+        return f"a module {module} already exists ({spec.origin})"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A project that was copied from an installed package."""
+
+    package: Package
+    """The package that was copied."""
+    module: str
+    """Name of its module, and of the project's folder."""
+    folder: Path
+    files: int
+    """Number of files in the folder."""
+
+
+def copy_environment(name: str, parent: Path) -> Copied:
+    """Make a project from the files of a package. On an error, nothing is left behind.
+
+    The project has the same name, so that, once installed, it takes the place of the original.
+
+    Args:
+        name: Name of an environment that is bundled or installed, or the path of its folder.
+        parent: Folder in which the project's folder is created; created if missing.
+
+    Raises:
+        EnvironmentNotFound: no environment of this name is installed.
+        ConfigError: it is a single file, its package has no `pyproject.toml`, or the project's folder exists.
+        StoreError: the files cannot be written.
+    """
+    found = require_environment(name, name, Path.cwd())
+    package, code = package_of(found), Path(code_path(found))
+    if package.kind == "file":
+        raise ConfigError(f"{name} is a single file: copy {code}")
+    source = package.project or code
+    if not (source / "pyproject.toml").is_file():
+        raise ConfigError(f"{name}: its package has no pyproject.toml; copy it from the repository of {package.name}")
+    target = parent / found.module
+    if target.exists():
+        raise ConfigError(f"{target} exists already", remedy="name another folder with {init_path}")
+    with _new_folder(target) as folder:
+        shutil.copytree(source, folder / ("" if package.project else found.module), ignore=_MADE, dirs_exist_ok=True)
+        if not package.project:
+            (folder / found.module / "pyproject.toml").rename(folder / "pyproject.toml")
+            (folder / "README.md").write_text(package.readme + "\n", encoding="utf-8")
+    return Copied(package, found.module, target, sum(1 for path in target.rglob("*") if path.is_file()))

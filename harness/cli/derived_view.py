@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.cli.derived_settings import placed
-from harness.cli.execute import View, execute
+from harness.cli.execute import execute
 from harness.cli.options import RunOptions
+from harness.cli.view import View
 from harness.core.types import JsonDict
 from harness.engine.derived import Derivation
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.report import numerals
-from harness.report.changes import Marks, compare, marks_of, show_changes
-from harness.report.runs import GO_ON, Step
-from harness.report.table import RunReport, final_table, result_json
-from harness.report.text import clean, make_console
+from harness.report.changes import Changes, Marks, compare, marks_of, show_changes
+from harness.report.runs import GO_ON
+from harness.report.table import RunReport
+from harness.report.text import PlainConsole, clean
 from harness.rubrics.single_function import require_recorded
 from harness.settings.resolver import Resolution
 from harness.store.journal_index import Recorded
@@ -74,33 +73,35 @@ class DerivedView(View):
         """Keep the scores for the comparison."""
         self._after = marks_of(journal)
 
-    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """Print the usual table, then the comparison."""
-        reports = [replace(report, next_steps=tuple(self._steps(report))) for report in reports]
-        changes = None
-        if self._after is not None:
-            manifests = self._from.parent.read_manifest(), *(run.manifest for run in runs if isinstance(run, LiveRun))
-            before, after = (manifest.reward_range for manifest in manifests)
-            changes = compare(
-                marks_of(self._from.recorded), self._after, paired=self._from.asks_model, ranges=(before, after)
-            )
-        if options.json:
-            whole: JsonDict = json.loads(result_json(reports, self.budget_json()))
-            whole["parent"] = self._parent_json()
-            whole["changes"] = None if changes is None else changes.to_json()
-            sys.stdout.write(json.dumps(whole, indent=2) + "\n")
-            sys.stdout.flush()
-        console = make_console(stderr=options.json)
-        final_table(reports, console)
-        if changes is not None:
+    def json_fields(self, runs: Sequence[LiveRun]) -> JsonDict:
+        """The parent run, and the comparison with it."""
+        changes = self._changes(runs)
+        return {"parent": self._parent_json(), "changes": None if changes is None else changes.to_json()}
+
+    def with_steps(self, reports: Sequence[RunReport], command: str) -> Sequence[RunReport]:
+        """Leave out the retry of recorded replies, which would fail again."""
+        retries = self._from.how == "rescore" or self._from.asks_model
+        return [
+            each
+            if retries or each.state != "done"
+            else replace(each, next_steps=tuple(step for step in each.next_steps if step.purpose != GO_ON))
+            for each in reports
+        ]
+
+    def show_more(self, runs: Sequence[LiveRun], console: PlainConsole) -> None:
+        """Print the comparison."""
+        if (changes := self._changes(runs)) is not None:
             console.print()
             show_changes(self._from.parent.id, changes, console)
-        return all(report.state == "done" and report.summary and report.summary.scored for report in reports)
 
-    def _steps(self, report: RunReport) -> Iterator[Step]:
-        """Suggest next steps, without a retry: recorded replies would fail again."""
-        tries = report.state != "done" or self._from.how == "rescore" or self._from.asks_model
-        yield from (step for step in report.next_steps if tries or step.purpose != GO_ON)
+    def _changes(self, runs: Sequence[LiveRun]) -> Changes | None:
+        """Comparison with the parent run; None if the run has not ended."""
+        if self._after is None:
+            return None
+        manifests = self._from.parent.read_manifest(), *(run.manifest for run in runs)
+        before, after = (manifest.reward_range for manifest in manifests)
+        known = marks_of(self._from.recorded)
+        return compare(known, self._after, paired=self._from.asks_model, ranges=(before, after))
 
     def _parent_json(self) -> JsonDict:
         manifest = self._from.parent.read_manifest()

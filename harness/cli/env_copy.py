@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from harness.authoring.copying import copy_environment
+from harness.authoring.scaffold import copy_environment
 from harness.cli.env_words import FOLDER, shown, write
 from harness.cli.grouped import flag, positional
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -21,20 +20,19 @@ from harness.agents.summaries import build_result
 from harness.cli.agent_runs import AgentInvocation
 from harness.cli.connection_check import check_connections
 from harness.cli.eval_options import AgentFlags, EvalOptions
-from harness.cli.execute import View, execute
+from harness.cli.execute import execute
 from harness.cli.options import RunOptions
-from harness.cli.private_files import any_private
 from harness.cli.progress import Progress, header
 from harness.cli.stdout import kept_stdout
+from harness.cli.view import View, any_private, show_folders, show_notes, show_steps
 from harness.core.errors import RunLocked, StoreError, UsageError
 from harness.core.records import Failed as FailedRecord
 from harness.core.records import Generated, Scored
 from harness.core.types import JsonDict
-from harness.engine.budget import Budget
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.report.live import wants_live
-from harness.report.runs import GO_ON, Step
+from harness.report.runs import GO_ON
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean, make_console
 from harness.store.atomic import make_folder
@@ -154,10 +152,11 @@ class EvalView(View):
         if lost is None:
             whole = not (result.stopped_early or result.interrupted)
             tell_results(self._options.output, document, self._console, whole=whole)
-        for report in reports:
-            if report.state == "done" and report.note:  # the error of a stopped run is in the report
-                self._console.print(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}", soft_wrap=True)
-        self._places(ready, reports)
+        show_notes(reports, self._console)
+        show_folders(ready, self._console, named=sum(run.is_saved for run in ready) > 1)
+        steps = self.resume_steps(ready, options.command) if any(run.is_saved for run in ready) else []
+        steps += [step for report in reports for step in report.next_steps if step.purpose != GO_ON]
+        show_steps(steps, self._console)
         if lost is not None:
             raise lost
         return not any(is_empty(model) for model in result.models) and all(
@@ -220,34 +219,6 @@ class EvalView(View):
             for side, run in zip(self._job.sides, runs, strict=True)
         ]
         return document_meta(values, models)
-
-    def _places(self, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> None:
-        kept = [run for run in runs if run.is_saved]
-        if kept:
-            self._head("Run folder" if len(kept) == 1 else "Run folders")
-            for run in kept:
-                label = f"{run.progress.name}: " if len(kept) > 1 else ""
-                self._console.print(f"  {label}{clean(run.folder.path, 2000)}", soft_wrap=True)
-        steps = [step for report in reports for step in report.next_steps if step.purpose != GO_ON]
-        if kept:
-            steps[:0] = self._go_on(runs)
-        if steps:
-            self._console.print()
-            self._head("Next")
-        for step in dict.fromkeys(steps):
-            self._console.print(f"  {clean(step, 2000)}", soft_wrap=True)
-
-    def _head(self, words: str) -> None:
-        self._console.print(words, style="bold", soft_wrap=True)
-
-    def _go_on(self, runs: Sequence[LiveRun]) -> Iterator[Step]:
-        """Suggest commands to resume an incomplete evaluation and to retry failed runs."""
-        is_cut = any(run.progress.state != "done" for run in runs)
-        if is_cut:
-            yield Step(GO_ON, _again(self._options.command, "--resume", self.budget))
-        if any(run.progress.unscored for run in runs):
-            again = _again(self._options.command, "--retry-failed", self.budget)
-            yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
 
 
 def execute_agents(
@@ -371,9 +342,3 @@ def _wall_ms(run: LiveRun) -> float:
         return run.summary.wall_s * 1000
     progress = run.progress  # cancelled: no summary exists
     return (time.monotonic() - progress.started) * 1000 if progress.started else 0.0
-
-
-def _again(command: str, option: str, budget: Budget) -> str:
-    """Repeat the command line with `option` (such as --resume), and with a larger limit where one was reached."""
-    words = [word for word in shlex.split(command)[1:] if word not in {"--resume", "--retry-failed", "--fresh"}]
-    return shlex.join(["bench", *budget.enlarged(words), option])

@@ -7,45 +7,36 @@ import asyncio
 import contextlib
 import os
 import resource
-import shlex
 import signal
-import sys
 from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
 import uvloop
 
-from harness.cli.compare_suggestion import compare_suggestion, suite_steps
 from harness.cli.log_handlers import logging_to
 from harness.cli.options import RunOptions
-from harness.cli.private_files import begin_traces, check_traces
 from harness.cli.stdout import own_stdout
+from harness.cli.view import View, compare_suggestion, run_report
 from harness.core.errors import PublishError, StoreError, UsageError
-from harness.core.records import Failed, Generated, Scored
-from harness.core.redact import REDACTED
-from harness.core.types import JsonDict
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
 from harness.engine.evaluation import DRAIN_SECONDS, Evaluation, end_interrupted
 from harness.engine.judges import stand_in_note
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
+from harness.engine.privacy import check_own_folder, own_folder
 from harness.report.live import Display, open_display
-from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
-from harness.report.table import RunReport, final_table, result_json
-from harness.report.text import make_console
-from harness.settings.resolver import Resolution, missing_keys
-from harness.settings.wording import MASK
-from harness.store.journal_index import Recorded
+from harness.settings.resolver import Resolution, ResolvedRun, missing_keys
 from harness.store.rundir import new_run_id, write_suite
 from harness.usercode import event_loop
 
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_STDOUT, _STDERR = 1, 2
+_DEBUG_DIR = "--debug-dir"
 
 
 class Pushing(Protocol):
@@ -58,47 +49,6 @@ class Pushing(Protocol):
     def tick(self) -> None:
         """Update the display."""
         ...
-
-
-class View:
-    """Prints one command's evaluation. The base class is for `bench run`; other commands have subclasses."""
-
-    needs_all_runs: bool = False
-    """Whether the evaluation fails if one of its runs cannot be loaded."""
-    plain_lines: bool = True
-    """Whether the display prints progress lines if it has no live table."""
-    display: Display
-    """The live display, set before anything is loaded."""
-    budget: Budget
-    """The budget of the evaluation, set together with `display`."""
-
-    def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        """Check the runs before the first request, before any folder is made; raise an error to refuse them."""
-
-    def begin(self, runs: Sequence[LiveRun]) -> None:
-        """Print the start of the runs."""
-
-    def finished(self, run: LiveRun, record: Generated | Failed, scored: Scored | None) -> None:
-        """Process a finished rollout, once its line is on disk. Must not raise."""
-
-    def recorded(self, run: LiveRun, journal: Recorded) -> None:
-        """Process the whole journal of an ended run, before that of an unsaved run is deleted. Runs in a thread."""
-
-    def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
-        """Print the results; return whether all runs succeeded."""
-        if options.json:
-            suite = next((run.manifest.suite for run in runs if isinstance(run, LiveRun) and run.is_saved), None)
-            sys.stdout.buffer.write(result_json(reports, self.budget_json(), suite))
-            sys.stdout.flush()
-        console = make_console(stderr=options.json)
-        final_table(_going_on_at_once(reports, options.command, self.budget), console)
-        for line in suite_steps([run for run in runs if isinstance(run, LiveRun)]):
-            console.print(line, soft_wrap=True, markup=False)
-        return all(map(_is_good, reports))
-
-    def budget_json(self) -> JsonDict | None:
-        """The limits and the amounts spent, as JSON; None without a limit."""
-        return self.budget.to_json() if self.budget.limits else None
 
 
 def execute(
@@ -141,13 +91,20 @@ def execute(
         ready = [run for run in runs if isinstance(run, LiveRun)]
         _say_what_differs(ready, display)
         record_suite(resolution, options.command, suite_id, runs)
-        begin_traces(ready)
+        for folder in _private_traces([run.plan.resolved for run in ready]):
+            own_folder(folder, _DEBUG_DIR)
         evaluation.listener.begin(ready)
         interrupted = _drive(ready, display, evaluation)
         failures = _left_unpublished(ready) if interrupted else push_runs(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
     rival = None if options.json or options.quiet else compare_suggestion(ready)
-    reports = [_report(run, failures, example, budget, rival if run is example else None) for run in runs]
+    errors = {id(run): str(error) for run, error in failures}
+    reports = [
+        run_report(
+            run, errors.get(id(run), ""), budget, is_example=run is example, compare=rival if run is example else None
+        )
+        for run in runs
+    ]
     try:
         is_well = view.show(runs, reports, options)
     except OSError as error:  # such as a full disk behind stdout: the results themselves are saved
@@ -157,13 +114,20 @@ def execute(
 
 def _admit(view: View, runs: Sequence[LiveRun | FailedRun], asking: Sequence[Asking]) -> None:
     """Make the checks that all commands share before the first request, then those of the view."""
-    check_traces([run.plan.resolved for run in runs if isinstance(run, LiveRun)])
+    for folder in _private_traces([run.plan.resolved for run in runs if isinstance(run, LiveRun)]):
+        check_own_folder(folder, _DEBUG_DIR)
     for notice in (*price_notices(asking), *loose_notices(view.budget.limits, asking)):
         view.display.say(f"note: {notice}")
     failed = next((run for run in runs if isinstance(run, FailedRun)), None)
     if failed is not None and view.needs_all_runs:
         raise failed.error
     view.admit(runs)
+
+
+def _private_traces(runs: Sequence[ResolvedRun]) -> list[Path]:
+    """Folders of debug traces of private runs, which only their owner may enter."""
+    folders = [run.settings.env.env_args.get("debug_dir") for run in runs if run.settings.save.private]
+    return [Path(folder) for folder in folders if isinstance(folder, str)]
 
 
 def _say_reached(budget: Budget, display: Display) -> None:
@@ -292,74 +256,3 @@ def push_runs(runs: Sequence[LiveRun], display: Pushing) -> list[tuple[LiveRun, 
         else:
             display.say(f"pushed {run.progress.name} to {result.url}")
     return failures
-
-
-def _report(
-    run: LiveRun | FailedRun,
-    failures: Sequence[tuple[LiveRun, PublishError]],
-    example: LiveRun | None,
-    budget: Budget,
-    compare: str | None,
-) -> RunReport:
-    # Loading and publishing are suggested for one run of a suite, since the others differ only in the folder.
-    progress = run.progress
-    if isinstance(run, FailedRun):
-        return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
-    unpublished = next((str(error) for failed, error in failures if failed is run), "")
-    path = str(run.folder.path) if run.is_saved else None
-    steps: tuple[Step, ...] = ()
-    if path is not None:
-        save = run.plan.resolved.settings.save
-        steps = next_steps(
-            path,
-            has_data=run is example,
-            # Otherwise the run is already pushed, listed below, or pushed on resume.
-            to_publish=not save.save_to_hf_hub and not save.private,
-            resume=_resume_command(run, budget),
-            compare=compare,
-            push=_push_command(run),
-        )
-        if run is example:
-            steps = (Step("read", f"bench runs show {shlex.quote(path)}"), *steps)
-        if unpublished:
-            steps += (Step(PUBLISH, _push_command(run)),)
-    return RunReport(
-        progress.name, progress.env_id, progress.model, path, run.summary, progress.state,
-        "; ".join(filter(None, (progress.note, unpublished))), steps, progress.first_error,
-    )  # fmt: skip
-
-
-def _resume_command(run: LiveRun, budget: Budget) -> str | None:
-    """The resume command, or None if the run is complete."""
-    is_done = run.progress.state == "done"
-    if is_done and not run.progress.unscored:
-        return None
-    words = ["bench", "resume", str(run.folder.path), *(["--retry-failed"] if is_done else []), *budget.flags()]
-    return shlex.join(words)
-
-
-def _going_on_at_once(reports: Sequence[RunReport], command: str, budget: Budget) -> Sequence[RunReport]:
-    """If several runs were interrupted, suggest the original command with --resume, unless a part of it is masked."""
-    cut_off = [
-        each for each in reports if each.state != "done" and any(step.purpose == GO_ON for step in each.next_steps)
-    ]
-    if len(cut_off) < 2 or not command or MASK in command or REDACTED in command:
-        return reports
-    words = [word for word in shlex.split(command)[1:] if word != "--resume"]
-    again = Step(GO_ON, shlex.join(["bench", *budget.enlarged(words), "--resume"]))
-    return [
-        replace(each, next_steps=(again, *(step for step in each.next_steps if step.purpose != GO_ON)))
-        if each in cut_off
-        else each
-        for each in reports
-    ]
-
-
-def _push_command(run: LiveRun) -> str:
-    save = run.plan.resolved.settings.save
-    repo = ["--repo", save.hf_hub_dataset_name] if save.hf_hub_dataset_name else []
-    return shlex.join(["bench", "push", str(run.folder.path), *repo, *(["--public"] if save.hf_public else [])])
-
-
-def _is_good(report: RunReport) -> bool:
-    return report.state == "done" and report.summary is not None and report.summary.scored > 0

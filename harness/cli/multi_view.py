@@ -9,13 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from harness.cli.execute import View
 from harness.cli.multi_job import MultiJob
 from harness.cli.multi_options import EvaluationOptions
 from harness.cli.options import RunOptions
-from harness.cli.private_files import any_private
+from harness.cli.view import View, any_private, say, show_folders, show_notes, show_steps, typed_words
 from harness.core.records import Failed, Generated, Scored
-from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.multi.document import Started, meta_of, new_run_id, result_document
@@ -27,16 +25,13 @@ from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.to_standings import standings_of
 from harness.report import numerals
-from harness.report.layout import print_lines
-from harness.report.runs import GO_ON, PUBLISH, Step
+from harness.report.runs import PUBLISH, Step
 from harness.report.side_by_side import Ending, side_by_side
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.stats.standings import Standings
 from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
-
-_RESUME_OPTIONS = {"--resume", "--retry-failed"}
 
 
 class MultiView(View):
@@ -134,31 +129,24 @@ class MultiView(View):
         return save_record(record, persist, chosen.persist_dir, private=any_private(runs))
 
     def _report(self, result: EvaluationResult, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> None:
-        self._say(_headline(result, runs), "bold")
-        self._console.print()
+        console = self._console
+        say(console, _headline(result, runs), "bold")
+        console.print()
         found = standings_of(result["models"], self._reasons)
-        show_models(result["models"], found, self._console)
-        for report in reports:
-            if report.state == "done" and report.note:  # the error of a stopped run is shown with its missing tasks
-                self._say(f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}")
-        self._places(runs)
+        show_models(result["models"], found, console)
+        show_notes(reports, console)
+        is_saved = any(run.is_saved for run in runs)
+        if is_saved:
+            console.print()
+        show_folders(runs, console, named=True)
         self._record(result)
-        steps = [*self._go_on(runs), *_look_at(found, runs), *self._publish(runs, reports)]
+        steps = self.resume_steps(runs, self._options.command) if is_saved else []
+        steps += [*_look_at(found, runs), *self._publish(runs, reports)]
         if result["persist"].get("stored"):
-            steps.append(Step("again", shlex.join(["bench", "multi", "replay", result["runId"], *self._where()])))
-        if steps:
-            self._console.print()
-            self._say("Next", "bold")
-        for step in steps:
-            self._say(f"  {clean(redactor.text(str(step)), 5000)}")  # a typed header may contain a key
-
-    def _places(self, runs: Sequence[LiveRun]) -> None:
-        kept = [run for run in runs if run.is_saved]
-        if kept:
-            self._console.print()
-            self._say("Run folders" if len(kept) > 1 else "Run folder", "bold")
-        for run in kept:
-            self._say(f"  {clean(run.progress.name, 200)}: {clean(run.folder.path, 2000)}")
+            options = self._job.options
+            where = ["--persist-dir", options.persist_dir] if "persist_dir" in options.given else []
+            steps.append(Step("again", shlex.join(["bench", "multi", "replay", result["runId"], *where])))
+        show_steps(steps, console)
 
     def _record(self, result: EvaluationResult) -> None:
         status = result["persist"]
@@ -166,26 +154,10 @@ class MultiView(View):
             return
         self._console.print()
         if status.get("stored"):
-            self._say("Record", "bold")
-            self._say(f"  {clean(result['runId'])}: {clean(status.get('path'), 2000)}")
+            say(self._console, "Record", "bold")
+            say(self._console, f"  {clean(result['runId'])}: {clean(status.get('path'), 2000)}")
         else:
-            self._say(f"No record: {clean(status.get('reason'))}: {clean(status.get('detail'), 2000)}", "red")
-
-    def _where(self) -> Iterator[str]:
-        if "persist_dir" in self._job.options.given:
-            yield from ("--persist-dir", self._job.options.persist_dir)
-
-    def _go_on(self, runs: Sequence[LiveRun]) -> Iterator[Step]:
-        """Suggest commands to resume an incomplete evaluation and to retry failures."""
-        if not any(run.is_saved for run in runs):
-            return
-        words = self.budget.enlarged(self._words())
-        is_cut = any(run.progress.state != "done" for run in runs)
-        if is_cut:
-            yield Step(GO_ON, shlex.join(["bench", *words, "--resume"]))
-        if any(run.progress.unscored for run in runs):
-            again = shlex.join(["bench", *words, "--retry-failed"])
-            yield Step(f"{'go on, and ' if is_cut else ''}try again what failed", again)
+            say(self._console, f"No record: {clean(status.get('reason'))}: {clean(status.get('detail'), 2000)}", "red")
 
     def _publish(self, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> Iterator[Step]:
         """Suggest a command that pushes all runs; if a push was requested, one for each run whose push failed."""
@@ -193,14 +165,7 @@ class MultiView(View):
         if any(save.save_to_hf_hub for save in saves):
             yield from (step for report in reports for step in report.next_steps if step.purpose == PUBLISH)
         elif all(run.is_saved and run.progress.state == "done" for run in runs) and not any_private(runs):
-            yield Step(PUBLISH, shlex.join(["bench", *self._words(), "--resume", "-H"]))
-
-    def _words(self) -> list[str]:
-        """The typed arguments without resume options and secrets."""
-        return [word for word in shlex.split(self._options.command)[1:] if word not in _RESUME_OPTIONS]
-
-    def _say(self, words: str, style: str = "") -> None:
-        self._console.print(words, style=style or None, soft_wrap=True)
+            yield Step(PUBLISH, shlex.join(["bench", *typed_words(self._options.command), "--resume", "-H"]))
 
 
 def _look_at(found: Standings, runs: Sequence[LiveRun]) -> Iterator[Step]:

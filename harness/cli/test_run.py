@@ -10,10 +10,9 @@ from harness.cli.agent_runs import AgentInvocation
 from harness.cli.connection_check import check_connections
 from harness.cli.eval_options import AgentTestOptions
 from harness.cli.eval_view import save_results, tell_results
-from harness.cli.execute import View
 from harness.cli.options import RunOptions
-from harness.cli.private_files import any_private
 from harness.cli.progress import Progress
+from harness.cli.view import View, any_private
 from harness.core.records import Example, Generated, Scored
 from harness.core.records import Failed as FailedRecord
 from harness.core.redact import redactor

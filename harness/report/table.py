@@ -278,13 +278,13 @@ def _places(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[Tex
         yield Text(f"  and {len(steps) - MOST_STEPS} more like these")
 
 
-def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> JsonDict:
+def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, **more: object) -> JsonDict:
     """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts.
 
     Args:
         results: Results of the runs.
         budget: Limits and spending, under `budget`; None omits the key.
-        suite: Id of the suite, under `suite`; None omits the key.
+        **more: Further fields.
     """
     whole: JsonDict = {
         "runs": [
@@ -300,13 +300,13 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, 
             for result in results
         ]
     }
-    whole |= {} if suite is None else {"suite": suite}
+    whole |= more
     return whole if budget is None else {**whole, "budget": budget}
 
 
-def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, suite: str | None = None) -> bytes:
+def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, **more: object) -> bytes:
     """Indented JSON with a final newline; write it to `sys.stdout.buffer`."""
-    whole = writable(result_object(results, budget, suite))
+    whole = writable(result_object(results, budget, **more))
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

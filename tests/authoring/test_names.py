@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tables import for_each_row
 
-from harness.authoring.names import LONGEST, read_name
+from harness.authoring.scaffold import LONGEST, read_name
 from harness.core.errors import ConfigError
 
 
