@@ -35,7 +35,6 @@ from harness.settings.wording import suggestion
 
 if TYPE_CHECKING:
     from harness.agents.environment import AgentEnv
-    from harness.envs.environment import Environment
 
 PRIMARY, BASELINE = "primary", "baseline"
 
@@ -126,21 +125,20 @@ class AgentInvocation:
 def requested_models(options: AgentFlags) -> tuple[RequestedModel, ...]:
     """Requested models: one, or primary and baseline."""
     literal = options.literal_keys
-    has_key = LITERAL_KEY_VAR in literal
-    primary = RequestedModel(
-        options.model, None, options.base_url, LITERAL_KEY_VAR if has_key else options.api_key_var, has_key
-    )
-    if not isinstance(options, EvalOptions) or options.baseline_model is None:
+
+    def requested(
+        model: str, tag: str | None, url: str | None, literal_var: str, key_var: str | None
+    ) -> RequestedModel:
+        has_key = literal_var in literal
+        return RequestedModel(model, tag, url, literal_var if has_key else key_var, has_key)
+
+    baseline = options.baseline_model if isinstance(options, EvalOptions) else None
+    tag = None if baseline is None else PRIMARY
+    primary = requested(options.model, tag, options.base_url, LITERAL_KEY_VAR, options.api_key_var)
+    if baseline is None or not isinstance(options, EvalOptions):
         return (primary,)
-    has_key = BASELINE_KEY_VAR in literal
-    baseline = RequestedModel(
-        options.baseline_model,
-        BASELINE,
-        options.baseline_base_url,
-        BASELINE_KEY_VAR if has_key else options.baseline_api_key_var,
-        has_key,
-    )
-    return (replace(primary, tag=PRIMARY), baseline)
+    url, key_var = options.baseline_base_url, options.baseline_api_key_var
+    return (primary, requested(baseline, BASELINE, url, BASELINE_KEY_VAR, key_var))
 
 
 def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> AgentInvocation:
@@ -159,7 +157,10 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
     sides = requested_models(options)
     with own_stdout():  # keep output of the agent's module off our stdout
         environments = [_load(env_args(options, mode, side.tag)) for side in sides]
-    _refuse_no_rows(options, environments[0])
+    row_count = environments[0].row_count
+    if row_count == 0:
+        rest = f": --offset {options.offset} leaves none" if options.offset else f": {options.dataset} has none"
+        raise DatasetValidationError(f"No rows to evaluate{rest}")
     environ = ChainMap(options.literal_keys, os.environ)
     registry = load_registry(None, Path.cwd())
     _refuse_unplaced_baseline(sides, registry)
@@ -175,7 +176,13 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
         limits = found.limits  # of the invocation: equal for all models
         notices += [*found.notices, *_keyless(side, found.runs[0])]
     resolution = Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits)
-    _refuse_too_many(resolution, environments[0].row_count)
+    for env in (run.settings.env for run in runs):
+        rows = row_count if env.num_examples == -1 else min(env.num_examples, row_count)
+        if rows * env.rollouts_per_example > MOST_RUNS:
+            raise UsageError(
+                f"--n {env.rollouts_per_example} makes {rows * env.rollouts_per_example} runs of {rows} rows; "
+                f"at most {MOST_RUNS} can be made at once"
+            )
     return AgentInvocation(sides, tuple(environments), resolution, options.literal_keys)
 
 
@@ -195,25 +202,16 @@ def env_args(options: AgentFlags, mode: str, tag: str | None) -> JsonDict:
 
 
 def _load(args: JsonDict) -> AgentEnv:
+    from harness.agents.environment import AgentEnv
+
     try:
-        return _as_agent_env(load_environment(AGENT_EVAL, **args))
+        environment = load_environment(AGENT_EVAL, **args)
     except EnvironmentLoadError as error:
         if isinstance(error.__cause__, HarnessError):
             raise error.__cause__ from None  # the cause is complete; the built-in environment is a detail
         raise
-
-
-def _as_agent_env(environment: Environment) -> AgentEnv:
-    from harness.agents.environment import AgentEnv
-
     assert isinstance(environment, AgentEnv), environment
     return environment
-
-
-def _refuse_no_rows(options: AgentFlags, environment: AgentEnv) -> None:
-    if environment.row_count == 0:
-        rest = f": --offset {options.offset} leaves none" if options.offset else f": {options.dataset} has none"
-        raise DatasetValidationError(f"No rows to evaluate{rest}")
 
 
 def _refuse_unplaced_baseline(sides: Sequence[RequestedModel], registry: Registry) -> None:
@@ -237,37 +235,28 @@ def _resolve(
     registry: Registry,
 ) -> Resolution:
     """Resolve the run of one model."""
-    way = _route_of(side, environ, registry)
+    way: Route | None = None  # the registry or the reference players have it
+    is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
+    if not (is_known or (side.base_url is None and is_reference(side.model))):
+        try:
+            way = route(side.model, side.base_url, environ=environ, key_var=side.key_var, has_key=side.has_key)
+        except ConfigError as error:
+            error.labels = labels.BASELINE if side.is_baseline else labels.EVAL
+            raise
     merged: dict[str, object] = {
         **flags,
         **options.settings,
-        **_as_flags(side, way),
+        "model": side.model,
         "temperature": options.temperature,
         "max_tokens": options.max_tokens,
         "name": side.tag,
     }
+    if way is not None:
+        merged |= {"model": way.model, "api_base_url": way.url, "api_key_var": way.key_var or ""}
     known = Registry() if side.base_url is not None else registry
     found = resolve(AGENT_EVAL, merged, _sets_for(options, side), registry=known)
     [run] = found.runs
     return replace(found, runs=(replace(run, origins=_with_labels(run.origins, _route_origins(side, way))),))
-
-
-def _route_of(side: RequestedModel, environ: Mapping[str, str], registry: Registry) -> Route | None:
-    """Route of a model. None if the registry has the route, or for a reference model."""
-    is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
-    if is_known or (side.base_url is None and is_reference(side.model)):
-        return None
-    try:
-        return route(side.model, side.base_url, environ=environ, key_var=side.key_var, has_key=side.has_key)
-    except ConfigError as error:
-        error.labels = labels.BASELINE if side.is_baseline else labels.EVAL
-        raise
-
-
-def _as_flags(side: RequestedModel, way: Route | None) -> dict[str, object]:
-    if way is None:
-        return {"model": side.model}
-    return {"model": way.model, "api_base_url": way.url, "api_key_var": way.key_var or ""}
 
 
 def _route_origins(side: RequestedModel, way: Route | None) -> dict[str, str]:
@@ -317,17 +306,6 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
         raise ConfigError(f"--set {name}: use {known or 'the options of the agent, its rows and its functions'}")
     if setting == "env.name":
         raise ConfigError(f"--set {name}: the runs of this command have names of their own; leave it out")
-
-
-def _refuse_too_many(resolution: Resolution, row_count: int) -> None:
-    for run in resolution.runs:
-        env = run.settings.env
-        rows = row_count if env.num_examples == -1 else min(env.num_examples, row_count)
-        if rows * env.rollouts_per_example > MOST_RUNS:
-            raise UsageError(
-                f"--n {env.rollouts_per_example} makes {rows * env.rollouts_per_example} runs of {rows} rows; "
-                f"at most {MOST_RUNS} can be made at once"
-            )
 
 
 def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> dict[str, Origin]:

@@ -3,15 +3,14 @@ statistics."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from harness.cli.env_words import width_of
 from harness.cli.grouped import flag, positional
+from harness.cli.output import write_fitted, write_json
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
@@ -46,8 +45,6 @@ def compare(
     examples that a tie would need.
     """
     from harness.report.compare.screen import screen
-    from harness.report.layout import print_lines
-    from harness.report.text import make_console
 
     found = compared(runs or [], output_dir, metric=metric, cluster=cluster)
     if all(each.paired.pairs == 0 and each.unpaired is None for each in found.matches):
@@ -56,11 +53,10 @@ def compare(
         )
         raise UsageError(f"no two of these have a score to compare, see bench runs show: {', '.join(folders)}")
     if as_json:
-        typer.echo(json.dumps(_json(found), indent=2))
+        write_json(_json(found))
         return
-    console = make_console()
-    print_lines(screen(found, width_of(console), flips=flips), console)
-    print_lines(_transcripts(found.matches, transcripts, width_of(console)), console)
+    write_fitted(lambda width: screen(found, width, flips=flips))
+    write_fitted(lambda width: _transcripts(found.matches, transcripts, width))
     if not transcripts and any(each.flips for each in found.matches):
         typer.echo("--transcripts N prints the first N of these examples with both transcripts", err=True)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from harness.cli.lazy_commands import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 
 COMMANDS = {
     "init": CommandEntry("harness.cli.env_init", "init", "Start a new environment: a package that passes its tests."),
@@ -15,14 +13,7 @@ COMMANDS = {
     "check": CommandEntry("harness.cli.env_check", "check", "Check that an environment is sound, without any model."),
 }  # fmt: skip
 
-app = typer.Typer(
-    cls=lazy_group(COMMANDS),
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+app = new_app(cls=lazy_group(COMMANDS), no_args_is_help=True)
 
 
 @app.callback()

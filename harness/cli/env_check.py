@@ -3,7 +3,6 @@ code."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import replace
@@ -12,8 +11,8 @@ import typer
 
 from harness.authoring.check import EXAMPLES, check_environment
 from harness.authoring.findings import Finding, Report, finding_lines
-from harness.cli.env_words import ENV_ARGS_HELP, env_args, width_of, write
 from harness.cli.grouped import flag, positional
+from harness.cli.output import ENV_ARGS_HELP, env_args, width_of, write, write_json
 from harness.cli.stdout import own_stdout
 from harness.report.text import clean, make_console
 
@@ -48,7 +47,7 @@ def check(
         run = shlex.join(["bench", "run", name, *(word for text in args or () for word in ("-a", text))])
         write(["", _verdict(report, strict=strict, run=run)], console)
     if as_json:
-        typer.echo(json.dumps({**report.to_json(), "passed": _passed(report, strict=strict)}, indent=2))
+        write_json({**report.to_json(), "passed": _passed(report, strict=strict)})
     raise typer.Exit(0 if _passed(report, strict=strict) else 1)
 
 

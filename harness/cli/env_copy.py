@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from harness.authoring.scaffold import copy_environment
-from harness.cli.env_words import FOLDER, shown, write
 from harness.cli.grouped import flag, positional
+from harness.cli.output import FOLDER, shown, write
 
 
 def copy(

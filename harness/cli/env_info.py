@@ -11,8 +11,8 @@ from typing import cast
 import typer
 
 from harness.authoring.describe import Description, EnvironmentDetails, describe
-from harness.cli.env_words import ENV_ARGS_HELP, env_args, shown, table, width_of, write
 from harness.cli.grouped import flag, positional
+from harness.cli.output import ENV_ARGS_HELP, env_args, shown, table, write, write_fitted
 from harness.cli.stdout import own_stdout
 from harness.core.types import JsonDict, Message
 from harness.report.text import clean, clean_block, make_console, plain_json
@@ -43,8 +43,7 @@ def info(
     if as_json:
         typer.echo(plain_json(description.to_json()))
     else:
-        console = make_console()
-        write(_screen(description, example, width_of(console)), console)
+        write_fitted(lambda width: _screen(description, example, width))
     if description.problem:
         write([f"error: {clean(description.problem, 2000)}"], make_console(file=sys.stderr))
         raise typer.Exit(description.exit_code)

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from harness.authoring.scaffold import KINDS, Created, create
-from harness.cli.env_words import FOLDER, shown, table, write
 from harness.cli.grouped import flag, positional
+from harness.cli.output import FOLDER, shown, table, write
 from harness.core.errors import ConfigError
 from harness.settings.wording import suggestion
 

@@ -13,8 +13,8 @@ import typer
 from harness.authoring.catalogue import normal
 from harness.authoring.child_process import Verified, installed_now, verify
 from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
-from harness.cli.env_words import FOLDER, shown, write
 from harness.cli.grouped import flag, positional
+from harness.cli.output import FOLDER, ask, can_ask, shown, write
 from harness.core.errors import HarnessError, UsageError
 from harness.core.redact import redactor
 from harness.envs.import_hooks import import_hooks
@@ -76,7 +76,7 @@ def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> boo
     Raises:
         UsageError: no terminal to ask on.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         doubts = "; ".join(f"{target.given}: {target.doubt}" for target in doubtful)
         again = shlex.join(["bench", "env", "install", "--yes", *arguments])
         named = next((target.distribution for target in doubtful if target.given == target.distribution), "")
@@ -85,8 +85,7 @@ def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> boo
         raise UsageError(f"{doubts}. Nothing was installed. If it is meant: {again}{version}")
     write((f"{target.given}: {target.doubt}" for target in doubtful), make_console(file=sys.stderr))
     names = ", ".join(target.requirement for target in doubtful)
-    typer.echo(f"Install {names} from the package index? [y/N]: ", nl=False, err=True)
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    return ask(f"Install {names} from the package index?")
 
 
 def _run(command: Sequence[str], *, verbose: bool) -> None:

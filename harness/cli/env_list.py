@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from harness.authoring.catalogue import ListedEnvironment, catalogue
-from harness.cli.env_words import FOLDER, shown, table, width_of, write
 from harness.cli.grouped import flag
+from harness.cli.output import FOLDER, shown, table, write_fitted
 from harness.core.errors import ConfigError
-from harness.report.text import make_console, plain_json
+from harness.report.text import plain_json
 
 _SHORT = {"num_examples": "-n", "rollouts_per_example": "-r", "pass_threshold": "--pass-threshold"}
 
@@ -31,7 +31,7 @@ def list_environments(
     if as_json:
         typer.echo(plain_json({"environments": [entry.to_json() for entry in entries]}))
         return
-    write(_lines(entries, width_of(make_console())))
+    write_fitted(lambda width: _lines(entries, width))
 
 
 def _lines(entries: Sequence[ListedEnvironment], width: int) -> list[str]:

@@ -3,15 +3,14 @@ prints, writes the files and sets the exit code."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from harness.cli.compare import CLUSTER_HELP, METRIC_HELP, compared
-from harness.cli.env_words import width_of
 from harness.cli.grouped import flag, positional
+from harness.cli.output import write_fitted, write_json
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
@@ -53,8 +52,6 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
         overall,
         verdict_lines,
     )
-    from harness.report.layout import print_lines
-    from harness.report.text import make_console
 
     _check(margin, min_coverage)
     hint = _suite_hint(baseline, candidate, output_dir)
@@ -67,10 +64,9 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
         if file is not None:
             _write(file, text(rulings, rule), found)
     if as_json:
-        typer.echo(json.dumps(gate_json(rulings, rule), indent=2))
+        write_json(gate_json(rulings, rule))
     else:
-        console = make_console()
-        print_lines(verdict_lines(rulings, rule, width_of(console)), console)
+        write_fitted(lambda width: verdict_lines(rulings, rule, width))
     for line in hint:
         typer.echo(f"note: {line}", err=True)
     raise typer.Exit(EXIT_CODES[overall(rulings)])

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, cast, get_type_
 import typer
 from typer.core import TyperCommand
 
+from harness.cli.lazy_commands import new_app
 from harness.core.errors import UsageError
 
 T = TypeVar("T")
@@ -164,7 +165,7 @@ def command_of(
     command.__doc__ = run.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] what typer reads
     command.__annotations__ = {each.name: each.annotation for each in parameters}
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = new_app()
     app.command(cls=Ordered, epilog=epilog)(command)
     return app
 

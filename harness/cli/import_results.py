@@ -39,20 +39,15 @@ def import_results(
 
 
 def _show(folders: list[Path], output_dir: Path, *, as_json: bool) -> None:
-    import json
-
-    from harness.cli.env_words import width_of, write
+    from harness.cli.output import write_fitted, write_json
     from harness.cli.runs_list import naming
     from harness.report.runs import runs_lines
-    from harness.report.text import make_console
     from harness.store.catalogue import read_entry
 
     entries = [read_entry(folder) for folder in folders]
     if as_json:
-        content = {"output_dir": str(output_dir), "runs": [entry.to_json() for entry in entries]}
-        typer.echo(json.dumps(content, indent=2))
+        write_json({"output_dir": str(output_dir), "runs": [entry.to_json() for entry in entries]})
         return
-    console = make_console()
     name_of = naming(output_dir)
-    write(runs_lines(entries, width_of(console), name_of=name_of), console)
+    write_fitted(lambda width: runs_lines(entries, width, name_of=name_of))
     typer.echo(f"Look at it: bench runs show {name_of(entries[0])}", err=True)

@@ -26,6 +26,18 @@ class CommandEntry:
     help: str
 
 
+def new_app(**more: Any) -> typer.Typer:
+    """Create an application or a group of commands, with the help of typer rather than of rich: the latter is slow to
+    import, and at 80 columns it truncates the names of options."""
+    return typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        **more,
+    )
+
+
 class LazyCommand(TyperCommand):
     """Placeholder of a command or group, which imports it on the first call."""
 
@@ -37,7 +49,7 @@ class LazyCommand(TyperCommand):
         """Import the command and build its context."""
         found = getattr(importlib.import_module(self._entry.module), self._entry.function)
         if not isinstance(found, typer.Typer):
-            app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+            app = new_app()
             app.command(name=self.name)(found)
             found = app
         return typer.main.get_command(found).make_context(info_name, args, parent, **extra)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import dotenv
-from harness.cli.lazy_commands import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 from harness.cli.log_handlers import harmless_logs
 from harness.cli.stdout import open_streams, print_notices, unsay_secrets
 from harness.core import plugins
@@ -44,15 +44,7 @@ COMMANDS = {
     "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine."),
 }
 
-app = typer.Typer(
-    cls=lazy_group(COMMANDS, plugins.COMMANDS),
-    add_completion=False,
-    no_args_is_help=True,
-    # rich's help is as slow as all else together, and at 80 columns it truncates flag names.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+app = new_app(cls=lazy_group(COMMANDS, plugins.COMMANDS), no_args_is_help=True)
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from harness.cli.grouped import command_of
-from harness.cli.lazy_commands import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 from harness.cli.multi_options import GROUPS, SETTINGS, EvaluationOptions, MultiOptions
 from harness.cli.stdout import print_notices
 from harness.core.errors import HarnessError
@@ -123,7 +123,7 @@ class _Multi(lazy_group(COMMANDS)):
         return typer.main.get_command(_evaluate).make_context(info_name, args, parent, **extra)
 
 
-app = typer.Typer(cls=_Multi, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = new_app(cls=_Multi)
 
 
 @app.callback()

@@ -3,8 +3,6 @@ them; a replay is executed like any evaluation."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +11,7 @@ import typer
 
 from harness.cli.grouped import command_of
 from harness.cli.multi_options import GROUPS, SETTINGS, ListOptions, ReplayOptions, ShowOptions
+from harness.cli.output import write_json
 from harness.multi.options import RECORDS
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def list_records(options: ListOptions) -> int:
 
     entries = list_records(options.limit, options.persist_dir)
     if options.as_json:
-        typer.echo(json.dumps(entries, indent=2))
+        write_json(entries)
     elif not entries:
         typer.echo(NONE_YET.format(folder=options.persist_dir), err=True)
     else:
@@ -43,7 +42,7 @@ def show_record(options: ShowOptions) -> int:
 
     record = _record(options.run, options.persist_dir)
     if options.as_json:
-        sys.stdout.write(json.dumps(record, indent=2) + "\n")
+        write_json(record)
     else:
         _print_record(record, make_console())
     return 0

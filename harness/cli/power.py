@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import typer
-
 from harness.cli.compare import METRIC_HELP
-from harness.cli.env_words import width_of
 from harness.cli.grouped import flag
+from harness.cli.output import write_fitted, write_json
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
@@ -38,8 +35,6 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
     """
     from harness.report.compare.planning import Question, plan, plan_json, plan_lines
     from harness.report.compare.sides import REWARD, read_side
-    from harness.report.layout import print_lines
-    from harness.report.text import make_console
     from harness.store.find_runs import find_run
     from harness.store.rundir import RunDir
 
@@ -57,7 +52,6 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
     question = Question(mde, alpha, chance, correlation or 0.0, examples)
     planned = plan(question, sides[0], None if against is None else sides[1])
     if as_json:
-        typer.echo(json.dumps(plan_json(planned), indent=2))
-        return
-    console = make_console()
-    print_lines(plan_lines(planned, width_of(console)), console)
+        write_json(plan_json(planned))
+    else:
+        write_fitted(lambda width: plan_lines(planned, width))

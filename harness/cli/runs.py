@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
-from harness.cli.lazy_commands import CommandEntry, lazy_group
+from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 from harness.core.errors import UsageError
 
 COMMANDS = {
@@ -35,13 +33,7 @@ class RunsGroup(lazy_group(COMMANDS)):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=RunsGroup,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
+app = new_app(cls=RunsGroup)
 
 
 @app.callback()

@@ -3,16 +3,13 @@ the table."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import typer
-
-from harness.cli.env_words import width_of, write
 from harness.cli.grouped import flag
+from harness.cli.output import write, write_fitted, write_json
 from harness.report.runs import runs_lines
 from harness.report.text import clean, make_console
 from harness.settings.wording import listed, nearest
@@ -51,14 +48,12 @@ def list_runs(  # noqa: PLR0913 - a command's options are its parameters
     most = limit if limit is not None else -1 if as_json or quiet else SHOWN
     shown, count = _chosen(catalogue, wanted, most)
     if as_json:
-        whole = {"output_dir": str(output_dir), "runs": [entry.to_json() for entry in shown]}
-        typer.echo(json.dumps(whole, indent=2))
+        write_json({"output_dir": str(output_dir), "runs": [entry.to_json() for entry in shown]})
     elif quiet:
         write(clean(entry.id) for entry in shown)
         return
     else:
-        console = make_console()
-        write(runs_lines(shown, width_of(console), name_of=naming(output_dir)), console)
+        write_fitted(lambda width: runs_lines(shown, width, name_of=naming(output_dir)))
     write(_notes(catalogue, wanted, count, len(shown)), make_console(file=sys.stderr))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import typer
 
-from harness.cli.env_words import write
 from harness.cli.grouped import RUN_HELP, flag, positional
+from harness.cli.output import ask, can_ask, write
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.core.errors import RunLocked, UsageError
 from harness.report.text import clean, make_console
@@ -55,14 +55,12 @@ def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) 
     Raises:
         UsageError: no terminal to ask on.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         again = shlex.join(["bench", "runs", "rm", "--yes", *map(name_of, entries)])
         raise UsageError(f"nobody can be asked here, so nothing was removed; without a question: {again}")
     what = "this run" if len(entries) == 1 else f"these {len(entries)} runs"
-    # typer's prompt would print a space on stdout
     try:
-        typer.echo(f"Remove {what} for good? [y/N]: ", nl=False, err=True)
-        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+        return ask(f"Remove {what} for good?")
     except KeyboardInterrupt:
         typer.echo("\nnothing was removed", err=True)
         raise

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 
-import typer
-
-from harness.cli.env_words import width_of, write
 from harness.cli.grouped import RUN_HELP, flag, positional
+from harness.cli.output import write, write_fitted, write_json
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS, naming
 from harness.core.errors import UsageError
-from harness.report.text import make_console
 from harness.store.catalogue import read_entry
 from harness.store.find_runs import find_run
 from harness.store.rundir import RunDir
@@ -38,34 +35,23 @@ def show(
     if example is not None:
         _transcript(RunDir(folder), example, rollout, as_json=as_json)
     elif settings:
-        _settings(RunDir(folder), as_json=as_json)
+        from harness.report.run_facts import settings_json
+        from harness.report.run_page import settings_lines
+
+        manifest = RunDir(folder).read_manifest()
+        if as_json:
+            write_json(settings_json(manifest))
+        else:
+            write_fitted(lambda width: settings_lines(manifest, width))
     else:
-        _page(folder, output_dir, as_json=as_json)
+        from harness.report.run_facts import facts_json, facts_of
+        from harness.report.run_page import page_lines
 
-
-def _page(folder: Path, output_dir: Path, *, as_json: bool) -> None:
-    from harness.report.layout import print_lines
-    from harness.report.run_facts import facts_json, facts_of
-    from harness.report.run_page import page_lines
-
-    facts = facts_of(folder, naming(output_dir)(read_entry(folder)))
-    if as_json:
-        typer.echo(json.dumps(facts_json(facts), indent=2))
-    else:
-        console = make_console()
-        print_lines(page_lines(facts, width_of(console)), console)
-
-
-def _settings(run: RunDir, *, as_json: bool) -> None:
-    from harness.report.run_facts import settings_json
-    from harness.report.run_page import settings_lines
-
-    manifest = run.read_manifest()
-    if as_json:
-        typer.echo(json.dumps(settings_json(manifest), indent=2))
-    else:
-        console = make_console()
-        write(settings_lines(manifest, width_of(console)), console)
+        facts = facts_of(folder, naming(output_dir)(read_entry(folder)))
+        if as_json:
+            write_json(facts_json(facts))
+        else:
+            write_fitted(lambda width: page_lines(facts, width))
 
 
 def _transcript(run: RunDir, name: str, rollout: int | None, *, as_json: bool) -> None:
@@ -74,10 +60,8 @@ def _transcript(run: RunDir, name: str, rollout: int | None, *, as_json: bool) -
 
     found = example_outcomes(run, name, rollout)
     if as_json:
-        examples = [example_json(example, rollouts) for example, rollouts in found]
-        typer.echo(json.dumps({"run": run.id, "examples": examples}, indent=2))
+        write_json({"run": run.id, "examples": [example_json(example, rollouts) for example, rollouts in found]})
         return
-    console = make_console()
     for number, (example, rollouts) in enumerate(found):
-        write(["", ""] if number else [], console)
-        write(transcript(example, rollouts, width_of(console)), console)
+        write(["", ""] if number else [])
+        write_fitted(partial(transcript, example, rollouts))

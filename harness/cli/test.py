@@ -1,9 +1,8 @@
 """Implement `bench test`: run an agent on rows without scoring, all in sequence or one model call at a time. The steps
-are in `cli.agent_runs`, `cli.test_run` and `cli.interactive_session`."""
+are in `cli.agent_runs`, `cli.test_run` and `cli.interactive`."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from harness.cli.eval_options import GROUPS, AgentTestOptions
@@ -37,19 +36,18 @@ def run_test(options: AgentTestOptions) -> int:
 
 def _step(options: AgentTestOptions, job: AgentInvocation) -> int:
     from harness.cli.connection_check import check_connections
-    from harness.cli.interactive_session import TestSession, rows_of
-    from harness.cli.interactive_steps import Prompter, Screen, StdinLines
+    from harness.cli.interactive import TestSession
     from harness.cli.progress import header
     from harness.cli.stdout import own_stdout
     from harness.report.text import make_console
 
     with own_stdout() as stdout:  # keep output of the agent off our stdout
-        screen = Screen(make_console(file=stdout), is_typed=sys.stdin.isatty())
-        session = TestSession(job, Prompter(StdinLines(), screen, rows_of(job)), screen, options.row)
+        console = make_console(file=stdout)
+        session = TestSession(job, console, options.row)
         for line in () if options.quiet else header(options, job):
-            screen.say(line)
+            console.print(line, soft_wrap=True)
         runs = [(run, False) for run in job.resolution.runs]
-        check_connections(runs, job.keys, lambda words: None if options.quiet else screen.say(words))
+        check_connections(runs, job.keys, lambda words: None if options.quiet else console.print(words, soft_wrap=True))
         return 0 if session.run() else 1
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import typer
-
+from harness.cli.output import ask, can_ask
 from harness.core.errors import UsageError
 from harness.core.loopback import is_loopback_url
 from harness.report.text import clean
@@ -98,10 +96,9 @@ def require_trust(what: str, reasons: Sequence[str]) -> None:
         UsageError: the user declines, or no terminal to ask on.
     """
     words = f"{clean(what, 2000)}, and this would {' and '.join(clean(each, 500) for each in reasons)}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         raise UsageError(f"{words}. Look at its settings first; if you trust its author, add {TRUST}")
-    typer.echo(f"{words}.\nGo on? [y/N]: ", nl=False, err=True)
-    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+    if not ask(f"{words}.\nGo on?"):
         raise UsageError("nothing was done")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ import typer
 from rich.text import Text
 
 from harness.cli import dotenv
-from harness.cli.env_words import width_of, write
 from harness.cli.grouped import argument, command_of, option, switch
+from harness.cli.output import write_fitted, write_json
 from harness.core.errors import UsageError
 from harness.report.layout import labelled
-from harness.report.text import clean, make_console
+from harness.report.text import clean
 
 if TYPE_CHECKING:
     from harness.cli.doctor.findings import Diagnosis, DoctorReport
@@ -91,11 +90,9 @@ def doctor(options: DoctorOptions) -> int:
     checks = CheckOptions(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
     report = examine(subject, checks, _announce)
     if options.as_json:
-        whole = {"target": options.target, "offline": options.offline, **report.to_json()}
-        typer.echo(json.dumps(whole, indent=2))
+        write_json({"target": options.target, "offline": options.offline, **report.to_json()})
     else:
-        console = make_console()
-        write(_lines(report, min(width_of(console), _WIDEST), quiet=options.quiet), console)
+        write_fitted(lambda width: _lines(report, min(width, _WIDEST), quiet=options.quiet))
     return 0 if report.is_well else 1
 
 

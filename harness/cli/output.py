@@ -1,12 +1,16 @@
-"""Common options of the `bench env` commands, and tables fitted to the terminal."""
+"""Output of commands that only show something: lines fitted to the terminal, tables, JSON, questions; and the common
+options of the `bench env` commands."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -66,6 +70,28 @@ def table(
 def write(lines: Iterable[Text | str], console: Console | None = None) -> None:
     """Print lines without markup, by default on stdout."""
     print_lines(lines, console or make_console())
+
+
+def write_fitted(lines_of: Callable[[int], Iterable[Text | str]]) -> None:
+    """Print the lines that a function makes for the width of stdout."""
+    console = make_console()
+    print_lines(lines_of(width_of(console)), console)
+
+
+def write_json(value: object) -> None:
+    """Print a value as indented JSON on stdout."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def can_ask() -> bool:
+    """Whether a user can answer a question on the terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str) -> bool:
+    """Ask a yes-or-no question on stderr; no is the default."""
+    typer.echo(f"{question} [y/N]: ", nl=False, err=True)  # typer's prompt would print a space on stdout
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
 def shown(path: Path | str) -> str:
