@@ -9,10 +9,12 @@ import json
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.cli.grouped import flag
 from harness.cli.lazy_commands import add_plugin_options
+from harness.cli.output import ENV_ARGS_HELP, env_args
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback
 from harness.reference.fault_sources import FAULT_SOURCES, FaultSource
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 def serve(
     env: str | None = flag("--env ID,ID…", "Environments whose reference policies answer (comma-separated)."),
-    env_args: str | None = flag("--env-args -a JSON", "JSON object for load_environment() of each."),
+    args: list[str] | None = flag("--env-args -a JSON|KEY=VALUE", ENV_ARGS_HELP),
     policy: str | None = flag(
         "--policy POLICY",
         "How model names outside reference/ are answered: oracle, noisy?accuracy=P&seed=N, null, echo. By default a "
@@ -41,18 +43,18 @@ def serve(
     The first line on stdout is the base URL; SIGINT or SIGTERM ends it and prints the counts. GET /stats counts
     requests, GET /faults says which met which fault.
     """
-    _run(*_server(_fault_source(fault_options), env, env_args, policy, host, port))
+    _run(*_server(_fault_source(fault_options), env, args or [], policy, host, port))
 
 
 _fault_source = add_plugin_options(serve, FAULT_SOURCES)
 
 
 def _server(
-    faults: FaultSource | None, env: str | None, env_args: str | None, policy: str | None, host: str, port: int
+    faults: FaultSource | None, env: str | None, args: Sequence[str], policy: str | None, host: str, port: int
 ) -> tuple[ReferenceServer, str]:
     """Build the server, and a command that uses it."""
     chosen = parse_model(policy if policy.startswith(PREFIX) else PREFIX + policy) if policy else None
-    players = _load_players(env, env_args)
+    players = _load_players(env, env_args(args))
     if chosen is not None and chosen.needs_player and not players:
         raise ConfigError(f"--policy {policy} needs an environment to know the answers: add --env ENV_ID")
     server = ReferenceServer(faults=faults, host=host, port=port, policy=chosen)
@@ -60,12 +62,11 @@ def _server(
         server.add(lane, player)
     if not is_loopback(host):
         _say(f"warning: {host} is not loopback: whoever reaches this machine can use the server")
-    run = shlex.join(["bench", "run", ",".join(players) or "gsm8k", *(["-a", env_args] if env_args else [])])
+    run = shlex.join(["bench", "run", ",".join(players) or "gsm8k", *(word for text in args for word in ("-a", text))])
     return server, f"{run} -m {PREFIX}oracle" if players else f"{run} -m any-name"
 
 
-def _load_players(env: str | None, env_args: str | None) -> dict[str, EnvironmentPlayer]:
-    args = _json_object(env_args)
+def _load_players(env: str | None, args: JsonDict) -> dict[str, EnvironmentPlayer]:
     names = [name.strip() for name in (env or "").split(",") if name.strip()]
     if env is not None and not names:
         raise ConfigError("--env is empty; give environment ids, as in --env gsm8k,wordle")
@@ -135,18 +136,6 @@ def _examples(url: str, command: str) -> str:
         f"  {command} -b {url}\n"
         "Ctrl-C ends the server and prints the counts."
     )
-
-
-def _json_object(text: str | None) -> JsonDict:
-    if text is None:
-        return {}
-    try:
-        value: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"-a/--env-args is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ConfigError('-a/--env-args must be a JSON object, as in -a \'{"split": "sample"}\'')
-    return cast("JsonDict", value)
 
 
 def _say(line: str) -> None:

@@ -152,7 +152,7 @@ def _local_checks(subject: Subject, options: CheckOptions) -> list[tuple[str, Ch
         ("machine", check_memory),
         ("machine", partial(check_open_files, subject.in_flight)),
         *(("disk", partial(check_disk, folder)) for folder in subject.output_dirs),
-        ("keys", partial(check_keys, subject.keys, options.environ, options.overruled)),
+        ("keys", partial(check_keys, subject.asked, options.environ, options.overruled)),
         ("network", partial(check_network, subject.urls, options.environ)),
     ]
     importing = CHECK_SECONDS + PATIENCE * len(subject.environments)

@@ -3,22 +3,21 @@ Settings are resolved as for a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.cli.doctor.endpoints import EndpointQuery, WantedKey
+from harness.cli.doctor.endpoints import EndpointQuery
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.cli.doctor.hub import HubDataset, find_datasets
 from harness.cli.doctor.packages import WantedEnvironment
 from harness.core.errors import HarnessError
-from harness.core.loopback import is_loopback_url
 from harness.settings.built_in import built_in
 from harness.settings.endpoint_selection import MODEL, Layers, serve
 from harness.settings.endpoints import Endpoint, Registry, load_registry
 from harness.settings.flags import command_line
 from harness.settings.layers import value_at
-from harness.settings.packages import FoundEnvironment
 from harness.settings.paths import looks_like_path
 from harness.settings.resolver import OUTPUT_DIR, ResolvedRun, resolve
 from harness.settings.sections import builtins
@@ -45,33 +44,35 @@ class Subject:
     """Findings made during the selection."""
 
     @property
-    def keys(self) -> list[WantedKey]:
-        """Variables that hold the API keys of the endpoints."""
-        return [
-            WantedKey(each.endpoint.key_var, each.host, each.is_asked, is_loopback_url(each.endpoint.url))
-            for each in self.asked
-            if each.endpoint.key_var
-        ]
-
-    @property
     def urls(self) -> list[str]:
         """Base URLs of the endpoints."""
         return [each.endpoint.url for each in self.asked if each.endpoint.url]
 
+    @contextmanager
+    def reported(self, name: str, finding: Callable[[str, str, str, str], Diagnosis] = problem) -> Generator[None]:
+        """Turn an error in the block into a finding about `name`, with the advice of its message."""
+        try:
+            yield
+        except HarnessError as error:
+            words = str(error).removeprefix("bench run: ").removeprefix(f"{name}: ")
+            marks = [words.find(mark) for mark in ("run: bench ", "`bench env install PATH`", "did you mean ")]
+            at = min((mark for mark in marks if mark > 0), default=None)
+            says = words if at is None else words[:at].rstrip("; ")
+            fix = "correct that, and look again" if at is None else words[at:]
+            self.findings.append(finding("settings", name, says, fix))
+
     def ask(self, endpoint: Endpoint, whom: str, *, is_asked: bool = True) -> None:
         """Add a query of a model, or merge it with an equal one, since runs and aliases often share a model."""
         for index, known in enumerate(self.asked):
-            if _same(known.endpoint, endpoint):
+            if _identity(known.endpoint) == _identity(endpoint):
                 whom = known.whom if whom in known.whom.split(", ") else f"{known.whom}, {whom}"
                 self.asked[index] = replace(known, whom=whom, is_asked=known.is_asked or is_asked)
                 return
         self.asked.append(EndpointQuery(endpoint, whom, is_asked))
 
 
-def _same(one: Endpoint, other: Endpoint) -> bool:
-    return (one.url.rstrip("/"), one.model, one.key_var, dict(one.headers)) == (
-        other.url.rstrip("/"), other.model, other.key_var, dict(other.headers)
-    )  # fmt: skip
+def _identity(endpoint: Endpoint) -> tuple[object, ...]:
+    return endpoint.url.rstrip("/"), endpoint.model, endpoint.key_var, dict(endpoint.headers)
 
 
 def find_subject(
@@ -105,29 +106,14 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
     is_file = target.endswith(".toml")
     words = [target] if is_file else [word.strip() for word in target.split(",") if word.strip()] or [target]
     for word in words:
-        try:
+        with subject.reported(word):
             resolution = resolve(word, flags, sets)
-        except HarnessError as error:
-            says, fix = _split(str(error).removeprefix("bench run: "), word)
-            subject.findings.append(problem("settings", word, says, fix))
-            continue
-        runs += resolution.runs
-        subject.findings += [note("settings", word, notice) for notice in resolution.notices]
+            runs += resolution.runs
+            subject.findings += [note("settings", word, notice) for notice in resolution.notices]
     if is_file and runs:
         count = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
         subject.findings.append(ok("settings", target, f"{count}, every setting as it should be"))
     return runs
-
-
-def _split(message: str, about: str = "") -> tuple[str, str]:
-    """Split a message into its problem and its advice, without the prefix `about`."""
-    words = message.removeprefix(f"{about}: ")
-    marks = [
-        at for mark in ("run: bench ", "`bench env install PATH`", "did you mean ") if (at := words.find(mark)) > 0
-    ]
-    if not marks:
-        return words, "correct that, and look again"
-    return words[: min(marks)].rstrip("; "), words[min(marks) :]
 
 
 def _add_run(subject: Subject, run: ResolvedRun) -> None:
@@ -141,60 +127,43 @@ def _add_run(subject: Subject, run: ResolvedRun) -> None:
             subject.output_dirs.append(folder)
     if settings.save.save_to_hf_hub:
         subject.pushes.append(settings.save.hf_hub_dataset_name)
-    bound = settings.model.max_concurrent_generation
-    subject.in_flight += max(0, bound)
+    subject.in_flight += max(0, settings.model.max_concurrent_generation)
     if run.found is not None and built_in(run.found) is None:
-        _add_datasets(subject, run, run.found)
+        ids, has_sample = find_datasets(run.found.source_files, settings.env.env_args)
+        for each in ids:
+            dataset = subject.datasets.setdefault(each, HubDataset(each, has_sample=has_sample))
+            if run.env_id not in dataset.environments:
+                dataset.environments.append(run.env_id)
     if run.found is not None and not any(each.found == run.found for each in subject.environments):
         env_id = settings.env.env_id
         shown = env_id if looks_like_path(env_id) else run.env_id
         subject.environments.append(WantedEnvironment(env_id, shown, run.found, built_in(run.found) is not None))
 
 
-def _add_datasets(subject: Subject, run: ResolvedRun, found: FoundEnvironment) -> None:
-    ids, has_sample = find_datasets(found.source_files, run.settings.env.env_args)
-    for name in ids:
-        dataset = subject.datasets.setdefault(name, HubDataset(name, has_sample=has_sample))
-        if run.env_id not in dataset.environments:
-            dataset.environments.append(run.env_id)
-
-
 def _add_default(subject: Subject, flags: Mapping[str, object]) -> None:
     """Add the model that a run with these flags would use."""
-    try:
+    with subject.reported("model"):
         registry = _registry(flags)
         cli = command_line({key: value for key, value in flags.items() if key != "endpoints_path"})
         served = serve(Layers(builtins(), {}, cli, {}, {}, {}), registry)
-    except HarnessError as error:
-        says, fix = _split(str(error))
-        subject.findings.append(problem("settings", "model", says, fix))
-        return
-    named = any(flags.get(name) for name in _NAMING)
-    asked_for = str(value_at(served.merged, MODEL))
-    for endpoint in served.endpoints:
-        whom = served.alias or (asked_for if named else "the model that runs ask unless told otherwise")
-        subject.ask(endpoint, whom, is_asked=named)
+        named = any(flags.get(name) for name in _NAMING)
+        asked_for = str(value_at(served.merged, MODEL))
+        for endpoint in served.endpoints:
+            whom = served.alias or (asked_for if named else "the model that runs ask unless told otherwise")
+            subject.ask(endpoint, whom, is_asked=named)
 
 
 def _add_registry(subject: Subject, flags: Mapping[str, object]) -> None:
-    try:
+    with subject.reported("registry"):
         registry = _registry(flags)
-    except HarnessError as error:
-        says, fix = _split(str(error))
-        subject.findings.append(problem("settings", "registry", says, fix))
-        return
-    if not registry.entries:
-        fix = "write configs/endpoints.toml, or name a registry with -e"
-        subject.findings.append(note("settings", "registry", "there is no endpoint in it", fix))
-    for alias in registry.entries:
-        try:
-            served = serve(Layers(builtins(), {}, command_line({"model": alias}), {}, {}, {}), registry)
-        except HarnessError as error:
-            says, fix = _split(str(error))
-            subject.findings.append(note("settings", f"alias {alias}", says, fix))
-            continue
-        for endpoint in served.endpoints:
-            subject.ask(endpoint, alias)
+        if not registry.entries:
+            fix = "write configs/endpoints.toml, or name a registry with -e"
+            subject.findings.append(note("settings", "registry", "there is no endpoint in it", fix))
+        for alias in registry.entries:
+            with subject.reported(f"alias {alias}", note):
+                served = serve(Layers(builtins(), {}, command_line({"model": alias}), {}, {}, {}), registry)
+                for endpoint in served.endpoints:
+                    subject.ask(endpoint, alias)
 
 
 def _registry(flags: Mapping[str, object]) -> Registry:

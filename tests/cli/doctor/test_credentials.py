@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from tables import for_each_row
 
-from harness.cli.doctor.endpoints import WantedKey, check_keys, key_defect
+from harness.cli.doctor.endpoints import EndpointQuery, check_keys, key_defect
+from harness.settings.endpoints import Endpoint
+
+
+def wanted(name: str, host: str, is_asked: bool) -> EndpointQuery:
+    return EndpointQuery(Endpoint(f"http://{host}/v1", name, "m"), "a run", is_asked)
+
 
 SOUND = "sk-canary-0123456789abcdef"
 
@@ -36,7 +42,7 @@ def test_keys_as_providers_give_them_are_not_odd(key: str) -> None:
 )
 def test_odd_keys_are_named_without_a_letter_of_them(key: str, words: str) -> None:
     assert key_defect(key) == words
-    [found] = check_keys([WantedKey("MY_KEY", "api.example.org", True)], {"MY_KEY": key})
+    [found] = check_keys([wanted("MY_KEY", "api.example.org", True)], {"MY_KEY": key})
     assert (found.status, found.says) == (
         "problem", f"set, but odd: it {words}; it would be sent to api.example.org"
     )  # fmt: skip
@@ -46,11 +52,11 @@ def test_odd_keys_are_named_without_a_letter_of_them(key: str, words: str) -> No
 def test_a_key_is_set_or_not_and_who_asked_decides_how_bad_that_is() -> None:
     whom = "api.example.org"
     environ = {"SET": SOUND, "BLANK": "  \n"}
-    wanted = [
-        WantedKey("SET", whom, True), WantedKey("BLANK", whom, True), WantedKey("UNSET", whom, True),
-        WantedKey("IDLE", whom, False), WantedKey("LOCAL", "localhost:8000", True, is_local=True),
+    asked = [
+        wanted("SET", whom, True), wanted("BLANK", whom, True), wanted("UNSET", whom, True),
+        wanted("IDLE", whom, False), wanted("LOCAL", "localhost:8000", True),
     ]  # fmt: skip
-    found = check_keys(wanted, environ)
+    found = check_keys(asked, environ)
     assert [(each.name, each.status, each.says) for each in found] == [
         ("SET", "ok", f"set; sent to {whom}"),
         ("BLANK", "problem", f"set, but empty; it would be sent to {whom}"),
@@ -62,13 +68,13 @@ def test_a_key_is_set_or_not_and_who_asked_decides_how_bad_that_is() -> None:
 
 
 def test_a_variable_is_told_of_once_with_all_who_get_it_and_its_strictest_use() -> None:
-    wanted = [WantedKey("A", "one", False), WantedKey("A", "two", True), WantedKey("A", "one", False, is_local=True)]
-    [found] = check_keys(wanted, {})
-    assert (found.status, found.says) == ("problem", "not set; it would be sent to one, two")
+    asked = [wanted("A", "one", False), wanted("A", "two", True), wanted("A", "localhost:1", False)]
+    [found] = check_keys(asked, {})
+    assert (found.status, found.says) == ("problem", "not set; it would be sent to one, two, localhost:1")
 
 
 def test_keys_of_other_providers_are_listed_by_name_and_odd_ones_noted() -> None:
-    found = check_keys([WantedKey("GROQ_API_KEY", "x", True)], {"GROQ_API_KEY": SOUND, "OPENAI_API_KEY": f'"{SOUND}"'})
+    found = check_keys([wanted("GROQ_API_KEY", "x", True)], {"GROQ_API_KEY": SOUND, "OPENAI_API_KEY": f'"{SOUND}"'})
     assert [(each.name, each.status) for each in found] == [
         ("GROQ_API_KEY", "ok"), ("others", "ok"), ("OPENAI_API_KEY", "note"),
     ]  # fmt: skip
@@ -77,6 +83,6 @@ def test_keys_of_other_providers_are_listed_by_name_and_odd_ones_noted() -> None
 
 
 def test_two_values_of_one_variable_are_noted() -> None:
-    found = check_keys([WantedKey("A", "x", True)], {"A": SOUND}, overruled=["A", "B"])
+    found = check_keys([wanted("A", "x", True)], {"A": SOUND}, overruled=["A", "B"])
     assert [(each.name, each.status) for each in found] == [("A", "ok"), ("A", "note")]
     assert found[1].says == "the environment and .env hold two values; that of the environment counts"

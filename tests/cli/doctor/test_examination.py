@@ -91,7 +91,7 @@ def test_the_runs_of_a_target_say_what_is_looked_at(registry: Path) -> None:
     assert [each.name for each in subject.asked] == [
         "model-one at 127.0.0.1:1", "model-one at 127.0.0.1:2", "two at api.example.org",
     ]  # fmt: skip
-    assert [each.name for each in subject.keys] == ["TWO_KEY"]
+    assert [each.endpoint.key_var for each in subject.asked if each.endpoint.key_var] == ["TWO_KEY"]
     assert subject.output_dirs == [Path("there")]
     assert subject.pushes == ["lab/x"]
     assert subject.in_flight == 7 + 32
