@@ -25,6 +25,7 @@ from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.to_standings import standings_of
 from harness.report import numerals
+from harness.report.layout import print_lines
 from harness.report.runs import PUBLISH, Step
 from harness.report.side_by_side import Ending, side_by_side
 from harness.report.table import RunReport
