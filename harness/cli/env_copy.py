@@ -1,4 +1,4 @@
-"""Implement `bench env copy NAME`: copy an environment with `authoring.copying`."""
+"""Implement `bench env copy NAME`: copy an environment with `authoring.scaffold`."""
 
 from __future__ import annotations
 
