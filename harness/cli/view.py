@@ -1,4 +1,4 @@
-"""What a command prints of its evaluation: the base class of the commands' views, which is the view of `bench run`, and
+"""Results of an evaluation on the screen: the base class of the commands' views, which is the view of `bench run`, and
 the parts that several views share: notes, run folders, next steps."""
 
 from __future__ import annotations
