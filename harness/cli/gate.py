@@ -87,8 +87,8 @@ def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:
     words: list[str] = []
     for role, name in (("the candidate", candidate), ("the baseline", baseline)):
         chosen = choose(output_dir, [name])
-        if len(chosen.paths) + len(chosen.gone) + len(chosen.failed) == 1:
-            suite = suite_of(chosen.paths[0], output_dir)
+        if len(chosen.runs) + len(chosen.gone) + len(chosen.failed) == 1:
+            suite = suite_of(chosen.runs[0], output_dir)
             if suite is not None:
                 count = len(suite.names) + len(suite.failed)
                 words.append(f"{role} is one of the {count} runs of the suite {suite.id}; that id names all of them.")

@@ -79,8 +79,8 @@ def push(
         check_repo(repo)
     publish = _leaderboard(leaderboard_options)
     chosen = choose(output_dir, runs)
-    _check(chosen.paths, chosen.gone, allow_private=allow_private)
-    (publish or _push_all)(Push(chosen.paths, repo, public, as_json))
+    _check(chosen.runs, chosen.gone, allow_private=allow_private)
+    (publish or _push_all)(Push(chosen.runs, repo, public, as_json))
 
 
 _leaderboard = add_plugin_options(push, LEADERBOARDS)

@@ -57,7 +57,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
         _check_target(path, force=force)
     chosen = choose(output_dir, runs or [])
     gone = [f"{each}: of a suite, and not there any more" for each in chosen.gone]
-    page = page_of(chosen.paths, title=" ".join(title.split()), missing=gone)
+    page = page_of(chosen.runs, title=" ".join(title.split()), missing=gone)
     is_private = any(run.manifest.is_private for run in page.runs)
     _write(_rendered(page, chosen_form, transcripts, plots=plots), path, is_private=is_private)
     _tell(page, path)

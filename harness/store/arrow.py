@@ -3,10 +3,12 @@ pandas if that is installed: 1.3 s of CPU and 60 MB during a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import orjson
+
+from harness.core.types import JsonDict
+from harness.store.codec import map_texts
 
 
 def arrow() -> Any:
@@ -23,12 +25,12 @@ def parquet() -> Any:
     return cast(Any, pyarrow.parquet)
 
 
-def json_line(row: Mapping[str, object]) -> bytes:
+def json_line(row: JsonDict) -> bytes:
     """Encode a row for `table_from`. Lone surrogates, which UTF-8 cannot encode, are replaced."""
     try:
         return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        return orjson.dumps(_unbroken(row), option=orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(map_texts(row, unbroken), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def table_from(lines: bytes | bytearray, schema: Any) -> Any:
@@ -50,11 +52,3 @@ def unbroken(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
-
-
-def _unbroken(value: object) -> object:
-    if isinstance(value, str):
-        return unbroken(value)
-    if isinstance(value, Mapping):
-        return {name: _unbroken(item) for name, item in cast("Mapping[str, object]", value).items()}
-    return [_unbroken(item) for item in cast("list[object]", value)] if isinstance(value, list) else value

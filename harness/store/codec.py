@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar, cast
 
 import orjson
@@ -54,7 +55,11 @@ def encode(record: Record) -> bytes:
     # Search for secrets first; only a line that contains one is decoded and rebuilt.
     if redactor.text(text, patterns=False) is text:
         return line
-    clean = {name: value if name in _STRUCTURAL else _redacted(value) for name, value in parse(line).items()}
+    redact = partial(redactor.text, patterns=False)
+    clean = {
+        name: value if name in _STRUCTURAL else map_texts(value, redact, _redacted_key)
+        for name, value in parse(line).items()
+    }
     return _encode_unusual(clean)
 
 
@@ -196,21 +201,19 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _redacted(value: object) -> object:
+def _redacted_key(name: str) -> str:
+    # A lower-case key is kept: a placeholder secret may equal a field name, which must not change.
+    is_word = name.islower() and name.replace("_", "").isalpha()
+    return name if is_word else redactor.text(name, patterns=False)
+
+
+def map_texts(value: object, text: Callable[[str], str], key: Callable[[str], str] = str) -> object:
+    """Copy a JSON value, with `text` applied to every text in it, and `key` to every key."""
     if isinstance(value, str):
-        return redactor.text(value, patterns=False)
+        return text(value)
     if isinstance(value, dict):
-        table = cast(JsonDict, value)
-        # A lower-case key is kept: a placeholder secret may equal a field name, which must not change.
-        return {
-            name
-            if name.islower() and name.replace("_", "").isalpha()
-            else redactor.text(name, patterns=False): _redacted(item)
-            for name, item in table.items()
-        }
-    if isinstance(value, list):
-        return [_redacted(item) for item in cast("list[object]", value)]
-    return value
+        return {key(name): map_texts(item, text, key) for name, item in cast(JsonDict, value).items()}
+    return [map_texts(item, text, key) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _part(cls: type[T], value: object) -> T:

@@ -13,8 +13,7 @@ import os
 import secrets
 import shutil
 import threading
-from array import array
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -293,17 +292,13 @@ class DatasetWriter:
             self._due.discard(number)
 
 
-def _sorted(recorded: Recorded) -> Iterator[int]:
+def _sorted(recorded: Recorded) -> list[int]:
     """Numbers of all rollouts by example and rollout index."""
-    import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
+    import numpy as np
 
-    pa, compute = arrow(), cast(Any, pyarrow.compute)
     # Machine integers instead of tuples, which would need most of the memory at 100,000 rollouts.
-    keys = array("q", (index << 24 | rollout for index, rollout in map(recorded.place, range(len(recorded)))))
-    column = pa.Array.from_buffers(pa.int64(), len(keys), [None, pa.py_buffer(keys)])
-    order = compute.sort_indices(column)
-    for start in range(0, len(order), BATCH_ROWS):
-        yield from order.slice(start, BATCH_ROWS).to_pylist()
+    places = (index << 24 | rollout for index, rollout in map(recorded.place, range(len(recorded))))
+    return np.fromiter(places, np.int64, len(recorded)).argsort(kind="stable").tolist()
 
 
 def _notes(part: _Part) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Format:
     """Suffix of the file; empty if the format creates a folder."""
     module: str
     write: str = "write"
-    """Name of a `Writer` in the module."""
+    """Name of a `Writer` in the module; empty if files are written with `stream`."""
     stream: str = ""
     """Name of a `Streamer` in the module; empty if the format cannot be written to a pipe."""
     place: str = "{runs}--{id}{suffix}"
@@ -92,8 +92,8 @@ class Exporter:
 
 
 _OWN = (
-    Format("csv", ".csv", "harness.store.export_plain", "write_csv", "stream_csv"),
-    Format("jsonl", ".jsonl", "harness.store.export_plain", "write_jsonl", "stream_jsonl"),
+    Format("csv", ".csv", "harness.store.export_plain", "", "stream_csv"),
+    Format("jsonl", ".jsonl", "harness.store.export_plain", "", "stream_jsonl"),
     Format("parquet", ".parquet", "harness.store.export_plain", "write_parquet"),
 )
 
@@ -164,14 +164,13 @@ def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: 
         with _writing(place), place.open("wb", buffering=STREAM_BUFFER) as stream:
             return stream_run(run, form, stream, str(place))
     _check_free(place, form, force=force)
-    write = cast(Writer, getattr(importlib.import_module(form.module), form.write))
     entry = read_entry(run.path)
     private = run.read_manifest().is_private
     with translated("create", place.parent):
         make_folder(place.parent, private=private)
     with _staging(place) as staged:
         with _writing(place):
-            exported = write(run, staged)
+            exported = _write(run, form, staged)
         with translated("write", place):
             _move(staged, place, private=private)
     paths = tuple(place / path.relative_to(staged) for path in exported.paths)
@@ -199,6 +198,15 @@ def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standa
         exported = write(run, stream)
         stream.flush()
     return dataclasses.replace(exported, notes=_notes(entry, exported))
+
+
+def _write(run: RunDir, form: Format, path: Path) -> Exported:
+    module = importlib.import_module(form.module)
+    if form.write:
+        return cast(Writer, getattr(module, form.write))(run, path)
+    with path.open("xb") as file:
+        exported = cast(Streamer, getattr(module, form.stream))(run, file)
+    return dataclasses.replace(exported, paths=(path,))
 
 
 def _check_streams(form: Format) -> None:

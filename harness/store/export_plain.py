@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -55,16 +55,6 @@ _ADDED = (
     "final_answer", "input_tokens", "output_tokens", "cost", "seconds", "run_id", "prompt_text", "completion_text",
 )  # fmt: skip
 """Columns that the dataset does not have. They are renamed if a metric or state column has the same name."""
-
-
-def write_csv(run: RunDir, target: Path) -> Exported:
-    """Write a run as a CSV file; see `Writer`."""
-    return _write(stream_csv, run, target)
-
-
-def write_jsonl(run: RunDir, target: Path) -> Exported:
-    """Write a run as a JSON Lines file; see `Writer`."""
-    return _write(stream_jsonl, run, target)
 
 
 def write_parquet(run: RunDir, target: Path) -> Exported:
@@ -136,12 +126,6 @@ class _Encoded:
 
     def write(self, text: str) -> int:
         return self._stream.write(text.removesuffix(_ROW_END).encode() + b"\n")
-
-
-def _write(write: Callable[[RunDir, IO[bytes]], Exported], run: RunDir, target: Path) -> Exported:
-    with target.open("xb") as file:
-        exported = write(run, file)
-    return Exported((target,), exported.rows, exported.notes)
 
 
 def _own_names(columns: RowShape, added: Sequence[str] = _ADDED) -> dict[str, str]:

@@ -8,7 +8,6 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.errors import UsageError
@@ -202,27 +201,7 @@ def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
     return ordered[:most][::-1]
 
 
-@dataclass(slots=True)
-class Chosen:
-    """Runs selected by name."""
-
-    paths: list[Path] = field(default_factory=list[Path])
-    """Run folders, in the order of the names and within each suite; each once."""
-    gone: list[str] = field(default_factory=list[str])
-    """Removed runs of a suite, as listed in its file."""
-    failed: list[str] = field(default_factory=list[str])
-    """Names of environments of a suite that failed to load and have no run."""
-    _places: set[Path] = field(default_factory=set[Path])
-
-    def add(self, path: Path) -> None:
-        """Add a run folder, unless it is already selected."""
-        place = path.resolve()
-        if place not in self._places:
-            self._places.add(place)
-            self.paths.append(path)
-
-
-def choose(output_dir: Path, names: Sequence[str]) -> Chosen:
+def choose(output_dir: Path, names: Sequence[str]) -> Invocation:
     """Find the runs for some names.
 
     Args:
@@ -231,22 +210,28 @@ def choose(output_dir: Path, names: Sequence[str]) -> Chosen:
             begins like that, or the path of its file; or `latest`, or an output folder: every run of the newest
             invocation. Empty means `latest`.
 
+    Returns:
+        The runs in the order of the names and within each suite, each once.
+
     Raises:
         UsageError: a name matches nothing, or several things; or no run of a suite is left.
         StoreError: the output folder or a suite's file cannot be read.
     """
-    chosen = Chosen()
+    runs: dict[Path, Path] = {}
+    gone: list[str] = []
+    failed: list[str] = []
     for name in names or ["latest"]:
-        if (latest := latest_of(name, output_dir)) is not None:
-            _add(chosen, latest)
-        elif (file := _suite_file(output_dir, name)) is not None:
+        found = latest_of(name, output_dir)
+        if found is None and (file := _suite_file(output_dir, name)) is not None:
             found = read_invocation(file)
             if not found.runs:
                 raise UsageError(f"{file}: none of its {len(found.gone)} runs was found")
-            _add(chosen, found)
-        else:
-            chosen.add(find_run(output_dir, name))
-    return chosen
+        found = found or Invocation("", [find_run(output_dir, name)])
+        for path in found.runs:
+            runs.setdefault(path.resolve(), path)
+        gone += found.gone
+        failed += found.failed
+    return Invocation("", list(runs.values()), gone, failed)
 
 
 def _suite_file(output_dir: Path, name: str) -> Path | None:
@@ -267,10 +252,3 @@ def _suite_file(output_dir: Path, name: str) -> Path | None:
     if len(matches) > 1:
         raise UsageError(f"{name!r} means {len(matches)} suites; write more of the id: {', '.join(matches[-5:])}")
     return folder / f"{matches[0]}.json"
-
-
-def _add(chosen: Chosen, found: Invocation) -> None:
-    for path in found.runs:
-        chosen.add(path)
-    chosen.gone += found.gone
-    chosen.failed += found.failed

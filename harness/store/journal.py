@@ -245,7 +245,7 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
         while line := file.readline(LINE + 1):
             end = offset + len(line)
             if end - offset > LINE:
-                raise damaged(path, offset, f"longer than the limit of {size_words(LINE)}")
+                raise line_error(path, offset, f"longer than the limit of {size_words(LINE)}")
             if not line.endswith(b"\n") or (stop is not None and offset >= stop):
                 return
             try:
@@ -253,7 +253,7 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
             except ValueError as error:
                 if not file.peek(1):
                     return
-                raise damaged(path, offset, str(error)) from error
+                raise line_error(path, offset, error) from error
             yield offset, end, document
             offset = end
 
@@ -287,7 +287,7 @@ class JournalReader:
         try:
             return parse(self.line(offset))
         except ValueError as error:
-            raise damaged(self._path, offset, str(error)) from error
+            raise line_error(self._path, offset, error) from error
 
     def record(self, offset: int) -> Record:
         """The record of the line at an offset.
@@ -329,10 +329,8 @@ def as_record(path: Path, offset: int, document: JsonDict) -> Record:
     """
     try:
         return record_of(document)
-    except UnknownType as error:
-        raise unknown(path, offset, error) from error
     except ValueError as error:
-        raise damaged(path, offset, str(error)) from error
+        raise line_error(path, offset, error) from error
 
 
 def _line_number(path: Path, offset: int) -> int:
@@ -345,15 +343,13 @@ def _line_number(path: Path, offset: int) -> int:
     return number
 
 
-def unknown(path: Path, offset: int, error: UnknownType) -> StoreError:
-    """Error for a line written by a newer version."""
-    return StoreError(f"{path}:{_line_number(path, offset)}: {error}; update bench to read this run")
-
-
-def damaged(path: Path, offset: int, why: str) -> JournalDamaged:
-    """Error for a line that cannot be read."""
+def line_error(path: Path, offset: int, error: Exception | str) -> StoreError:
+    """Error for a line that cannot be read; `JournalDamaged` unless a newer version wrote it."""
+    number = _line_number(path, offset)
+    if isinstance(error, UnknownType):
+        return StoreError(f"{path}:{number}: {error}; update bench to read this run")
     return JournalDamaged(
-        f"{path}:{_line_number(path, offset)} (byte {offset}): the line cannot be read ({why}). "
+        f"{path}:{number} (byte {offset}): the line cannot be read ({error}). "
         f"Restore the file from a copy, keep the lines before it (truncate -s {offset} {path.name}), or "
         "start a new run; nothing was changed"
     )

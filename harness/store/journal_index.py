@@ -13,7 +13,7 @@ from harness.core.keys import KeyIndex
 from harness.core.records import BUDGET_SPENT, Example, Failed, Generated, Scored
 from harness.core.types import JsonDict
 from harness.store.codec import UnknownType
-from harness.store.journal import JournalReader, damaged, scan, unknown
+from harness.store.journal import JournalReader, line_error, scan
 from harness.store.outcome_kinds import OUTCOMES
 
 _STATUSES = tuple(name for name in OUTCOMES if name != "not_run")
@@ -97,9 +97,9 @@ class Recorded:
             try:
                 number = self._note(offset, document)
             except UnknownType as error:
-                raise unknown(self.path, offset, error) from error
+                raise line_error(self.path, offset, error) from error
             except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-                raise damaged(self.path, offset, f"{type(error).__name__}: {error}") from error
+                raise line_error(self.path, offset, f"{type(error).__name__}: {error}") from error
             self.end = end
             if number >= 0:
                 yield number, offset, document

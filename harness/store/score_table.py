@@ -14,6 +14,7 @@ from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded, read_rollout
 from harness.store.manifest import Manifest
 from harness.store.outcome_kinds import missing_reason
+from harness.store.values import number
 
 OF_EXAMPLES = "of_examples"
 """Key in `Manifest.derived`: number of examples planned before `until_ci` ended the run early."""
@@ -35,8 +36,8 @@ def tally(recorded: Recorded) -> ScoreTable:
     if not len(recorded):
         return table  # a run without rollouts may have no journal
     with JournalReader(recorded.path) as reader:
-        for number in range(len(recorded)):
-            enter(table, recorded.place(number), *read_rollout(reader, recorded.lines(number)))
+        for each in range(len(recorded)):
+            enter(table, recorded.place(each), *read_rollout(reader, recorded.lines(each)))
     return table
 
 
@@ -87,34 +88,30 @@ def summary_of(
         StoreError: the file cannot be read.
     """
     before = final or {}
-    examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
-    threshold = _number(manifest.settings.get("env.pass_threshold"))
+    examples, rollouts = (number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
+    threshold = number(manifest.settings.get("env.pass_threshold"))
     return summarize(
         tally(recorded) if table is None else table,
         pass_threshold=1.0 if threshold is None else threshold,
         rollouts_per_example=int(rollouts or 1),
         planned=max(int((examples or 0) * (rollouts or 1)), len(recorded)),
         reward_range=manifest.reward_range,
-        wall_s=_number(before.get("wall_s")),
-        resumed=int(_number(before.get("resumed")) or 0),
+        wall_s=number(before.get("wall_s")),
+        resumed=int(number(before.get("resumed")) or 0),
         aim=aim_of(manifest),
     )
 
 
 def aim_of(manifest: Manifest) -> Aim | None:
     """Target interval of a run with `until_ci`; for a derived run, of its parent. None without a target."""
-    half_width = _number(manifest.settings.get("env.until_ci"))
-    examples, rollouts = (_number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
+    half_width = number(manifest.settings.get("env.until_ci"))
+    examples, rollouts = (number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
     if manifest.derived:
-        examples = _number(manifest.derived.get(OF_EXAMPLES))
+        examples = number(manifest.derived.get(OF_EXAMPLES))
     if not half_width or half_width <= 0 or not examples or not rollouts:
         return None
     limits = finite_limits(manifest.reward_range)
     return Aim(half_width, int(examples), int(rollouts), limits, has_stopped=bool(manifest.derived))
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def judged(judgements: object) -> Usage | None:

@@ -32,7 +32,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunDir]:
 
 
 def chosen(*names: str) -> list[str]:
-    return [path.name for path in choose(Path("outputs"), names).paths]
+    return [path.name for path in choose(Path("outputs"), names).runs]
 
 
 def test_a_suite_is_named_by_its_id_its_beginning_or_its_file(runs: list[RunDir]) -> None:
@@ -103,7 +103,7 @@ def test_latest_of_two_invocations_of_one_second_is_the_later(runs: list[RunDir]
             os.utime(file, ns=(10**18, 10**18))
 
     found = choose(Path("outputs"), ["latest"])
-    assert ([path.name for path in found.paths], found.failed) == ([later.id], ["sums"])
+    assert ([path.name for path in found.runs], found.failed) == ([later.id], ["sums"])
 
 
 def test_no_name_is_one_run_where_the_newest_belongs_to_no_suite(runs: list[RunDir]) -> None:
@@ -123,7 +123,7 @@ def test_runs_that_are_gone_are_told(runs: list[RunDir]) -> None:
 
     found = choose(Path("outputs"), [SUITE])
 
-    assert [path.name for path in found.paths] == [runs[2].id]
+    assert [path.name for path in found.runs] == [runs[2].id]
     assert found.gone == [f"evals/sums--lab--m-1/{runs[1].id}"]
 
 

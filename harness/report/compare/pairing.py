@@ -73,7 +73,7 @@ def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[s
     asked: list[list[Member]] = []
     for name in names or [NEWEST]:
         chosen = choose(output_dir, [name] if names else [])
-        runs = [RunDir(path) for path in chosen.paths]
+        runs = [RunDir(path) for path in chosen.runs]
         asked.append([Member(run, run.read_manifest()) for run in runs])
         unmatched += [f"{clean(each)} of {clean(name)} could not be loaded." for each in chosen.failed]
         unmatched += [f"{clean(path)} of {clean(name)} no longer exists." for path in chosen.gone]
