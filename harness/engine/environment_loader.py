@@ -38,6 +38,7 @@ from harness.usercode import exceptions
 logger = logging.getLogger(__name__)
 
 _FUNCTION = "load_environment"
+_IMPORT_FAILED = "importing it failed"
 
 _roots: dict[Path, str] = {}
 """Folders from which environments were loaded by path, with the id of the last one from each folder."""
@@ -141,7 +142,7 @@ def _find(env_id: str, adopt: Adopt) -> Callable[..., object]:
         try:
             return source.function(name)
         except BaseException as error:  # the boundary around the plugin's code
-            _failed(env_id, "importing it failed", error)
+            _failed(env_id, _IMPORT_FAILED, error)
     if env_id in BUILT_INS:
         if env_id == AGENT_EVAL:
             import_hooks.answer_agents(in_command=True)
@@ -178,9 +179,7 @@ def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:  # the boundary around the author's module
         del sys.modules[name]
-        if isinstance(error, ModuleNotFoundError) and error.name is not None:
-            _lacks(env_id, error)
-        _failed(env_id, "importing it failed", error)
+        _failed(env_id, _IMPORT_FAILED, error)
     return module
 
 
@@ -203,12 +202,10 @@ def _refuse_namesakes(env_id: str, root: Path, source: Path) -> None:
 def _import(env_id: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise EnvironmentNotFound(_how_to_find(env_id, name)) from error
-        _lacks(env_id, error)
     except BaseException as error:  # the boundary around the author's module
-        _failed(env_id, "importing it failed", error)
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise EnvironmentNotFound(_how_to_find(env_id, name)) from error
+        _failed(env_id, _IMPORT_FAILED, error)
 
 
 def _function_of(env_id: str, module: ModuleType, name: str = _FUNCTION) -> Callable[..., object]:
@@ -239,23 +236,20 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
         raise wrong from error
 
 
-def _lacks(env_id: str, error: ModuleNotFoundError) -> NoReturn:
-    head = str(error.name).partition(".")[0]
-    if any(hook.module == head and hook.unsupported for hook in import_hooks.import_hooks()):
-        # The hook's message is sufficient: the module does not exist in that API.
-        raise EnvironmentLoadError(f"environment {env_id!r}: {error}") from error
-    missing = (
-        f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
-    )
-    raise EnvironmentLoadError(f"environment {env_id!r}: {missing}") from error
-
-
 def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
     if exceptions.should_propagate(error) and not isinstance(error, GeneratorExit):  # no generator is closed here
         raise error  # propagate the user's Ctrl-C
     ours = isinstance(error, HarnessError)
     if ours and (env_id in BUILT_INS or str(error).startswith(f"environment {env_id!r}: ")):
         raise error  # the message is complete
+    if what == _IMPORT_FAILED and isinstance(error, ModuleNotFoundError) and error.name:
+        head = error.name.partition(".")[0]
+        words = (
+            f"it needs the module {error.name!r}, which is not installed; install the environment with its dependencies"
+        )
+        if any(hook.module == head and hook.unsupported for hook in import_hooks.import_hooks()):
+            words = str(error)  # the hook's message is sufficient: the module does not exist in that API
+        raise EnvironmentLoadError(f"environment {env_id!r}: {words}") from error
     words = str(error) if ours and not isinstance(error, EnvironmentFault) else exceptions.describe(error)
     if (why := hub.refusal()) and why not in words:
         words = f"{words}: {why}"

@@ -64,7 +64,9 @@ class Evaluation:
     turns: AbstractAsyncContextManager[object] = field(init=False)
     """Held by each executing run."""
     schedules: list[Schedule] = field(init=False, default_factory=list[Schedule])
+    """The schedules of all passes so far, to be stopped by an interrupt."""
     is_interrupted: bool = field(init=False, default=False)
+    """Whether `interrupt` was called."""
     _names: Iterator[int] = field(init=False, default_factory=count)
 
     def __post_init__(self) -> None:

@@ -100,8 +100,13 @@ class IsolatedExecutor:
             number = item.example.index if self._is_group else None
             report, worker = await self._carry_out(work, begin, number=number)
         except WorkerDied as death:
-            timing = Timing(started_at, time.monotonic() - started, meter.seconds)
-            return _failed(item, death, work.deaths, meter, timing)
+            error = redactor.text(f"{death}, each of the {work.deaths} times that this rollout was made")
+            return Failed(
+                item.key, item.example.key, item.rollout_index, "generation", death.reason, error, retryable=False,
+                attempts=work.deaths, usage=meter.usage,
+                timing=Timing(started_at, time.monotonic() - started, meter.seconds),
+                replies=to_record(meter.dictation.taken, "", is_truncated=False, error=error),
+            )  # fmt: skip
         finally:
             self._lane.close(item)
         record = cast("Generated | Failed", record_of(report))
@@ -262,12 +267,3 @@ def _named(example: Example, rollout_index: int) -> State:
     state = State(rollout_index=rollout_index)
     state.example = example
     return state
-
-
-def _failed(item: Item, death: WorkerDied, deaths: int, meter: MeteredChat, timing: Timing) -> Failed:
-    error = redactor.text(f"{death}, each of the {deaths} times that this rollout was made")
-    replies = to_record(meter.dictation.taken, "", is_truncated=False, error=error)
-    return Failed(
-        item.key, item.example.key, item.rollout_index, "generation", death.reason, error, retryable=False,
-        attempts=deaths, usage=meter.usage, timing=timing, replies=replies,
-    )  # fmt: skip
