@@ -123,11 +123,6 @@ class EnvGroupRubric(GroupedRubric):
         self._group = group if isinstance(group, EnvGroup) else None
         super().__init__(group.env_map if isinstance(group, EnvGroup) else group)
 
-    @property
-    def judges(self) -> tuple[Any, ...]:
-        """The judges of all environments in the group."""
-        return tuple(spec for rubric in self.rubrics for spec in getattr(rubric, "judges", ()))
-
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts of one example with the rubric of its environment."""
         if not states or self._group is None:

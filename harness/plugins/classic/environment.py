@@ -348,8 +348,8 @@ class Environment(NativeEnvironment):
         """
         name = self.env_id or type(self).__name__
         raise UsageError(
-            f"{name}: evaluate() and generate() are what `bench run {self.env_id or 'ENV'} -m MODEL` does here: it "
-            "asks models through its endpoints and limits, and keeps what they say"
+            f"{name}: evaluate() and generate() are not available; use `bench run {self.env_id or 'ENV'} -m MODEL`, "
+            "which sends requests by its endpoints and limits, and records the replies"
         )
 
     generate = generate_sync = evaluate_sync = run_rollout = run_group = evaluate

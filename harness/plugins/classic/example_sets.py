@@ -127,7 +127,11 @@ def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int |
     Raises:
         EnvironmentFault: the name is unknown.
     """
-    chosen = _set(name)
+    if name not in SETS:
+        near = difflib.get_close_matches(name, SETS, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise EnvironmentFault(f"load_example_dataset({name!r}): no such dataset; {hint}Known are {', '.join(SETS)}")
+    chosen = SETS[name]
     hub: Any = importlib.import_module("datasets")
     parts: list[Any] = [
         hub.load_dataset(chosen.repository, config, split=split or chosen.split) for config in chosen.configs
@@ -160,11 +164,3 @@ def format_dataset(
         return {"prompt": messages, "answer": cells[answer_key]} if answer_key in cells else {"prompt": messages}
 
     return dataset.map(prompted, **(map_kwargs or {}))
-
-
-def _set(name: str) -> ExampleSet:
-    if name not in SETS:
-        near = difflib.get_close_matches(name, SETS, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise EnvironmentFault(f"load_example_dataset({name!r}): no such dataset; {hint}Known are {', '.join(SETS)}")
-    return SETS[name]

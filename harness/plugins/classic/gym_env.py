@@ -14,6 +14,7 @@ from harness.plugins.classic.multi_turn import MultiTurnEnv
 from harness.plugins.classic.rubric import Rubric
 from harness.plugins.classic.state import ClassicState
 from harness.rubrics.functions import total
+from harness.rubrics.parser import identity
 from harness.usercode.threads import offload
 
 _REWARDS = "gym_rewards"
@@ -105,7 +106,7 @@ class GymEnv(MultiTurnEnv):
     ) -> None:
         self.env_cls = env_cls
         self.env_kwargs: JsonDict = dict(env_kwargs or {})
-        self.action_parser: Callable[[str], Any] = action_parser or _same
+        self.action_parser: Callable[[str], Any] = action_parser or identity
         self.obs_to_text_fn = obs_to_text
         self.num_train_episodes, self.num_eval_episodes = num_train_episodes, num_eval_episodes
         self.seed = seed
@@ -136,7 +137,8 @@ class GymEnv(MultiTurnEnv):
             action = self.action_parser(self._said(messages, last))
         except Exception as error:  # an exception of the author's parser counts as an invalid action of the model
             return self._told(state, last, 0.0, f"Action Parsing Error: {error}", is_over=True)
-        obs, reward, terminated, truncated, info = await offload.run(self._step, state["gym_env"], action)
+        stepped = await offload.run(state["gym_env"].step, action)
+        obs, reward, terminated, truncated, info = normalize_step(stepped)
         last["extras"]["gym_info"] = info
         is_over = terminated or truncated
         ended = "\nEpisode already ended." if is_over else ""
@@ -178,9 +180,6 @@ class GymEnv(MultiTurnEnv):
         obs, _ = normalize_reset(played.reset(seed=seed))
         return played, self.obs_to_text(obs)
 
-    def _step(self, played: StepResetEnv, action: Any) -> tuple[Any, float, bool, bool, JsonDict]:
-        return normalize_step(played.step(action))
-
     def _said(self, messages: Messages, step: JsonDict) -> str:
         text = self.parser.parse_answer(cast(Any, messages))
         if text is not None:
@@ -198,10 +197,6 @@ class GymEnv(MultiTurnEnv):
         if is_over:
             state["final_env_response"] = answer
         return answer
-
-
-def _same(text: str) -> str:
-    return text
 
 
 def _close(played: Any) -> None:

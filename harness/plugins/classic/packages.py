@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -52,7 +53,8 @@ def read_package(found: FoundEnvironment) -> Package | None:
     if not uses_api and not libraries:
         return None
     if found.dist_name is not None:
-        roots.update(_top_levels_of(found.dist_name))
+        with suppress(importlib.metadata.PackageNotFoundError):
+            roots.update(_top_levels(importlib.metadata.distribution(found.dist_name)))
     generation = generation_of(requirements, texts.values())
     return Package(
         generation,
@@ -142,13 +144,6 @@ def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distr
         if requires_verifiers(needs):
             waiting.extend(parse_requirements(needs))
             yield dist
-
-
-def _top_levels_of(dist_name: str) -> set[str]:
-    try:
-        return _top_levels(importlib.metadata.distribution(dist_name))
-    except importlib.metadata.PackageNotFoundError:
-        return set()
 
 
 def _top_levels(dist: importlib.metadata.Distribution) -> set[str]:

@@ -53,7 +53,9 @@ class ReasoningGymEnv(SingleTurnEnv):
         super().__init__(
             dataset=rows[:num_train_examples] or None,
             eval_dataset=rows[num_train_examples:] or None,
-            system_prompt=_default_prompt() if isinstance(system_prompt, EllipsisType) else system_prompt,
+            system_prompt=str(_library().utils.SYSTEM_PROMPTS["default"])
+            if isinstance(system_prompt, EllipsisType)
+            else system_prompt,
             parser=reader,
             rubric=rubric,
             message_type="chat",
@@ -72,7 +74,8 @@ class ReasoningGymEnv(SingleTurnEnv):
         try:
             if isinstance(gym, str):
                 return library.create_dataset(gym, size=total_examples, seed=seed)
-            specs = [_spec(library, each) for each in gym]
+            given = [{"name": each} if isinstance(each, str) else dict(each) for each in gym]
+            specs = [library.composite.DatasetSpec(**{"weight": 1.0, "config": {}, **fields}) for fields in given]
             return library.create_dataset("composite", datasets=specs, size=total_examples, seed=seed)
         except (ValueError, TypeError, AssertionError) as error:
             raise EnvironmentFault(f"ReasoningGymEnv(gym={gym!r}): {error}") from error
@@ -88,15 +91,6 @@ def _library() -> Any:
         raise EnvironmentFault(
             "ReasoningGymEnv needs reasoning-gym, which is not installed: pip install 'bench-harness[reasoning-gym]'"
         ) from error
-
-
-def _default_prompt() -> str:
-    return str(_library().utils.SYSTEM_PROMPTS["default"])
-
-
-def _spec(library: Any, given: str | Mapping[str, Any]) -> Any:
-    fields: JsonDict = {"name": given} if isinstance(given, str) else dict(given)
-    return library.composite.DatasetSpec(**{"weight": 1.0, "config": {}, **fields})
 
 
 def _row(index: int, entry: Mapping[str, Any]) -> JsonDict:

@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from harness.core.errors import EnvironmentFault
@@ -112,10 +113,6 @@ def _check(request: Any, who: str) -> None:
         )
 
 
-_warned: set[tuple[str, str]] = set()
-
-
+@cache
 def _warn_once(who: str, image: str) -> None:
-    if (who, image) not in _warned:
-        _warned.add((who, image))
-        _log.warning("%s: docker_image=%r is not used: commands find the programs of this machine", who, image)
+    _log.warning("%s: docker_image=%r is not used: commands find the programs of this machine", who, image)

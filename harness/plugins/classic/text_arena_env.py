@@ -17,6 +17,7 @@ from harness.core.types import JsonDict, Messages, Prompt
 from harness.plugins.classic import marks
 from harness.plugins.classic.multi_turn import MultiTurnEnv
 from harness.plugins.classic.parsers import Parser, XMLParser
+from harness.rubrics.parser import identity
 from harness.rubrics.rubric import Rubric as NativeRubric
 from harness.usercode.threads import offload
 
@@ -27,10 +28,6 @@ _SHARED = ("dictionary", "word_list")
 """Attributes that a game never changes, shared by all copies: half a million words (38 MB)."""
 
 _making = threading.Lock()
-
-
-def _same(text: str) -> str:
-    return text
 
 
 class TextArenaEnv(MultiTurnEnv):
@@ -60,7 +57,7 @@ class TextArenaEnv(MultiTurnEnv):
         system_prompt: str | None = None,
         parser: Parser | None = None,
         rubric: NativeRubric | None = None,
-        feedback_fn: Callable[[str], str] = _same,
+        feedback_fn: Callable[[str], str] = identity,
         seed: int = 0,
         **kwargs: Any,
     ) -> None:

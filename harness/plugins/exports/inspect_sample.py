@@ -129,14 +129,7 @@ def summary_of(sample: JsonDict) -> JsonDict:
     summary["metadata"] = _thin(sample["metadata"])
     if "scores" in sample:
         summary["scores"] = {
-            name: {
-                key: _thin(value)
-                if key == "metadata"
-                else _cut(value, _FIELD_LIMIT)
-                if isinstance(value, str)
-                else value
-                for key, value in score.items()
-            }
+            name: {**_thin(score), **({"metadata": _thin(score["metadata"])} if "metadata" in score else {})}
             for name, score in sample["scores"].items()
         }
     if "error" in sample:

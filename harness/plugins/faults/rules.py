@@ -179,12 +179,18 @@ class FaultScript:
         latency: Median latency of every request, in seconds.
         sigma: Standard deviation of the logarithm of the latency.
         seed: Seed of all draws.
+
+    Raises:
+        ConfigError: the shares of rules for all requests sum to more than 1.
     """
 
     def __init__(
         self, rules: Sequence[FaultRule] = (), *, latency: float = 0.0, sigma: float = 0.0, seed: int = 0
     ) -> None:
-        check_rules(rules)
+        shares = [rule.share for rule in rules if rule.share is not None and not rule.filters and not rule.per]
+        if sum(shares) > 1.0 + 1e-9:
+            given = " + ".join(f"{share:g}" for share in shares)
+            raise ConfigError(f"the shares of all requests sum to {sum(shares):g} ({given}); at most 1 is possible")
         self.tallies = tuple(Tally(rule) for rule in rules)
         self.seed = seed
         self.latency = latency
@@ -216,18 +222,6 @@ class FaultScript:
         if struck is None:
             return Fault(latency=latency)
         return replace(struck, latency=struck.latency + latency) if latency else struck
-
-
-def check_rules(rules: Sequence[FaultRule]) -> None:
-    """Validate that the shares sum to at most 1.
-
-    Raises:
-        ConfigError: the shares of rules for all requests sum to more than 1.
-    """
-    shares = [rule.share for rule in rules if rule.share is not None and not rule.filters and not rule.per]
-    if sum(shares) > 1.0 + 1e-9:
-        given = " + ".join(f"{share:g}" for share in shares)
-        raise ConfigError(f"the shares of all requests sum to {sum(shares):g} ({given}); at most 1 is possible")
 
 
 class ScriptedFaults:

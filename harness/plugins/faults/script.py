@@ -65,7 +65,14 @@ def fault_script(
         own_seed = _whole(document.get("seed", 0), "seed")
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-    rules += _read_tables(document, where)
+    for key in document:
+        if key not in (*SETTINGS, "fault"):
+            raise ConfigError(f"{where}: unknown key {key!r}; {suggestion(key, (*SETTINGS, 'fault'))}")
+    tables = document.get("fault", [])
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in cast("list[object]", tables)):
+        raise ConfigError(f'{where}: write faults as [[fault]] tables, each with a name, such as fault = "429"')
+    found = cast("list[dict[str, object]]", tables)
+    rules += [read_rule(table, f"{where}: [[fault]] {count}") for count, table in enumerate(found, 1)]
     return FaultScript(
         [*rules, *more],
         latency=own_latency if latency is None else number(latency, "latency"),
@@ -147,17 +154,6 @@ def _read_file(path: Path) -> dict[str, object]:
         raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-
-
-def _read_tables(document: Mapping[str, object], where: str) -> list[FaultRule]:
-    for key in document:
-        if key not in (*SETTINGS, "fault"):
-            raise ConfigError(f"{where}: unknown key {key!r}; {suggestion(key, (*SETTINGS, 'fault'))}")
-    tables = document.get("fault", [])
-    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in cast("list[object]", tables)):
-        raise ConfigError(f'{where}: write faults as [[fault]] tables, each with a name, such as fault = "429"')
-    found = cast("list[dict[str, object]]", tables)
-    return [read_rule(table, f"{where}: [[fault]] {number}") for number, table in enumerate(found, 1)]
 
 
 def _whole(value: object, name: str, low: int = 0) -> int:

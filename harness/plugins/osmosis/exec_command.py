@@ -72,7 +72,10 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
         try:
             _run(source, path, namespace)
         except SystemExit as stop:
-            return _status(stop)
+            if stop.code is None or isinstance(stop.code, int):
+                return int(stop.code or 0)
+            typer.echo(str(stop.code), err=True)
+            return 1
         except BaseException as exc:
             is_interrupted = isinstance(exc, KeyboardInterrupt)
             exc.__suppress_context__ |= is_interrupted  # leaves out tracebacks of cancelled tasks
@@ -163,10 +166,3 @@ def _own_frames(exc: BaseException, path: str) -> Any:
             last.tb_next = None
         last = last.tb_next
     return trace
-
-
-def _status(stop: SystemExit) -> int:
-    if stop.code is None or isinstance(stop.code, int):
-        return int(stop.code or 0)
-    typer.echo(str(stop.code), err=True)
-    return 1
