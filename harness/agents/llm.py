@@ -124,7 +124,7 @@ class AgentLLM:
 
         Raises:
             ProviderError: the call failed after all retries.
-            RolloutLimitError: the rollout has reached its `message_limit` or `token_limit`.
+            RolloutLimitError: the rollout has reached a limit such as `message_limit`.
             SystemicProviderError: the endpoint is unusable, so that every call would fail.
             TypeError: an argument is not valid in a request.
             EnvironmentFault: the run has ended.

@@ -20,10 +20,10 @@ from harness.agents.tables import (
     score_tables,
     table_lines,
 )
-from harness.core.records import LIMITS
 from harness.report import numerals
 from harness.report.layout import head, plain, prose
 from harness.report.text import clean
+from harness.settings.schema import ROLLOUT_LIMITS
 
 ERROR_LENGTH = 50
 """Maximum length of an error in a progress line, including `...`."""
@@ -101,7 +101,7 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
     yield Text(f"  Total tokens: {_tokens(result.total_tokens, unreported)}")
     if result.failed_runs:
         yield Text(f"  Failed runs: {result.failed_runs} of {made}; each counts 0.0 in the table", "red")
-    ends = Counter(run.finish_reason for row in result.rows for run in row.runs if run.finish_reason in LIMITS)
+    ends = Counter(run.finish_reason for row in result.rows for run in row.runs if run.finish_reason in ROLLOUT_LIMITS)
     if ends:
         yield Text(
             f"  Ended by {' and '.join(f'{name}: {count}' for name, count in ends.items())} of {made} runs", "yellow"

@@ -17,7 +17,7 @@ from harness.settings.built_in import BUILT_INS
 from harness.settings.flags import Override, command_line, parse_set
 from harness.settings.layers import LayerName, LayerValue
 from harness.settings.resolver import Origin, Resolution, resolve
-from harness.settings.schema import BY_FLAT_NAME, SHORTCUT_BY_KEY
+from harness.settings.schema import BY_FLAT_NAME, ROLLOUT_LIMITS, SHORTCUT_BY_KEY
 from harness.settings.wording import shown_path
 from harness.store.atomic import translated
 from harness.store.find_runs import find_run
@@ -50,7 +50,7 @@ _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scorin
 _RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
 """Settings of `env` that select the rollouts: a derived run takes them from the recorded run."""
 
-_LIMITS = ("message_limit", "token_limit", "max_failures")
+_LIMITS = (*ROLLOUT_LIMITS, "max_failures")
 """Settings of `env` that limit the calls of a model."""
 
 _OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")

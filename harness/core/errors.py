@@ -18,7 +18,7 @@
     ├── ModelError                 a model call failed after all retries; `retryable`: a later call may succeed
     │   ├── ContextLengthError     the prompt exceeds the context length: a property of the model, not a fault
     │   ├── ResponseError          the endpoint's reply could not be parsed
-    │   ├── LimitReached           `message_limit` or `token_limit` of the rollout is reached: it ends and is scored
+    │   ├── LimitReached           a limit of the rollout is reached: it ends and is scored
     │   └── SystemicError          the endpoint as a whole is unusable: the run stops
     │       └── BudgetSpent        the budget of the invocation is spent: no further call is made
     ├── ToolError                  a tool call failed: reported to the model, or ends the rollout (`stop_errors`)
@@ -32,7 +32,7 @@
     │   ├── DatasetValidationError a row lacks a required column
     │   ├── ToolValidationError    the agent offers a tool whose schema endpoints reject
     │   └── ProviderError          a model call of the agent failed
-    │       ├── RolloutLimitError  `message_limit` or `token_limit` of the rollout is reached: it ends and is scored
+    │       ├── RolloutLimitError  a limit of the rollout is reached: it ends and is scored
     │       └── SystemicProviderError  every other model call would fail as well
     ├── EvalFnError                an eval function cannot be loaded or called, or returned an invalid value
     ├── AgentLoadError             the agent does not exist or cannot be imported
@@ -233,8 +233,8 @@ class ResponseError(ModelError):
 
 
 class LimitReached(ModelError):
-    """The rollout has reached its `message_limit` or `token_limit`. The call was not sent, and every further call of
-    this rollout raises the same error. The rollout ends with `reason` as its stop condition and is scored."""
+    """The rollout has reached a limit such as `message_limit`. The call was not sent, and every further call of this
+    rollout raises the same error. The rollout ends with `reason` as its stop condition and is scored."""
 
 
 class SystemicError(ModelError):
@@ -310,8 +310,8 @@ class ProviderError(LocalExecutionError):
 
 
 class RolloutLimitError(ProviderError):
-    """The rollout has reached its `message_limit` or `token_limit`. The call was not sent, and every further call
-    raises the same error. The rollout ends with that stop condition and is scored on the conversation so far, whether
+    """The rollout has reached a limit such as `message_limit`. The call was not sent, and every further call raises the
+    same error. The rollout ends with that stop condition and is scored on the conversation so far, whether
     the agent raises this error or catches it and returns a result."""
 
 

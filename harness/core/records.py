@@ -113,12 +113,6 @@ class Generated:
         return next((m for m in reversed(messages) if m.get("role") == "assistant"), dict[str, Any]())
 
 
-MESSAGE_LIMIT = "message_limit"
-TOKEN_LIMIT = "token_limit"
-
-LIMITS = frozenset({MESSAGE_LIMIT, TOKEN_LIMIT})
-"""Stop conditions of rollouts that were ended by a limit in the run's settings."""
-
 BUDGET_SPENT = "budget"
 """Reason of rollouts without outcome because the budget of the invocation was spent. A resume repeats them."""
 

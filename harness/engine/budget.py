@@ -27,6 +27,7 @@ from harness.engine.prices import EXTRA, Pricing, pricing_of
 from harness.engine.spending import priced_usages, spent_in
 from harness.settings.budget import BOUNDS, BUDGET, FLAGS, Bound, BudgetLimits, flags_of
 from harness.settings.endpoints import Endpoint
+from harness.settings.resolved_run import ResolvedRun
 
 SLACK = 1e-9
 """Relative tolerance of a bound for rounding errors: ten replies at $0.01 are $0.10."""
@@ -255,6 +256,8 @@ class Asking:
     """Maximum number of rollouts."""
     in_flight: int = 1
     """Maximum number of concurrently generating rollouts; −1 is unlimited."""
+    resolved: ResolvedRun | None = None
+    """All settings of the run, with their origins."""
 
 
 def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:

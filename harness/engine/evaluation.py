@@ -190,6 +190,7 @@ class Evaluation:
             plan.start.derive,
             plan.rollouts.total,
             in_flight,
+            plan.resolved,
         )
 
 

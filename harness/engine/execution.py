@@ -229,9 +229,8 @@ class RunExecution:
             return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
         server = self._server if plan.resolved.is_reference else None
         client = RunClient(self._name, plan.resolved, plan.environment, self._pool, server, self._tracker)
-        env = plan.resolved.settings.env
-        limits = RolloutLimits(env.message_limit, env.token_limit, is_refusable=self._tracker.is_limited)
-        return Execution(plan, client, limits, env.max_retries)
+        limits = RolloutLimits.of(plan.resolved, is_refusable=self._tracker.is_limited)
+        return Execution(plan, client, limits, plan.resolved.settings.env.max_retries)
 
 
 def plays_embedded(plan: RunPlan) -> bool:
@@ -272,9 +271,8 @@ def _own_executor(execution: Execution) -> Executor:
         for judge in plan.judges
     }
     terms = IsolatedRunConfig(
-        settings.timeout, execution.max_retries, settings.scoring_timeout, limits.message_limit, limits.token_limit,
-        limits.is_refusable, rubric.name if is_part else None, plays,
-        [called.get(id(spec)) for spec in environment.judges],
+        settings.timeout, execution.max_retries, settings.scoring_timeout, limits,
+        rubric.name if is_part else None, plays, [called.get(id(spec)) for spec in environment.judges],
     )  # fmt: skip
     return IsolatedExecutor(environment, execution.model, terms, rubric.recorded if is_part else None)
 

@@ -16,6 +16,7 @@ from harness.core.types import JsonDict
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
+from harness.settings.schema import ROLLOUT_LIMITS
 
 _KEY_BYTES = 32
 """Size of a SHA-256 digest."""
@@ -135,7 +136,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     env, model = resolved.settings.env, resolved.settings.model
     found = resolved.found
     inner = set(environment.source_files).difference(() if found is None else found.source_files)
-    limits = {name: limit for name in ("message_limit", "token_limit") if (limit := getattr(env, name)) is not None}
+    limits = {name: limit for name in ROLLOUT_LIMITS if (limit := getattr(env, name)) is not None}
     return {
         "env": {
             "env_id": resolved.env_id,
@@ -155,7 +156,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
         },
         "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
         "timeout": env.timeout,
-        **({"limits": limits} if any(limits.values()) else {}),  # omitted without any, as above
+        **({"limits": limits} if limits else {}),  # omitted without any, as above
         # In their redacted form: a header can choose another model, but a key in a header may change.
         "extra_headers": resolved.described()["model.extra_headers"]["value"],
     }

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from harness.core.errors import LimitReached, ModelError
-from harness.core.records import LIMITS, Failed, Generated, Item
+from harness.core.records import Failed, Generated, Item
 from harness.core.replies import UNANSWERED, ReplyPlayer, read_off
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
 from harness.engine.executors import Executor
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
+from harness.settings.schema import ROLLOUT_LIMITS
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded
 
@@ -69,8 +70,10 @@ class ReplayChat:
         self._record = record
         replies = record.replies
         if replies is None:
-            is_truncated = isinstance(record, Generated) and record.is_truncated and record.stop_condition not in LIMITS
-            replies = read_off(record.completion, is_truncated=is_truncated, usage=record.usage)
+            is_cut = (
+                isinstance(record, Generated) and record.is_truncated and record.stop_condition not in ROLLOUT_LIMITS
+            )
+            replies = read_off(record.completion, is_truncated=is_cut, usage=record.usage)
         self._count = len(replies)
         self._recital = ReplyPlayer(replies)
 
@@ -96,7 +99,7 @@ class ReplayChat:
         if is_unanswered and isinstance(record, Failed):
             raise ModelError(record.error, retryable=record.retryable, reason=record.reason)
         limit = record.stop_condition if isinstance(record, Generated) else None
-        if reply is None and limit in LIMITS:
+        if reply is None and limit in ROLLOUT_LIMITS:
             raise LimitReached(f"the recorded rollout was ended by {limit}", reason=str(limit))
         if reply is not None and is_unanswered:
             await asyncio.Event().wait()  # the environment cancelled this call, and will again

@@ -18,7 +18,7 @@ from harness.core.errors import (
     SystemicError,
     ThreadsHung,
 )
-from harness.core.records import BUDGET_SPENT, LIMITS, Failed, Generated, Item, Score, Timing
+from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Score, Timing
 from harness.core.redact import redactor
 from harness.core.replies import ReplyRecorder, to_record
 from harness.core.state import State
@@ -27,6 +27,7 @@ from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.envs.environment import Environment
 from harness.rubrics.functions import read
 from harness.rubrics.rubric import Rubric
+from harness.settings.schema import ROLLOUT_LIMITS
 from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.usercode.deadline import Deadline
 from harness.usercode.exceptions import describe, should_propagate
@@ -226,7 +227,7 @@ class _Play:
         exported, lost = state.export()
         completion, is_truncated = state["completion"], bool(state.get("is_truncated"))
         stop_condition = state.get("stop_condition")
-        is_cut = is_truncated and stop_condition not in LIMITS
+        is_cut = is_truncated and stop_condition not in ROLLOUT_LIMITS
         replies = to_record(meter.dictation.taken, completion, is_truncated=is_cut)
         return Generated(
             item.key, item.example.key, item.rollout_index, completion, stop_condition, is_truncated,

@@ -11,16 +11,18 @@ not fit beside it waits.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
 import orjson
 
 from harness.core.errors import BudgetSpent, ContextLengthError, LimitReached, ModelError
-from harness.core.records import MESSAGE_LIMIT, TOKEN_LIMIT
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
 from harness.models.wire import CHARS_PER_TOKEN, estimate_prompt_tokens, merge_sampling_args
+from harness.settings.resolver import ResolvedRun
+from harness.settings.schema import ROLLOUT_LIMITS
 from harness.usercode.deadline import waiting
 
 REFUSALS = 100
@@ -36,7 +38,7 @@ _REFUSED_STATUSES = (400, 422)
 
 @dataclass(slots=True)
 class RolloutLimits:
-    """The limits of each rollout of a run."""
+    """The limits of each rollout of a run: the settings in `ROLLOUT_LIMITS`."""
 
     message_limit: int | None = None
     """Maximum number of model calls of one attempt; None for no limit."""
@@ -44,13 +46,28 @@ class RolloutLimits:
     """Maximum number of input and output tokens of one attempt; None for no limit."""
     is_refusable: bool = False
     """Whether calls may be refused for another reason: a spent budget, or the end of a replayed recording."""
-    largest_max_tokens: float = field(default=float("inf"), repr=False)
+    largest_max_tokens: int = field(default=sys.maxsize, repr=False)
     """Largest `max_tokens` to send for a call that names none. Lowered when the endpoint refuses one."""
+
+    @classmethod
+    def of(cls, run: ResolvedRun, *, is_refusable: bool) -> RolloutLimits:
+        """The limits in the settings of a run."""
+        env = run.settings.env
+        return cls(**{name: getattr(env, name) for name in ROLLOUT_LIMITS}, is_refusable=is_refusable)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The limits that are not None, by name."""
+        return {name: limit for name in ROLLOUT_LIMITS if (limit := getattr(self, name)) is not None}
 
     @property
     def may_refuse(self) -> bool:
         """Whether any call of a rollout may be refused."""
-        return self.is_refusable or self.message_limit is not None or self.token_limit is not None
+        return self.is_refusable or bool(self.given)
+
+    def times(self, count: int) -> RolloutLimits:
+        """The limits of `count` attempts together."""
+        return replace(self, **{name: limit * count for name, limit in self.given.items()})
 
 
 @dataclass(slots=True)
@@ -84,14 +101,14 @@ class CallGate:
             if self.refusal is not None:
                 await self.refuse(self.refusal)
             if limits.message_limit is not None and self.calls >= limits.message_limit:
-                await self.refuse(LimitReached(_CALLS.format(limits.message_limit), reason=MESSAGE_LIMIT))
+                await self.refuse(LimitReached(_CALLS.format(limits.message_limit), reason="message_limit"))
             if limits.token_limit is None:
                 self.calls += 1
                 return Ticket(self, sampling_args, 0)
             left = limits.token_limit - self.tokens
             if left <= 0:
                 words = _TOKENS.format(self.tokens, limits.token_limit)
-                await self.refuse(LimitReached(words, reason=TOKEN_LIMIT))
+                await self.refuse(LimitReached(words, reason="token_limit"))
             asked = output_limit(merge_sampling_args(self.sampling_args, sampling_args))
             share = left if asked is None else min(asked, left)
             if not self._reserved or self._reserved + share <= left:

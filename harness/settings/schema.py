@@ -39,6 +39,12 @@ class CliOption:
     """What the built-in is taken from, when it is no constant."""
     is_shared: bool = False
     """Whether every command that makes rollouts has the option; if not, `bench run` and commands that name it do."""
+    ends_rollout: bool = False
+    """Whether the setting is a limit that ends a rollout, with its key as stop condition. Part of a run's identity."""
+
+
+def _rollout_limit(kind: Kind, flag: str) -> CliOption:
+    return CliOption(kind, (flag,), is_shared=True, ends_rollout=True)
 
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -97,10 +103,10 @@ class EnvSettings(BaseModel):
     """Timeout for generating one rollout, in seconds, without waits for a slot or a retry; "none" is no limit."""
     scoring_timeout: Annotated[_OptionalSeconds, CliOption("number", ("--scoring-timeout",))] = 300.0
     """Timeout for scoring one rollout (or one group), in seconds; "none" is no limit."""
-    message_limit: Annotated[_OptionalCount, CliOption("integer", ("--message-limit",), is_shared=True)] = None
+    message_limit: Annotated[_OptionalCount, _rollout_limit("integer", "--message-limit")] = None
     """Model calls that one attempt at a rollout may make; a further call is not sent, and the rollout ends with stop
     condition `message_limit` and is scored. "none" is no limit."""
-    token_limit: Annotated[_OptionalCount, CliOption("integer", ("--token-limit",), is_shared=True)] = None
+    token_limit: Annotated[_OptionalCount, _rollout_limit("integer", "--token-limit")] = None
     """Tokens, in and out, that one attempt at a rollout may use; `max_tokens` of each request is cut to what is left,
     and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
     max_retries: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--max-retries",))] = 0
@@ -334,6 +340,8 @@ SHARED: tuple[str, ...] = (
     *(shortcut.key for shortcut in SHORTCUTS if shortcut.is_shared),
 )
 """Keys of the options that every command that makes rollouts has."""
+ROLLOUT_LIMITS: tuple[str, ...] = tuple(setting.key for setting in SETTINGS if setting.door.ends_rollout)
+"""Keys of the limits that end a rollout, which are settings of `env` and stop conditions."""
 
 
 def keys_of(group: str) -> tuple[str, ...]:

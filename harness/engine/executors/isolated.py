@@ -21,7 +21,7 @@ from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.wire import IsolatedRunConfig, error_from_json, error_to_json, response_to_json
 from harness.engine.model_source import ModelSource
 from harness.engine.rollout import MeteredChat
-from harness.engine.rollout_limits import CallGate, RolloutLimits
+from harness.engine.rollout_limits import CallGate
 from harness.rubrics.judge_port import panel
 from harness.store.codec import document_of, record_of
 from harness.store.outcome_kinds import unscored
@@ -116,10 +116,9 @@ class IsolatedExecutor:
         return replace(record, usage=meter.usage, attempts=record.attempts + work.deaths)
 
     def _gate(self, work: _Work, worker: Worker) -> CallGate | None:
-        terms = self._terms
-        attempts = 1 + terms.max_retries  # every attempt has the whole limit; the parent does not count attempts
-        calls, tokens = (None if each is None else each * attempts for each in (terms.message_limit, terms.token_limit))
-        if calls is None and tokens is None:
+        # Every attempt has the whole limit, and the parent does not count attempts.
+        limits = replace(self._terms.limits.times(1 + self._terms.max_retries), is_refusable=False)
+        if not limits.may_refuse:
             return None
         death = WorkerDied(f"{worker.recipe.name} asked its model again and again beyond the rollout's limits")
 
@@ -127,7 +126,7 @@ class IsolatedExecutor:
             work.is_beyond_limits = True
             worker.die(death)
 
-        return CallGate(RolloutLimits(calls, tokens), self._lane.sampling_args, stop)
+        return CallGate(limits, self._lane.sampling_args, stop)
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
         """Score in the process that holds the live states, or from the journal."""

@@ -20,7 +20,6 @@ from harness.engine.executors import Finished, unwritable
 from harness.engine.executors.local import LocalExecutor
 from harness.engine.isolation.asking import ChildChat, PendingRequests
 from harness.engine.isolation.wire import FrameReader, IsolatedRunConfig, ParentChannel, error_to_json, pack
-from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
 from harness.rubrics.judge_port import JudgeSpec, judged_by
@@ -66,7 +65,7 @@ class _Run:
         self.executor = LocalExecutor(
             environment, self, timeout=config.timeout, max_retries=config.max_retries,
             scoring_timeout=config.scoring_timeout,
-            limits=RolloutLimits(config.message_limit, config.token_limit, config.is_refusable),
+            limits=config.limits,
         )  # fmt: skip
 
     def waiting_note(self) -> str:

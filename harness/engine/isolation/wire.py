@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from harness.core import errors
 from harness.core.errors import EnvironmentFault, EnvironmentLoadError, HarnessError, ModelError
 from harness.core.types import JsonDict, ModelResponse, Usage
+from harness.engine.rollout_limits import RolloutLimits
 from harness.store.codec import parse, to_line
 from harness.usercode.exceptions import describe
 
@@ -62,10 +63,7 @@ class IsolatedRunConfig:
     timeout: float | None = None
     max_retries: int = 0
     scoring_timeout: float | None = None
-    message_limit: int | None = None
-    token_limit: int | None = None
-    is_refusable: bool = False
-    """Whether calls may be refused apart from limits; see `RolloutLimits.is_refusable`."""
+    limits: RolloutLimits = field(default_factory=RolloutLimits)
     function: str | None = None
     """The one reward function to run; None for the whole rubric."""
     plays: Sequence[str] = ()
@@ -76,7 +74,7 @@ class IsolatedRunConfig:
     @classmethod
     def from_json(cls, document: JsonDict) -> IsolatedRunConfig:
         """Convert the result of `dataclasses.asdict` back to settings."""
-        values: JsonDict = {**document}
+        values: JsonDict = {**document, "limits": RolloutLimits(**document["limits"])}
         values["judges"] = [None if each is None else IsolatedJudge(**each) for each in document["judges"]]
         return cls(**values)
 
