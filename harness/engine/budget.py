@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -261,26 +261,33 @@ class Asking:
 
 
 def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
-    """Refuse a bound on dollars if the price of a model is unknown. Sends nothing.
+    """Refuse a bound on dollars, or a `cost_limit` of a run, if the price of a model is unknown. Sends nothing.
 
     Raises:
         ConfigError: names the models and judges, and the remedy.
     """
-    if limits.max_cost is None:
-        return
+    if limits.max_cost is not None:
+        source = limits.sources.get("max_cost", "max_cost")
+        _require_prices(source, "budget", _asked(runs), "{max_tokens_total}")
+    for run in runs:
+        if run.resolved is not None and run.model is not None and run.resolved.settings.env.cost_limit is not None:
+            source = run.resolved.origins["env.cost_limit"].source
+            _require_prices(source, "limit", [(run.name, run.model)], "{token_limit}")
+
+
+def _require_prices(source: str, kind: str, asked: Iterable[tuple[str, Sequence[Endpoint]]], instead: str) -> None:
     unknown: dict[str, None] = {}
-    for name, endpoints in _asked(runs):
+    for name, endpoints in asked:
         if not pricing_of(endpoints).is_known:
             differ = any(each.price != endpoints[0].price for each in endpoints)
             why = ", whose replicas have different prices: give all of them the highest" if differ else ""
             unknown[f"{endpoints[0].model} ({name}{why})"] = None
     if unknown:
-        source = limits.sources.get("max_cost", "max_cost")
         raise ConfigError(
-            f"{source}: the price of {', '.join(unknown)} is unknown, so this budget could not be kept.",
+            f"{source}: the price of {', '.join(unknown)} is unknown, so this {kind} could not be kept.",
             remedy="Give the [[endpoint]] in configs/endpoints.toml a price = {{ input = …, output = … }} (US dollars "
             'a million tokens), or price = "reported" if its replies say what they cost; or '
-            f"{EXTRA}, which knows the prices of many providers; or limit the tokens: {{max_tokens_total}}",
+            f"{EXTRA}, which knows the prices of many providers; or limit the tokens: {instead}",
         )
 
 

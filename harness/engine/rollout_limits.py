@@ -1,18 +1,19 @@
-"""Limits of one rollout: the number of model calls (`message_limit`) and of tokens (`token_limit`) of an attempt. A
-call that exceeds a limit is refused without being sent.
+"""Limits of one rollout: the number of model calls (`message_limit`), the tokens (`token_limit`) and the dollars
+(`cost_limit`) of an attempt. A call beyond a limit is refused without being sent.
 
 Calls are counted when they are sent, including failed ones, so that parallel requests are counted exactly. Messages of
 a conversation are not counted: an agent that repeats one call never adds any.
 
 Tokens are counted when a reply arrives. Until then a request reserves its `max_tokens`, and another request that does
-not fit beside it waits.
+not fit beside it waits. Dollars are counted when a reply arrives, too, but requests reserve none.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
@@ -20,6 +21,7 @@ import orjson
 
 from harness.core.errors import BudgetSpent, ContextLengthError, LimitReached, ModelError
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.engine.prices import pricing_of
 from harness.models.wire import CHARS_PER_TOKEN, estimate_prompt_tokens, merge_sampling_args
 from harness.settings.resolver import ResolvedRun
 from harness.settings.schema import ROLLOUT_LIMITS
@@ -44,6 +46,8 @@ class RolloutLimits:
     """Maximum number of model calls of one attempt; None for no limit."""
     token_limit: int | None = None
     """Maximum number of input and output tokens of one attempt; None for no limit."""
+    cost_limit: float | None = None
+    """Maximum cost of one attempt in US dollars; None for no limit, or if the model is free."""
     is_refusable: bool = False
     """Whether calls may be refused for another reason: a spent budget, or the end of a replayed recording."""
     largest_max_tokens: int = field(default=sys.maxsize, repr=False)
@@ -53,7 +57,10 @@ class RolloutLimits:
     def of(cls, run: ResolvedRun, *, is_refusable: bool) -> RolloutLimits:
         """The limits in the settings of a run."""
         env = run.settings.env
-        return cls(**{name: getattr(env, name) for name in ROLLOUT_LIMITS}, is_refusable=is_refusable)
+        limits = {name: getattr(env, name) for name in ROLLOUT_LIMITS}
+        if pricing_of(run.endpoints).is_free:
+            limits["cost_limit"] = None
+        return cls(**limits, is_refusable=is_refusable)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -83,6 +90,10 @@ class CallGate:
     """Number of calls sent."""
     tokens: int = 0
     """Number of tokens of all replies; estimated from their length where the endpoint does not report them."""
+    cost: float = 0.0
+    """US dollars of all replies whose cost is known."""
+    is_cost_known: bool = True
+    """Whether the cost of every reply is known."""
     refusal: LimitReached | BudgetSpent | None = None
     """The error of the first refused call."""
     _refused: int = 0
@@ -102,6 +113,8 @@ class CallGate:
                 await self.refuse(self.refusal)
             if limits.message_limit is not None and self.calls >= limits.message_limit:
                 await self.refuse(LimitReached(_CALLS.format(limits.message_limit), reason="message_limit"))
+            if limits.cost_limit is not None and (words := self._cost_words(limits.cost_limit)):
+                await self.refuse(LimitReached(words, reason="cost_limit"))
             if limits.token_limit is None:
                 self.calls += 1
                 return Ticket(self, sampling_args, 0)
@@ -121,10 +134,22 @@ class CallGate:
         self._reserved += share
         return Ticket(self, sampling_args, share, is_unlimited=asked is None)
 
-    def settle(self, share: int, tokens: int) -> None:
-        """Count the tokens of an ended call, and wake waiting calls."""
+    def _cost_words(self, limit: float) -> str:
+        """Why the cost of the replies allows no further call; "" if it does."""
+        if not self.is_cost_known:
+            return f"a reply came without a cost that is known, so cost_limit (${limit:g}) cannot be kept"
+        is_reached = self.cost >= limit or math.isclose(self.cost, limit)  # ten replies at $0.01 are $0.10
+        return f"the rollout has cost ${self.cost:.4g} of the ${limit:g} that cost_limit allows" if is_reached else ""
+
+    def settle(self, share: int, tokens: int, usages: Sequence[Usage]) -> None:
+        """Count the tokens and the cost of an ended call, and wake waiting calls."""
         self._reserved -= share
         self.tokens += tokens
+        for usage in usages:
+            if usage.cost is not None and 0 <= usage.cost < math.inf:
+                self.cost += usage.cost
+            else:
+                self.is_cost_known = False
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -174,17 +199,19 @@ class Ticket:
             raise
 
     async def _counted(self, asking: Awaitable[ModelResponse], prompt: Prompt) -> ModelResponse:
-        tokens = 0
+        tokens, usages = 0, list[Usage]()
         try:
             response = await asking
+            usages = [response.usage, *([] if response.wasted is None else [response.wasted])]
             tokens = tokens_of(response.usage, prompt, response.message)
-            tokens += 0 if response.wasted is None else tokens_of(response.wasted, prompt)
+            tokens += sum(tokens_of(wasted, prompt) for wasted in usages[1:])
             return response
         except ModelError as error:
-            tokens = 0 if error.wasted is None else tokens_of(error.wasted, prompt)
+            usages = [] if error.wasted is None else [error.wasted]
+            tokens = sum(tokens_of(wasted, prompt) for wasted in usages)
             raise
         finally:
-            self.gate.settle(self.share, tokens)
+            self.gate.settle(self.share, tokens, usages)
 
     async def _ask(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
         limits = self.gate.limits

@@ -109,6 +109,9 @@ class EnvSettings(BaseModel):
     token_limit: Annotated[_OptionalCount, _rollout_limit("integer", "--token-limit")] = None
     """Tokens, in and out, that one attempt at a rollout may use; `max_tokens` of each request is cut to what is left,
     and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
+    cost_limit: Annotated[_OptionalSeconds, _rollout_limit("number", "--cost-limit")] = None
+    """US dollars that the model calls of one attempt at a rollout may cost; a further call is not sent, and the rollout
+    ends with stop condition `cost_limit` and is scored. "none" is no limit."""
     max_retries: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--max-retries",))] = 0
     """Maximum number of retries of a rollout that failed for a temporary reason."""
     max_failures: Annotated[

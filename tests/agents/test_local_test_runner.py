@@ -18,6 +18,7 @@ from harness.agents import (
     LocalTestRunResult,
     SystemicProviderError,
 )
+from harness.core.errors import ConfigError
 
 
 def test_signatures_are_the_documented_ones() -> None:
@@ -35,6 +36,9 @@ def test_a_batch_takes_the_options_of_every_evaluation() -> None:
         runner = LocalTestRunner(Adder(), ExternalLLMClient("adds", api_base=model.url))
         batch = asyncio.run(runner.run_batch(rows_of(2), settings={"message_limit": 1}))
         assert [result.finish_reason for result in batch.results] == ["message_limit"] * 2
+        assert len(model.requests) == 2
+        with pytest.raises(ConfigError, match=r"cost_limit.*the price of adds .*is unknown"):
+            asyncio.run(runner.run_batch(rows_of(2), settings={"cost_limit": 0.1}))
         assert len(model.requests) == 2
 
 

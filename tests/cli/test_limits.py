@@ -181,6 +181,81 @@ def test_a_looping_agent_of_a_silent_server_ends(evals: Evals) -> None:
         assert tested.code == 0 and "[message_limit]" in tested.out, tested.err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [(), ("--workers", "1")])
+@pytest.mark.parametrize("mode", ["turns", "stubborn"])
+def test_a_rollout_costs_no_more_than_its_limit_and_is_scored(
+    bench: Bench, looper: Write, mode: str, where: tuple[str, ...]
+) -> None:
+    with PaidModel() as model:
+        looper("configs/endpoints.toml", registry(model.url))
+        done = bench(*RUN, "-a", f"mode={mode}", "--cost-limit", "0.3", *where)
+        assert (done.code, model.requests) == (0, 12), done.err
+        [run] = json.loads(done.out)["runs"]
+        assert (run["state"], run["summary"]["scored"], run["summary"]["truncated"]) == ("done", 4, 4)
+        assert {(line["stop_condition"], line["usage"]["requests"]) for line in lines("generated")} == {
+            ("cost_limit", 3)
+        }
+        folder = run["path"]
+        for again in ("rescore", "replay"):
+            assert bench(again, "latest", "--cost-limit", "0.2").code == 2, "no model is asked"
+        for again in ("rescore", "replay"):
+            derived = bench(again, folder, "-q", "--json")
+            assert derived.code == 0, derived.err
+            [copy] = json.loads(derived.out)["runs"]
+            assert copy["summary"]["reward"]["mean"] == run["summary"]["reward"]["mean"]
+        same = (*RUN, "-a", f"mode={mode}", *where, "--resume-from", folder)
+        assert "limits.cost_limit" in bench(*same, "--cost-limit", "0.2").err, "another limit is another run"
+        assert bench(*same, "--cost-limit", "0.3").code == 0
+        assert bench("resume", folder, "--cost-limit", "0.3", "-q").code == 0
+        assert model.requests == 12
+        other = bench("replay", folder, "-m", "paid", "--cost-limit", "0.2", "-q", "--json")
+        assert (other.code, model.requests) == (0, 20), other.err
+
+
+def test_a_cost_limit_needs_a_price_and_a_cost_of_each_reply(bench: Bench, looper: Write) -> None:
+    with PaidModel() as model:
+        looper("configs/endpoints.toml", registry(model.url, None))
+        refused = bench(*RUN, "--cost-limit", "0.3")
+        assert (refused.code, model.requests) == (2, 0)
+        assert "--cost-limit 0.3: the price of paid-model (looper) is unknown, so this limit could not be kept" in (
+            refused.err
+        )
+        assert "or limit the tokens: --token-limit" in refused.err
+        bad = bench(*RUN, "--cost-limit", "0")
+        assert bad.code == 2 and "cost_limit must be greater than 0" in bad.err
+        free = bench(*RUN, "-m", "reference/null", "--cost-limit", "0.01", "--message-limit", "3")
+        assert free.code == 0, free.err
+        assert {line["stop_condition"] for line in lines("generated")} == {"message_limit"}
+        shutil.rmtree("outputs")
+    with PaidModel(silent=frozenset({2})) as model:
+        looper("configs/endpoints.toml", registry(model.url))
+        done = bench(*RUN, "-n", "1", "--cost-limit", "10")
+        assert (done.code, model.requests) == (0, 2), done.err
+        assert [line["stop_condition"] for line in lines("generated")] == ["cost_limit"]
+
+
+@pytest.mark.plugins
+def test_an_agent_costs_no_more_than_its_limit(evals: Evals) -> None:
+    (evals.cwd / "stubborn.py").write_text(AGENT)
+    usual = ("-m", "stubborn:Stubborn", "-d", "data.jsonl", "--model", "some", "--limit", "1")
+    with PaidModel() as model:
+        (evals.cwd / "configs").mkdir()
+        (evals.cwd / "configs" / "endpoints.toml").write_text(registry(model.url, name="some"))
+        done = evals.bench("eval", *usual, "--eval-fn", "rewards:exact_match", "--fresh", "--cost-limit", "0.2")
+        assert done.code == 0 and model.requests in (2, 3), done.err
+        assert "Ended by cost_limit: 1 of 1 runs" in done.out
+        tested = evals.bench("test", *usual, "--cost-limit", "0.1")
+        assert tested.code == 0 and "[cost_limit]" in tested.out, tested.err
+
+
+def test_multi_refuses_a_cost_limit_without_a_price(multi: Multi) -> None:
+    multi.models("strong")
+    done = multi.multi("--json", "--cost-limit", "0.1")
+    assert done.code == 2 and "--cost-limit 0.1: the price of" in done.err, done.err
+    assert not multi.model.requests
+
+
 def test_multi_cuts_max_tokens(multi: Multi) -> None:
     multi.models("strong")
     done = multi.multi("--json", "--token-limit", "7", "--max-tokens", "50")

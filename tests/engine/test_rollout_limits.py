@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agent_parts import ROW, Agent, item_of
@@ -210,6 +211,19 @@ def test_tokens_of_replies_that_could_not_be_used_count() -> None:
     chat = ScriptedChat([error])
     record = make(Plays(catches_all), chat, token_limit=250)
     assert (record.stop_condition, len(chat.asked), record.usage.requests) == ("token_limit", 3, 3)
+
+
+def test_the_cost_of_replies_is_counted_also_of_those_that_could_not_be_used() -> None:
+    def costly(cost: float | None) -> ModelResponse:
+        return replace(reply(), usage=Usage(7, 3, requests=1, cost=cost))
+
+    chat = ScriptedChat([costly(0.1)])
+    record = make(Talk(), chat, cost_limit=0.3)
+    assert (record.stop_condition, len(chat.asked)) == ("cost_limit", 3), "0.1 + 0.1 + 0.1 is slightly more than 0.3"
+    chat = ScriptedChat([replace(costly(0.1), wasted=Usage(7, 0, requests=1, cost=0.2))])
+    assert (make(Talk(), chat, cost_limit=0.3).stop_condition, len(chat.asked)) == ("cost_limit", 1)
+    chat = ScriptedChat([costly(None), costly(0.1)])
+    assert (make(Talk(), chat, cost_limit=5.0).stop_condition, len(chat.asked)) == ("cost_limit", 1)
 
 
 def test_a_spent_budget_leaves_the_rollout_without_an_outcome_even_if_its_code_carries_on() -> None:

@@ -56,7 +56,11 @@ def test_an_evaluation_takes_the_options_of_every_evaluation() -> None:
         result = await evaluate(tasks(3), models, settings={"token_limit": 7, "max_tokens_total": 1})
         assert {asked.body["max_tokens"] for asked in server.asked} == {7}
         assert "1" in str(result["models"][0]["summary"]["stopReason"]) and len(server.asked) == 1
-        for wrong, words in (({"rpm": 3}, "rpm: unknown setting"), (3, "settings: must be a dict")):
+        for wrong, words in (
+            ({"rpm": 3}, "rpm: unknown setting"),
+            (3, "settings: must be a dict"),
+            ({"cost_limit": 1}, "cost.limit.*the price of a .*is unknown"),
+        ):
             with pytest.raises(ConfigError, match=words):
                 await evaluate(tasks(1), models, settings=wrong)
 
