@@ -282,7 +282,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_to_others(*made) == []
     with pytest.raises(ValueError, match=r"private=True .* name their folder with output_dir="):
         asyncio.run(EvalRunner(Asker(), oracle, [EXACT]).run_eval(rows_of(1), private=True))
-    with pytest.raises(ConfigError, match="private is about what is kept"):
+    with pytest.raises(ConfigError, match="private applies to stored files"):
         asyncio.run(evaluate(tasks, models, {"private": True}))
     (tmp_path / "open").mkdir()
     with pytest.raises(UsageError, match=r"^debug_dir open: others may enter"):
