@@ -139,7 +139,7 @@ def test_the_faults_there_are_can_be_listed() -> None:
         (["--env", ","], "--env is empty"),
         (["-a", "{}", "--env", "no-such-environment"], "no-such-environment"),
         (["-a", "[1]", "--env", "x"], "must be a JSON object"),
-        (["-a", "{", "--env", "x"], "is no JSON"),
+        (["-a", "{", "--env", "x"], "not valid JSON"),
         (["-a", '{"a": 1}'], "no effect without --env"),
         (["--host", "203.0.113.7"], "cannot listen on 203.0.113.7"),
     ],
