@@ -25,6 +25,7 @@ CLOSED_LIST = {
         "scoring_timeout": ("--scoring-timeout", 300.0),
         "message_limit": ("--message-limit", None),
         "token_limit": ("--token-limit", None),
+        "cost_limit": ("--cost-limit", None),
         "max_retries": ("--max-retries", 0),
         "max_failures": ("--max-failures", None),
         "pass_threshold": ("--pass-threshold", 1.0),
