@@ -1,12 +1,12 @@
-"""HTTP transport of one endpoint: an aiohttp session with its connections, proxy and size limits. Every aiohttp error
-is converted to a `Failure`. Imported at the first request, because importing aiohttp takes about 0.3 s."""
+"""HTTP transport of one endpoint: aiohttp's connections and parser, with proxy and size limits. aiohttp's session
+is not used, because it builds headers, URL and payload anew for every request. Every error is converted to a `Failure`.
+Imported at the first request, because importing aiohttp takes about 0.3 s."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
-import io
 import socket
 import urllib.request
 import zlib
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from multidict import CIMultiDict
+from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from harness.core.errors import ConfigError
@@ -40,9 +40,6 @@ ERROR_PATIENCE = 5.0
 """Timeout in seconds for reading the body of an error. Its status is known by then, and a broken proxy may never
 finish."""
 
-LARGE_BODY = 2**20
-"""Size in bytes above which a request body is passed to aiohttp as a file, which it sends in chunks."""
-
 KEEPALIVE = 4.0
 """Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close idle connections after 5 s. A request
 on a connection that is being closed needs a retry; a new connection needs only a handshake."""
@@ -63,6 +60,18 @@ class Reply:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A method and URL of the endpoint, prepared once for all of its requests."""
+
+    request: aiohttp.ClientRequest
+    """Used by aiohttp's connector to find or open a connection."""
+    start: str
+    """First line of the HTTP request."""
+    lines: dict[str, str]
+    """Header lines by the lower-case name of the header."""
+
+
 class Transport:
     """Connections to one endpoint. aiohttp's default limits (100 connections, 300 s) are disabled.
 
@@ -81,82 +90,116 @@ class Transport:
     ) -> None:
         self._base, _, query = url.partition("?")
         self._query = f"?{query}" if query else ""  # some hosts put the API version there
-        self._urls: dict[str, URL] = {}
+        self._headers = {"Accept-Encoding": "gzip, deflate", **headers}
+        self._routes: dict[str, _Route] = {}
         self._proxy = find_proxy(URL(self._base))
         self._body_cap = body_cap
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
-            ),
-            # `connect` includes name lookup and TLS, unlike `sock_connect`. The caller limits the whole request.
-            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout),
-            headers=CIMultiDict({"Accept-Encoding": "gzip, deflate", **headers}),
-            auto_decompress=False,  # aiohttp accepts truncated compressed bodies
-            cookie_jar=aiohttp.DummyCookieJar(),
+        # `connect` includes name lookup and TLS, unlike `sock_connect`. The caller limits the whole request.
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
+        self._connector = aiohttp.TCPConnector(
+            limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
         )
 
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None) -> Reply:
-        """Send `body` to `path` and read the whole reply.
+    async def send(self, path: str, body: bytes | None, headers: Mapping[str, str] | None = None) -> Reply:
+        """Send `body` to `path` with POST, and read the whole reply. Redirects are not followed: they would forward the
+        prompt, and perhaps the key, to another host.
+
+        Args:
+            path: Path below the base URL.
+            body: Body of the request; None for a GET request, of whose reply only the head is read.
+            headers: Headers that override those of the endpoint.
 
         Raises:
             AttemptFailed: no complete reply was received.
         """
-        url = self._urls.get(path)
-        if url is None:
-            self._urls[path] = url = self._url(path)
+        connection = None
         try:
-            # No redirects: they would forward the prompt, and perhaps the key, to another host.
-            async with self._session.post(
-                url,
-                data=body if len(body) <= LARGE_BODY else io.BytesIO(body),
-                headers=headers,
-                proxy=self._proxy,
-                allow_redirects=False,
-            ) as response:
-                if response.status >= 300:
-                    return Reply(response.status, response.headers, await _read_error(response))
-                length = response.content_length
-                if length is not None and length <= LARGE_REPLY and "Content-Encoding" not in response.headers:
-                    return Reply(response.status, response.headers, await response.read())
-                return Reply(response.status, response.headers, await self._read_capped(response))
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise AttemptFailed(_translate(error)) from error
+            route = self._routes.get(path) or self._prepare("GET" if body is None else "POST", path)
+            try:
+                connection = await self._connector.connect(route.request, [], self._timeout)
+            except TimeoutError as error:
+                raise AttemptFailed(
+                    Failure("unreachable", "connection", "no connection in time", True, slow=True)
+                ) from error
+            transport, protocol = connection.transport, connection.protocol
+            if transport is None or protocol is None or transport.is_closing():
+                raise aiohttp.ClientConnectionError("it was closed at once")
+            # aiohttp accepts truncated compressed bodies; `Unpacker` does not.
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+            transport.write(_head(route, headers or {}, body) + (body or b""))
+            message, content = await protocol.read()
+            while 100 <= message.code < 200 and message.code != 101:
+                message, content = await protocol.read()
+            status, fields = message.code, message.headers
+            if body is None:
+                data = b""
+            elif status >= 300:
+                data = await _read_error(fields, content)
+            else:
+                data = await self._read(status, fields, content)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, aiohttp.ClientError | HttpProcessingError | OSError | ValueError):
+                raise AttemptFailed(_translate(error)) from error
+            raise
+        connection.release()  # closes it if the reply was not read to its end
+        return Reply(status, fields, data)
 
     async def probe(self) -> bool:
         """Send `GET /models` and return whether any HTTP answer came."""
         try:
-            async with self._session.get(self._url("/models"), proxy=self._proxy, allow_redirects=False):
-                return True
-        except (aiohttp.ClientError, OSError, ValueError):
+            await self.send("/models", None)
+        except AttemptFailed:
             return False
+        return True
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._connector.close()
 
-    def _url(self, path: str) -> URL:
-        return URL(self._base.rstrip("/") + path + self._query)
+    def _prepare(self, method: str, path: str) -> _Route:
+        """Build the parts that all requests to `path` share."""
+        url = URL(self._base.rstrip("/") + path + self._query)
+        request = aiohttp.ClientRequest(method, url, headers=self._headers, proxy=self._proxy)
+        target = str(url) if self._proxy is not None and not request.is_ssl() else url.raw_path_qs
+        lines = {name.lower(): f"{name}: {value}" for name, value in request.headers.items()}
+        route = _Route(request, f"{method} {target} HTTP/1.1", lines)
+        self._routes[path] = route
+        return route
 
-    async def _read_capped(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
         """Read and decompress a body. A large one waits until fewer than `LARGE_AT_ONCE` others are being read."""
-        if (response.content_length or 0) > self._body_cap:
-            raise self._too_large(response)
-        body, unpacker = bytearray(), Unpacker(response.headers.get("Content-Encoding", ""))
+        length, encoding = int(headers.get("Content-Length", -1)), headers.get("Content-Encoding", "")
+        if 0 <= length <= LARGE_REPLY and not encoding:
+            return await content.read()
+        too_large = bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", status)
+        if length > self._body_cap:
+            raise AttemptFailed(too_large)
+        body, unpacker = bytearray(), Unpacker(encoding)
         async with contextlib.AsyncExitStack() as held:
-            async for part in response.content.iter_any():
+            async for part in content.iter_any():
                 for piece in unpacker.feed(part):
                     if len(body) <= LARGE_REPLY < len(body) + len(piece):
                         await held.enter_async_context(self._large)
                     body += piece
                     if len(body) > self._body_cap:
-                        raise self._too_large(response)
+                        raise AttemptFailed(too_large)
             unpacker.end()
             return bytes(body)
 
-    def _too_large(self, response: aiohttp.ClientResponse) -> AttemptFailed:
-        response.close()
-        return AttemptFailed(bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", response.status))
+
+def _head(route: _Route, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    """Format the first line and the headers of a request; `headers` override those of the endpoint."""
+    own = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
+    if not "".join(own.values()).isprintable():
+        raise ValueError("a header contains a line break or another control character")
+    if (authorization := route.request.headers.get("Proxy-Authorization")) is not None:  # set by the connector
+        own["proxy-authorization"] = f"Proxy-Authorization: {authorization}"
+    if body is not None:
+        own["content-length"] = f"Content-Length: {len(body)}"
+    return "\r\n".join((route.start, *{**route.lines, **own}.values(), "\r\n")).encode()
 
 
 class Unpacker:
@@ -212,21 +255,19 @@ class Unpacker:
             raise AttemptFailed(BROKE_OFF)
 
 
-async def _read_error(response: aiohttp.ClientResponse) -> bytes:
+async def _read_error(headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
     """Read the beginning of an error's body, with a timeout and a size limit."""
     body = bytearray()
-    try:
+    # A TimeoutError is an OSError.
+    with contextlib.suppress(aiohttp.ClientError, OSError, AttemptFailed):
         async with asyncio.timeout(ERROR_PATIENCE):
-            unpacker = Unpacker(response.headers.get("Content-Encoding", ""))
-            async for part in response.content.iter_any():
+            unpacker = Unpacker(headers.get("Content-Encoding", ""))
+            async for part in content.iter_any():
                 for piece in unpacker.feed(part):
                     body += piece
                     if len(body) >= ERROR_CAP:
-                        response.close()
                         return bytes(body[:ERROR_CAP])
-    except (aiohttp.ClientError, OSError, AttemptFailed):  # a TimeoutError is an OSError
-        response.close()
-    return bytes(body[:ERROR_CAP])
+    return bytes(body)
 
 
 def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
@@ -271,8 +312,6 @@ def find_proxy(url: URL) -> URL | None:
 
 def _translate(error: Exception) -> Failure:
     """Convert an exception of aiohttp to a failure."""
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return Failure("unreachable", "connection", "no connection in time", True, slow=True)
     if isinstance(error, aiohttp.ClientConnectorError):
         if error.os_error.errno in (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL):
             detail = f"this process has no sockets left ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
@@ -280,7 +319,7 @@ def _translate(error: Exception) -> Failure:
         return Failure("unreachable", "connection", connect_words(error), True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Failure("unreachable", "connection", f"the proxy refused the connection with HTTP {error.status}", True)
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
         return Failure("broken", "bad_response", f"the answer is not HTTP ({clean(error.message)})", True)
     if isinstance(error, aiohttp.ClientPayloadError):
         return BROKE_OFF
