@@ -3,6 +3,7 @@ into one message and an exit code. Commands are imported when called, see `cli.l
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -79,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 1 stopped early, 2 wrong usage or settings, 130 interrupted.
     """
+    gc.set_threshold(50_000, 20, 20)  # collections during imports find nothing
     open_streams()
     undo = unsay_secrets()
     try:

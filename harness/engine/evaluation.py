@@ -27,6 +27,7 @@ from harness.engine.watchdog import Watchdog
 from harness.models.pool import ClientPool
 from harness.reference.server import ReferenceServer
 from harness.settings.resolver import ResolvedRun
+from harness.usercode.event_loop import rare_collection
 
 DRAIN_SECONDS = 10.0
 """Seconds that rollouts in flight get to finish after the first interrupt. They are paid for, but the user is
@@ -95,7 +96,7 @@ class Evaluation:
         try:
             if server is not None:
                 await server.start()
-            with Watchdog(_sources(runs)):
+            with Watchdog(_sources(runs)), rare_collection():
                 async with asyncio.TaskGroup() as tasks:
                     for run in runs:
                         name = f"{next(self._names)}:{run.progress.name}"
