@@ -5,7 +5,7 @@ The steps of the trajectory refer to one growing transcript, so a rollout of n t
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, cast, overload
 
@@ -131,7 +131,7 @@ class State(dict[str, Any]):
             stop_condition=None,
             final_env_response=None,
             trajectory=[],
-            trajectory_id=uuid.uuid4().hex,
+            trajectory_id=os.urandom(16).hex(),
             reward=None,
             metrics={},
             error=None,

@@ -165,8 +165,11 @@ class PricedChat:
             if error.wasted is not None:
                 error.wasted = self._spent(error.wasted)
             raise
+        usage = self._spent(response.usage)
         wasted = None if response.wasted is None else self._spent(response.wasted)
-        return replace(response, usage=self._spent(response.usage), wasted=wasted)
+        if usage is response.usage and wasted is None:
+            return response
+        return replace(response, usage=usage, wasted=wasted)
 
     def _spent(self, usage: Usage) -> Usage:
         usage = self.pricing.priced(usage)

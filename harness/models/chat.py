@@ -109,10 +109,10 @@ class ChatClient:
             if not await self._take_slot(call, tokens, progress):
                 continue
             sent_at, progress.lost = clock.now(), clock.lost()
+            health.sent(progress, call.model, sent_at)
             try:
-                with health.sending(call.model, sent_at):
-                    async with within(clock, self._timeout):
-                        reply = await provider.complete(call)
+                with within(clock, self._timeout):
+                    reply = await provider.complete(call)
             except AttemptFailed as error:
                 failure = error.failure
             except TimeoutError:
@@ -124,9 +124,12 @@ class ChatClient:
                 failure = Failure("reply", "bad_response", f"the provider's code failed with {words}", True)
             else:
                 self._note_reply(call, reply, tokens)
-                seconds, attempts = clock.now() - sent_at, progress.attempts + 1
-                return replace(reply, seconds=seconds, attempts=attempts, wasted=progress.wasted)
+                return ModelResponse(
+                    reply.message, reply.finish_reason, reply.usage, reply.model, reply.id,
+                    clock.now() - sent_at, progress.attempts + 1, progress.wasted,
+                )  # fmt: skip
             finally:
+                health.ended(progress)
                 limiter.release()
             if failure.resend:
                 health.got_answer()
@@ -156,14 +159,15 @@ class ChatClient:
             BudgetSpent: the budget does not allow the call.
         """
         limiter, health = self.limiter, self.health
-        with waiting():
-            if health.blocked:
-                await health.admit(call.model, self._probe)
-            await limiter.acquire(call.lane, call.urgent, tokens)
-        # The endpoint may have become unusable while this call was waiting for its slot.
-        if health.blocked and not health.admits(call.model):
-            limiter.withdraw(tokens)
-            return False
+        if health.blocked or not limiter.try_acquire(tokens):
+            with waiting():
+                if health.blocked:
+                    await health.admit(call.model, self._probe)
+                await limiter.acquire(call.lane, call.urgent, tokens)
+            # The endpoint may have become unusable while this call was waiting for its slot.
+            if health.blocked and not health.admits(call.model):
+                limiter.withdraw(tokens)
+                return False
         if call.check is not None:
             try:
                 call.check()
@@ -196,7 +200,7 @@ class ChatClient:
 
     async def _probe(self, seconds: float) -> bool:
         try:
-            async with within(self._clock, seconds):
+            with within(self._clock, seconds):
                 return await self.open().probe()
         except TimeoutError:
             return False
@@ -290,7 +294,7 @@ class ChatClient:
         return self._provider
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Progress:
     """Progress of one call."""
 

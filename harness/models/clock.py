@@ -92,41 +92,45 @@ class within:
 
     Args:
         clock: Clock whose `lost` time is not counted.
-        seconds: Timeout of the `async with` block; the total is at most `MOST_EXTENDED` times that.
+        seconds: Timeout of the `with` block; the total is at most `MOST_EXTENDED` times that.
 
     Raises:
         TimeoutError: at the end of the block, if the timeout has expired.
     """
 
-    __slots__ = ("_began", "_bound", "_clock", "_granted", "_seconds", "_timer")
+    __slots__ = ("_began", "_cancelling", "_clock", "_granted", "_has_expired", "_seconds", "_task", "_timer")
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
         self._granted = 0.0
-        self._bound = asyncio.timeout(None)
+        self._has_expired = False
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
         self._began = self._clock.lost()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._check)
+        self._timer = task.get_loop().call_later(self._seconds, self._check)
         self._clock.watch()
-        await self._bound.__aenter__()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         self._clock.unwatch()
         self._timer.cancel()
-        return await self._bound.__aexit__(kind, error, trace)
+        # As in `asyncio.timeout`: another cancellation of the task has priority.
+        if self._has_expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
     def _check(self) -> None:
-        loop = asyncio.get_running_loop()
         lost = min(self._clock.lost() - self._began, (MOST_EXTENDED - 1.0) * self._seconds)
         more, self._granted = lost - self._granted, lost
         if more > HICCUP:
-            self._timer = loop.call_later(more, self._check)
+            self._timer = self._task.get_loop().call_later(more, self._check)
         else:
-            self._bound.reschedule(loop.time())
+            self._has_expired = True
+            self._task.cancel()
 
 
 class ManualClock(Clock):

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -153,15 +152,13 @@ class Health:
             self.blocked = True
         self._raise_verdict(model)
 
-    @contextmanager
-    def sending(self, model: str, moment: float) -> Generator[None]:
-        """Register a request as in flight, sent at `moment`, until the block ends."""
-        request = object()
+    def sent(self, request: object, model: str, moment: float) -> None:
+        """Register a request as in flight, sent at `moment`."""
         self._out[request] = (model, moment)
-        try:
-            yield
-        finally:
-            del self._out[request]
+
+    def ended(self, request: object) -> None:
+        """Register a request as no longer in flight."""
+        del self._out[request]
 
     def got_only_pages(self, model: str, message: str, since: float) -> None:
         """Record a call that got a page that is no reply of an API (a web page, an empty body) at every attempt.

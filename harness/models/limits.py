@@ -191,6 +191,13 @@ class Limiter:
 
     # --- slots ---
 
+    def try_acquire(self, tokens: int = 0) -> bool:
+        """Take a slot if one is free and no request waits; return whether it was taken."""
+        if self.queued or self.in_flight >= self._slots or self._pace(tokens):
+            return False
+        self._grant(tokens)
+        return True
+
     async def acquire(self, lane: str = "", urgent: bool = False, tokens: int = 0) -> None:
         """Wait for a slot and take it; the caller returns it with `release`.
 
@@ -199,8 +206,7 @@ class Limiter:
             urgent: Whether to serve the request before all requests that are not urgent.
             tokens: Estimated tokens of the request.
         """
-        if not self.queued and self.in_flight < self._slots and not self._pace(tokens):
-            self._grant(tokens)
+        if self.try_acquire(tokens):
             return
         waiter = Waiter(lane, tokens, asyncio.get_running_loop().create_future())
         (self._urgent if urgent else self._normal).put(waiter)

@@ -17,7 +17,11 @@ class RolloutHeader(NamedTuple):
 
 def write_rollout(lane: str, example_key: str, rollout_key: str) -> str:
     """Format the header value. Each part is percent-encoded, so any text is allowed."""
-    return f"{quote(lane, safe='')};{quote(example_key, safe='')};{quote(rollout_key, safe='')}"
+    return ";".join(map(_quote, (lane, example_key, rollout_key)))
+
+
+def _quote(part: str) -> str:
+    return part if part.isascii() and part.isalnum() else quote(part, safe="")
 
 
 def read_rollout(value: str | None) -> RolloutHeader | None:

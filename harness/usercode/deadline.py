@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
-from harness.usercode.scope import scope, scoped
+from harness.usercode.scope import enter_deadline, leave, scope, scoped
 
 
 class Deadline:
@@ -33,8 +33,7 @@ class Deadline:
 
     async def __aenter__(self) -> Deadline:
         self._outer = scope().deadline
-        self._scoped = scoped(deadline=self)
-        self._scoped.__enter__()
+        self._token = enter_deadline(self)
         await self._bound.__aenter__()
         self._open = True
         return self
@@ -43,7 +42,7 @@ class Deadline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False  # a task that the rollout left running may still wait
-        self._scoped.__exit__(None, None, None)
+        leave(self._token)
         await self._bound.__aexit__(kind, error, trace)
 
     def expired(self) -> bool:

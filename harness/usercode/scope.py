@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, Token
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,17 @@ def scope(context: Context | None = None) -> Scope:
 def enter_run(run: str) -> None:
     """Set the run of the current task and of all tasks that it starts."""
     _scope.set(replace(_scope.get(), run=run))
+
+
+def enter_deadline(deadline: Deadline) -> Token[Scope]:
+    """Set the deadline of the current task, until `leave` is called with the result."""
+    before = _scope.get()
+    return _scope.set(Scope(before.run, before.rollout, deadline, before.held))
+
+
+def leave(token: Token[Scope]) -> None:
+    """Restore the scope before `enter_deadline`."""
+    _scope.reset(token)
 
 
 @contextmanager

@@ -188,16 +188,18 @@ def test_people_are_told_when_nothing_comes_back() -> None:
         health = Health("h", POLICY, clock)
         await clock.advance(100.0)
         assert health.note() == "", "nothing is asked"
-        with health.sending("m", clock.now()):
-            await clock.advance(19.0)
-            assert health.note() == ""
-            with health.sending("m", clock.now()):
-                await clock.advance(2.0)
-                assert health.note() == "endpoint silent for 21 s"
-                health.got_answer()
-                assert health.note() == ""
-                await clock.advance(30.0)
-                assert health.note() == "endpoint silent for 30 s"
+        health.sent(1, "m", clock.now())
+        await clock.advance(19.0)
+        assert health.note() == ""
+        health.sent(2, "m", clock.now())
+        await clock.advance(2.0)
+        assert health.note() == "endpoint silent for 21 s"
+        health.got_answer()
+        assert health.note() == ""
+        await clock.advance(30.0)
+        assert health.note() == "endpoint silent for 30 s"
+        health.ended(2)
+        health.ended(1)
         assert health.note() == ""
 
     asyncio.run(main())
