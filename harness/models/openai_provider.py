@@ -44,7 +44,7 @@ class OpenAIProvider(Transport):
         """
         renames = call.model in self._completion_tokens or takes_completion_tokens(self._target.url, call.model)
         request = build_request(call, completion_tokens=renames)
-        reply = await self.send(request.path, request.body, call.headers)
+        reply = await self.post(request.path, request.body, call.headers)
         if reply.status >= 300:
             failure = from_status(reply.status, reply.body, reply.headers)
         else:

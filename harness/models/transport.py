@@ -10,7 +10,7 @@ import errno
 import socket
 import urllib.request
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,21 +101,37 @@ class Transport:
             limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
         )
 
-    async def send(self, path: str, body: bytes | None, headers: Mapping[str, str] | None = None) -> Reply:
-        """Send `body` to `path` with POST, and read the whole reply. Redirects are not followed: they would forward the
+    def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Awaitable[Reply]:
+        """Send `body` to `path` and read the whole reply. Redirects are not followed, since they would forward the
         prompt, and perhaps the key, to another host.
 
         Args:
             path: Path below the base URL.
-            body: Body of the request; None for a GET request, of whose reply only the head is read.
+            body: Body of the request.
             headers: Headers that override those of the endpoint.
 
         Raises:
             AttemptFailed: no complete reply was received.
         """
+        return self._send("POST", path, body, headers or {})
+
+    async def probe(self) -> bool:
+        """Send `GET /models` and return whether any HTTP answer came."""
+        try:
+            await self._send("GET", "/models", None, {})
+        except AttemptFailed:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connector.close()
+
+    async def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
+        """Send one request over a free or new connection, and read the reply; without a request body only its head."""
         connection = None
         try:
-            route = self._routes.get(path) or self._prepare("GET" if body is None else "POST", path)
+            route = self._routes.get(path) or self._prepare(method, path)
             try:
                 connection = await self._connector.connect(route.request, [], self._timeout)
             except TimeoutError as error:
@@ -127,7 +143,7 @@ class Transport:
                 raise aiohttp.ClientConnectionError("it was closed at once")
             # aiohttp accepts truncated compressed bodies; `Unpacker` does not.
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
-            transport.write(_head(route, headers or {}, body) + (body or b""))
+            transport.write(_head(route, headers, body) + (body or b""))
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != 101:
                 message, content = await protocol.read()
@@ -146,18 +162,6 @@ class Transport:
             raise
         connection.release()  # closes it if the reply was not read to its end
         return Reply(status, fields, data)
-
-    async def probe(self) -> bool:
-        """Send `GET /models` and return whether any HTTP answer came."""
-        try:
-            await self.send("/models", None)
-        except AttemptFailed:
-            return False
-        return True
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._connector.close()
 
     def _prepare(self, method: str, path: str) -> _Route:
         """Build the parts that all requests to `path` share."""

@@ -25,7 +25,7 @@ def fetch(head: bytes, body: bytes, cap: int = 1000) -> bytes:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1?api-version=1"
         transport = Transport(url, {}, connect_timeout=5.0, body_cap=cap)
         try:
-            return (await transport.send("/chat/completions", b"{}")).body
+            return (await transport.post("/chat/completions", b"{}")).body
         finally:
             await transport.close()
             server.close()
@@ -102,7 +102,7 @@ def test_a_proxy_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         transport = Transport("http://api.example.invalid/v1", {}, connect_timeout=5.0)
         try:
             with pytest.raises(AttemptFailed, match=r"cannot reach the proxy at 127\.0\.0\.1:1") as caught:
-                await transport.send("/chat/completions", b"{}")
+                await transport.post("/chat/completions", b"{}")
             assert caught.value.failure.kind == "unreachable"
             assert not await transport.probe()
         finally:
