@@ -4,7 +4,6 @@ endpoint is unusable) and `ThreadsHung` (the environment's blocking code never r
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,7 +165,7 @@ class _Play:
             meter.gate = CallGate(limits, self._sampling_args, own.stop)
             work = own.run(work)
         try:
-            async with self._deadline:
+            with self._deadline:
                 await work
         except BaseException as error:
             # Boundary around environment code: its bug, or its sys.exit(), fails only its own rollout.
@@ -242,10 +241,9 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
         SystemicError: a judge's endpoint is unusable; the rollouts stay without a result.
         ThreadsHung: see `harness.usercode.threads`; the rollouts stay without a result.
     """
-    # Only judge requests wait in queues, and a clock that can pause costs slightly more.
-    bound = Deadline(timeout) if rubric.judges else asyncio.timeout(timeout)
+    bound = Deadline(timeout)
     try:
-        async with bound:
+        with bound:
             scores = await rubric.score(states)
         if len(scores) != len(states):
             raise EnvironmentFault(f"the rubric returned {len(scores)} scores for {len(states)} rollouts")

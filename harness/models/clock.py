@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
+from harness.usercode.deadline import Expiry
+
 BEAT = 0.25
 """Interval in seconds of the event loop lag measurement, which runs while a reply is awaited."""
 
@@ -84,7 +86,7 @@ class Clock:
         self._look_later()
 
 
-class within:
+class within(Expiry):
     """A timeout that does not count time in which this process could not read from the network.
 
     While an environment's code blocks the event loop, replies that have arrived are not read. Such replies must not
@@ -98,20 +100,16 @@ class within:
         TimeoutError: at the end of the block, if the timeout has expired.
     """
 
-    __slots__ = ("_began", "_cancelling", "_clock", "_granted", "_has_expired", "_seconds", "_task", "_timer")
-
     def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
         self._clock = clock
         self._seconds = seconds
         self._granted = 0.0
-        self._has_expired = False
 
     def __enter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._cancelling = task, task.cancelling()
+        self._loop = self.begin()
         self._began = self._clock.lost()
-        self._timer = task.get_loop().call_later(self._seconds, self._check)
+        self._timer = self._loop.call_later(self._seconds, self._check)
         self._clock.watch()
 
     def __exit__(
@@ -119,18 +117,15 @@ class within:
     ) -> None:
         self._clock.unwatch()
         self._timer.cancel()
-        # As in `asyncio.timeout`: another cancellation of the task has priority.
-        if self._has_expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+        self.end(kind, error)
 
     def _check(self) -> None:
         lost = min(self._clock.lost() - self._began, (MOST_EXTENDED - 1.0) * self._seconds)
         more, self._granted = lost - self._granted, lost
         if more > HICCUP:
-            self._timer = self._task.get_loop().call_later(more, self._check)
+            self._timer = self._loop.call_later(more, self._check)
         else:
-            self._has_expired = True
-            self._task.cancel()
+            self.expire()
 
 
 class ManualClock(Clock):

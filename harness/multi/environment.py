@@ -112,7 +112,7 @@ class TaskEnv(Environment):
             return await self.get_model_response(state, prompt, sampling_args=args)
         deadline = Deadline(milliseconds / 1000)
         try:
-            async with deadline:
+            with deadline:
                 return await self.get_model_response(state, prompt, sampling_args=args)
         except TimeoutError:
             if not deadline.expired():

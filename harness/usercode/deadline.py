@@ -7,13 +7,55 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
+from typing import Any
 
 from harness.usercode.scope import enter_deadline, leave, scope, scoped
 
 
-class Deadline:
-    """Timeout of one attempt at a rollout: `async with` raises TimeoutError when the time is up, like
-    `asyncio.timeout`.
+class Expiry:
+    """The part of a timeout that ends a block of the current task, as `asyncio.timeout` does, with less work."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+        self._has_expired = False
+
+    def begin(self) -> asyncio.AbstractEventLoop:
+        """Begin the block, and return its event loop."""
+        task = asyncio.current_task()
+        assert task is not None, "a timeout needs a task"
+        self._task, self._cancelling = task, task.cancelling()
+        return task.get_loop()
+
+    def expire(self) -> None:
+        """Cancel the block."""
+        assert self._task is not None
+        self._has_expired = True
+        self._task.cancel()
+
+    def end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """End the block.
+
+        Args:
+            kind: Class of the exception that leaves the block.
+            error: The exception.
+
+        Raises:
+            TimeoutError: the block has expired, and its task was not cancelled by others too.
+        """
+        task, self._task = self._task, None
+        if not self._has_expired or task is None:
+            return
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def expired(self) -> bool:
+        """Whether the timeout has expired."""
+        return self._has_expired
+
+
+class Deadline(Expiry):
+    """Timeout of one attempt at a rollout: `with` raises TimeoutError when the time is up, like `asyncio.timeout`.
 
     Deadlines can be nested, with the inner one for a part of the attempt. All are paused while a request waits.
 
@@ -22,32 +64,34 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | None) -> None:
-        self._bound = asyncio.timeout(seconds)
+        super().__init__()
         self.waited = 0.0
         """Seconds that the rollout's requests have waited in queues."""
         self._waiting = 0
         self._since = 0.0
-        self._left: float | None = None
+        self._left = seconds
+        """Seconds left when the timer was last started."""
+        self._timer: asyncio.TimerHandle | None = None
         self._open = False
         self._outer: Deadline | None = None
 
-    async def __aenter__(self) -> Deadline:
+    def __enter__(self) -> Deadline:
         self._outer = scope().deadline
         self._token = enter_deadline(self)
-        await self._bound.__aenter__()
+        loop = self.begin()
+        if self._left is not None:
+            self._timer = loop.call_later(self._left, self.expire)
         self._open = True
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False  # a task that the rollout left running may still wait
         leave(self._token)
-        await self._bound.__aexit__(kind, error, trace)
-
-    def expired(self) -> bool:
-        """Whether the timeout has expired."""
-        return self._bound.expired()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.end(kind, error)
 
     def stop(self) -> None:
         """Pause the clock: a request starts waiting."""
@@ -57,9 +101,10 @@ class Deadline:
         if self._waiting > 1:
             return
         self._since = asyncio.get_running_loop().time()
-        if self._open and not self._bound.expired() and (when := self._bound.when()) is not None:
-            self._left = when - self._since
-            self._bound.reschedule(None)
+        if self._open and not self._has_expired and self._timer is not None:
+            self._left = self._timer.when() - self._since
+            self._timer.cancel()
+            self._timer = None
 
     def go_on(self) -> None:
         """End one wait. The clock resumes when no request waits any more."""
@@ -68,11 +113,10 @@ class Deadline:
         self._waiting -= 1
         if self._waiting:
             return
-        now = asyncio.get_running_loop().time()
-        self.waited += now - self._since
-        if self._open and self._left is not None:
-            self._bound.reschedule(now + self._left)
-            self._left = None
+        loop = asyncio.get_running_loop()
+        self.waited += loop.time() - self._since
+        if self._open and not self._has_expired and self._left is not None and self._timer is None:
+            self._timer = loop.call_later(self._left, self.expire)
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def test_waiting_for_a_turn_is_not_the_rollouts_time() -> None:
         in_turn, out_of_turn = Deadline(60), Deadline(60)
 
         async def wait(session: MCPSession, deadline: Deadline) -> None:
-            async with deadline:
+            with deadline:
                 await session.ready()
 
         async with asyncio.TaskGroup() as tasks:

@@ -14,9 +14,8 @@ from harness.usercode.deadline import Deadline, relayed, waiting
 def test_without_waiting_time_is_up_when_it_is_up() -> None:
     async def main() -> Deadline:
         deadline = Deadline(0.01)
-        with pytest.raises(TimeoutError):
-            async with deadline:
-                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError), deadline:
+            await asyncio.Event().wait()
         return deadline
 
     deadline = quick_time.run(main())
@@ -27,9 +26,8 @@ def test_without_waiting_time_is_up_when_it_is_up() -> None:
 def test_waiting_does_not_count() -> None:
     async def main() -> Deadline:
         deadline = Deadline(0.05)
-        async with deadline:
-            with waiting():
-                await asyncio.sleep(0.2)
+        with deadline, waiting():
+            await asyncio.sleep(0.2)
         return deadline
 
     deadline = quick_time.run(main())
@@ -40,11 +38,10 @@ def test_waiting_does_not_count() -> None:
 def test_after_waiting_what_is_left_is_left() -> None:
     async def main() -> Deadline:
         deadline = Deadline(0.05)
-        with pytest.raises(TimeoutError):
-            async with deadline:
-                with waiting():
-                    await asyncio.sleep(0.1)
-                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError), deadline:
+            with waiting():
+                await asyncio.sleep(0.1)
+            await asyncio.Event().wait()
         return deadline
 
     assert quick_time.run(main()).expired()
@@ -59,14 +56,15 @@ def test_the_clock_goes_on_when_the_last_of_several_has_waited() -> None:
             with waiting():
                 await event.wait()
 
-        async with deadline, asyncio.TaskGroup() as tasks:
-            tasks.create_task(wait(first))
-            tasks.create_task(wait(second))
-            await asyncio.sleep(0)
-            first.set()
-            with waiting():
-                await asyncio.sleep(0.1)
-            second.set()
+        with deadline:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(wait(first))
+                tasks.create_task(wait(second))
+                await asyncio.sleep(0)
+                first.set()
+                with waiting():
+                    await asyncio.sleep(0.1)
+                second.set()
         return deadline
 
     assert not quick_time.run(main()).expired()
@@ -81,7 +79,7 @@ def test_a_task_that_outlives_its_rollout_may_wait_on() -> None:
                 await event.wait()
 
         async with asyncio.TaskGroup() as tasks:
-            async with deadline:
+            with deadline:
                 tasks.create_task(wait())
                 await asyncio.sleep(0)
                 await asyncio.sleep(0.1)
@@ -94,10 +92,9 @@ def test_a_task_that_outlives_its_rollout_may_wait_on() -> None:
 def test_while_a_request_waits_an_outer_deadline_stands_still_as_well() -> None:
     async def main() -> tuple[Deadline, Deadline]:
         outer, inner = Deadline(0.05), Deadline(0.05)
-        async with outer:
-            async with inner:
-                with waiting():
-                    await asyncio.sleep(0.2)
+        with outer:
+            with inner, waiting():
+                await asyncio.sleep(0.2)
             with waiting():
                 await asyncio.sleep(0.1)
         return outer, inner
@@ -112,10 +109,9 @@ def test_while_a_request_waits_an_outer_deadline_stands_still_as_well() -> None:
 def test_an_inner_deadline_may_be_up_before_the_outer_one() -> None:
     async def main() -> tuple[Deadline, Deadline]:
         outer, inner = Deadline(20.0), Deadline(0.01)
-        async with outer:
-            with pytest.raises(TimeoutError):
-                async with inner:
-                    await asyncio.Event().wait()
+        with outer:
+            with pytest.raises(TimeoutError), inner:
+                await asyncio.Event().wait()
             with waiting():
                 await asyncio.sleep(0.1)
         return outer, inner
@@ -130,11 +126,10 @@ def test_an_inner_deadline_may_be_up_before_the_outer_one() -> None:
 def test_an_outer_deadline_goes_on_when_an_inner_one_has_waited() -> None:
     async def main() -> Deadline:
         outer = Deadline(0.05)
-        with pytest.raises(TimeoutError):
-            async with outer, Deadline(None):
-                with waiting():
-                    await asyncio.sleep(0.1)
-                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError), outer, Deadline(None):
+            with waiting():
+                await asyncio.sleep(0.1)
+            await asyncio.Event().wait()
         return outer
 
     outer = quick_time.run(main())
@@ -150,14 +145,13 @@ def test_a_task_left_behind_in_an_inner_deadline_frees_the_outer_one() -> None:
             with waiting():
                 await event.wait()
 
-        with pytest.raises(TimeoutError):
-            async with outer:
-                async with Deadline(5.0):
-                    task = asyncio.ensure_future(wait())
-                    await asyncio.sleep(0)
-                event.set()
-                await task
-                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError), outer:
+            with Deadline(5.0):
+                task = asyncio.ensure_future(wait())
+                await asyncio.sleep(0)
+            event.set()
+            await task
+            await asyncio.Event().wait()
         return outer
 
     assert quick_time.run(main()).expired()
