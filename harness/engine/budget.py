@@ -3,7 +3,7 @@
 Decides whether a rollout may begin and a call may be sent. `engine.prices` computes prices. A bound on money or tokens
 never cancels a request that was sent.
 
-    reply ──► PricedChat ──► Budget.charge ◄── replies of earlier attempts, from the journals of resumed runs
+    reply ──► BoundChat ──► Budget.charge ◄── replies of earlier attempts, from the journals of resumed runs
                    └───────► Budget.check
                                   │
     Schedule ──► may_start ───────┘

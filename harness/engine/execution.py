@@ -73,7 +73,7 @@ class RunExecution:
         self._name = name
         self._pool = pool
         self._server = server
-        self._tracker = SpendTracker(budget.charge, budget.check, budget.limits.may_refuse)
+        self._tracker = SpendTracker(budget.charge, budget.check if budget.limits.may_refuse else None)
 
     async def run(self) -> None:
         """Execute and finalize the run; its errors are recorded in its counters and do not affect other runs."""
@@ -229,7 +229,7 @@ class RunExecution:
             return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
         server = self._server if plan.resolved.is_reference else None
         client = RunClient(self._name, plan.resolved, plan.environment, self._pool, server, self._tracker)
-        limits = RolloutLimits.of(plan.resolved, is_refusable=self._tracker.is_limited)
+        limits = RolloutLimits.of(plan.resolved, is_refusable=self._tracker.check is not None)
         return Execution(plan, client, limits, plan.resolved.settings.env.max_retries)
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from harness.core.loopback import is_loopback_url
 from harness.core.records import Example, Item
 from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict
-from harness.engine.prices import PricedChat, pricing_of
+from harness.engine.prices import pricing_of
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
 from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
@@ -91,14 +92,15 @@ class Connection:
         tracker: SpendTracker,
     ) -> None:
         self._name = name
-        self._pricing = pricing_of(endpoints)
+        pricing = pricing_of(endpoints)
         if server is not None:
             endpoints = tuple(each if each.url else replace(each, url=server.url, key_var=None) for each in endpoints)
         self.model = endpoints[0].model
         self.is_local = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
         """Whether requests name their rollout in a header: every endpoint is on this machine."""
         self._client: PooledClient = pool.get(endpoints, settings)
-        self._tracker = tracker
+        self._check = tracker.check
+        self._charge = partial(tracker.charge, pricing, self.model)
 
     def waiting_note(self) -> str:
         """Reason why requests are delayed, or ""."""
@@ -113,11 +115,9 @@ class Connection:
             urgent: Whether its requests are served before those of models.
         """
         headers = {} if item is None else {ROLLOUT_HEADER: write_rollout(self._name, item.example.key, item.key)}
-        tracker = self._tracker
-        bound = BoundChat(
-            self._client, self.model, sampling_args, self._name, headers, urgent, check=tracker.check_queued
+        return BoundChat(
+            self._client, self.model, sampling_args, self._name, headers, urgent, None, self._check, self._charge
         )
-        return PricedChat(bound, self._pricing, tracker.charge, tracker.check)
 
 
 class RunClient:

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 from urllib.parse import urlsplit
 
-from harness.core.errors import ModelError
 from harness.core.loopback import is_loopback_url, litellm_provider
-from harness.core.types import JsonDict, ModelResponse, Prompt, Usage
-from harness.models.pool import BoundChat
+from harness.core.types import Usage
 from harness.settings.endpoints import Endpoint
 
 EXTRA = "pip install 'bench-harness[prices]'"
@@ -128,50 +125,3 @@ def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
         + usage.output_tokens * price["output"]
     )
     return replace(usage, cost=dollars / _PER)
-
-
-@dataclass(frozen=True, slots=True)
-class PricedChat:
-    """A `Chat` that sends the calls of `bound`, and adds the cost to each reply."""
-
-    bound: BoundChat
-    pricing: Pricing
-    spend: Callable[[Usage, Pricing, str], None]
-    """Called with every reply as soon as it arrives: its usage, its pricing, and the model's name."""
-    check: Callable[[], None]
-    """Called before every request; raises `BudgetSpent` if the budget allows no further request."""
-
-    @property
-    def model(self) -> str:
-        """The model's name at its endpoint."""
-        return self.bound.model
-
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
-        """Call the model and price its reply.
-
-        Raises:
-            BudgetSpent: the budget is spent; nothing was sent.
-        """
-        self.check()
-        try:
-            response = await self.bound.client.request(self.bound.call(prompt, tools, sampling_args))
-        except ModelError as error:
-            if error.wasted is not None:
-                error.wasted = self._spent(error.wasted)
-            raise
-        usage = self._spent(response.usage)
-        wasted = None if response.wasted is None else self._spent(response.wasted)
-        if usage is response.usage and wasted is None:
-            return response
-        return replace(response, usage=usage, wasted=wasted)
-
-    def _spent(self, usage: Usage) -> Usage:
-        usage = self.pricing.priced(usage)
-        self.spend(usage, self.pricing, self.model)
-        return usage

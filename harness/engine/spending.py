@@ -19,31 +19,22 @@ Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
 """Called with a reply: its usage, its pricing, and the model's name."""
 
 
-def _allow() -> None:
-    """Allow every call: the default check without a budget."""
-
-
 @dataclass(slots=True)
 class SpendTracker:
     """Tracker of one run's spending: forwards every reply to the budget, and sums its usage."""
 
     pay: Charge
-    check: Callable[[], None] = _allow
-    """Raises `BudgetSpent` if the budget allows no further call."""
-    is_limited: bool = False
-    """Whether `check` may raise."""
+    check: Callable[[], None] | None = None
+    """Raises `BudgetSpent` if the budget allows no further call; None without limits."""
     usage: Usage = field(default_factory=Usage)
 
-    @property
-    def check_queued(self) -> Callable[[], None] | None:
-        """`check` for requests that have waited for their slot; None without limits."""
-        return self.check if self.is_limited else None
-
-    def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
-        """Add the usage of one reply to the run and to the budget."""
+    def charge(self, pricing: Pricing, model: str, usage: Usage) -> Usage:
+        """Add the usage of one reply to the run and to the budget, and return it with its cost."""
+        usage = pricing.priced(usage)
         if not pricing.is_free:
             self.usage += usage
         self.pay(usage, pricing, model)
+        return usage
 
 
 def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonDict) -> JsonDict:

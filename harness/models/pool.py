@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
-from harness.core.errors import ConfigError, SystemicError
-from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt
+from harness.core.errors import ConfigError, ModelError, SystemicError
+from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt, Usage
 from harness.models.chat import ChatClient
 from harness.models.clock import Clock
 from harness.models.health import Health, HealthPolicy
@@ -301,7 +301,9 @@ class BoundChat:
     tools: Sequence[JsonDict] | None = None
     """Tools for calls that do not pass their own."""
     check: Callable[[], None] | None = None
-    """Check before each request; see `ModelCall.check`."""
+    """Called before each request and once more when it has a slot; see `ModelCall.check`."""
+    charge: Callable[[Usage], Usage] | None = None
+    """Called with the usage of each reply as soon as it arrives; returns it with its cost."""
 
     def __post_init__(self) -> None:
         check_sampling_args(self.sampling_args)
@@ -316,9 +318,25 @@ class BoundChat:
         """Send a prompt to the model; `sampling_args` override the run's own, `extra_body` key by key.
 
         Raises:
+            BudgetSpent: the budget is spent; nothing was sent.
             ModelError: the call failed, and retries did not help.
         """
-        return await self.client.request(self.call(prompt, tools, sampling_args))
+        check, charge = self.check, self.charge
+        if check is not None:
+            check()
+        try:
+            response = await self.client.request(self.call(prompt, tools, sampling_args))
+        except ModelError as error:
+            if error.wasted is not None and charge is not None:
+                error.wasted = charge(error.wasted)
+            raise
+        if charge is None:
+            return response
+        usage = charge(response.usage)
+        wasted = None if response.wasted is None else charge(response.wasted)
+        if usage is response.usage and wasted is None:
+            return response
+        return replace(response, usage=usage, wasted=wasted)
 
     def call(
         self, prompt: Prompt, tools: Sequence[JsonDict] | None, sampling_args: Mapping[str, Any] | None
