@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.report.text import clean
+from harness.core.safe_text import clean
 
 PATIENCE = 3.0
 """Timeout in seconds for threads at the end of the process."""
