@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -207,6 +208,7 @@ def _drive(runs: Sequence[LiveRun], display: Display, evaluation: Evaluation) ->
             for number, handler in before.items():
                 signal.signal(number, handler or signal.SIG_DFL)
 
+    gc.freeze()  # garbage collection leaves out the imported modules
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(asyncio.CancelledError):
         event_loop.run(runner, main())
     for run in runs:

@@ -27,7 +27,6 @@ from harness.engine.watchdog import Watchdog
 from harness.models.pool import ClientPool
 from harness.reference.server import ReferenceServer
 from harness.settings.resolver import ResolvedRun
-from harness.usercode.event_loop import rare_collection
 
 DRAIN_SECONDS = 10.0
 """Seconds that rollouts in flight get to finish after the first interrupt. They are paid for, but the user is
@@ -96,7 +95,7 @@ class Evaluation:
         try:
             if server is not None:
                 await server.start()
-            with Watchdog(_sources(runs)), rare_collection():
+            with Watchdog(_sources(runs)):
                 async with asyncio.TaskGroup() as tasks:
                     for run in runs:
                         name = f"{next(self._names)}:{run.progress.name}"

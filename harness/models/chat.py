@@ -223,7 +223,11 @@ class ChatClient:
         """
         if failure.kind == "unreachable":
             return self._settle_unreachable(call.model, failure, progress, sent_at)
-        progress.count(failure, sent_at)
+        progress.attempts += 1
+        progress.earlier, progress.last = progress.last, sent_at
+        progress.bad_replies += failure.reason == "bad_response"
+        if failure.usage is not None:
+            progress.wasted = (progress.wasted or Usage()) + failure.usage
         if failure.status is not None:
             self.health.got_answer()
         if failure.status == 429:
@@ -312,11 +316,3 @@ class _Progress:
     """Time at which the attempt before the last was sent."""
     last: float = 0.0
     """Time at which the last attempt was sent."""
-
-    def count(self, failure: Failure, sent_at: float) -> None:
-        """Record the failure of a request that was sent."""
-        self.attempts += 1
-        self.earlier, self.last = self.last, sent_at
-        self.bad_replies += failure.reason == "bad_response"
-        if failure.usage is not None:
-            self.wasted = (self.wasted or Usage()) + failure.usage

@@ -7,9 +7,6 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol
 
 from harness.usercode.deadline import Expiry
 
@@ -22,14 +19,6 @@ HICCUP = 0.05
 MOST_EXTENDED = 3.0
 """Maximum duration of a `within` block, as a multiple of its timeout, so that a blocked machine does not wait for
 ever."""
-
-
-class Timer(Protocol):
-    """A scheduled call."""
-
-    def cancel(self) -> None:
-        """Cancel the scheduled call."""
-        ...
 
 
 class Clock:
@@ -51,7 +40,7 @@ class Clock:
         """Sleep for `seconds`."""
         await asyncio.sleep(seconds)
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         """Call `call` after `seconds`, on the running event loop."""
         return asyncio.get_running_loop().call_later(seconds, call)
 
@@ -112,9 +101,7 @@ class within(Expiry):
         self._timer = self._loop.call_later(self._seconds, self._check)
         self._clock.watch()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._clock.unwatch()
         self._timer.cancel()
         self.end(kind, error)
@@ -135,7 +122,7 @@ class ManualClock(Clock):
         super().__init__()
         self.seconds_lost = 0.0
         self._now = 0.0
-        self._timers: list[tuple[float, int, _ManualTimer]] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None]]] = []
         self._count = 0
 
     def now(self) -> float:
@@ -151,11 +138,11 @@ class ManualClock(Clock):
         finally:
             timer.cancel()
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         """Call `call` when the clock has advanced by `seconds`."""
-        timer = _ManualTimer(call)
+        timer = asyncio.TimerHandle(self._now + seconds, call, (), asyncio.get_running_loop())
         self._count += 1
-        heapq.heappush(self._timers, (self._now + seconds, self._count, timer))
+        heapq.heappush(self._timers, (timer.when(), self._count, timer, call))
         return timer
 
     def lost(self) -> float:
@@ -173,9 +160,9 @@ class ManualClock(Clock):
         end = self._now + seconds
         await self._let_run()
         while self._timers and self._timers[0][0] <= end:
-            self._now, _, timer = heapq.heappop(self._timers)
-            if timer.call is not None:
-                timer.call()
+            self._now, _, timer, call = heapq.heappop(self._timers)
+            if not timer.cancelled():
+                call()
             await self._let_run()
         self._now = end
 
@@ -183,15 +170,3 @@ class ManualClock(Clock):
         # Run the event loop a few times, since a woken task may wake others.
         for _ in range(20):
             await asyncio.sleep(0)
-
-
-@dataclass(slots=True)
-class _ManualTimer:
-    """A scheduled call of `ManualClock`."""
-
-    call: Callable[[], None] | None
-    """None after `cancel`."""
-
-    def cancel(self) -> None:
-        """Cancel the scheduled call."""
-        self.call = None

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from harness.models.clock import Clock, Timer
+from harness.models.clock import Clock
 
 CUT = 0.5
 """Factor by which a 429 reduces the window of requests in flight. Half, as in TCP: two cuts leave a quarter."""
@@ -106,11 +106,6 @@ class LaneQueue:
         else:
             del self._lanes[name]
 
-    def clear(self) -> None:
-        """Remove all waiters."""
-        self._lanes.clear()
-        self._turns.clear()
-
 
 class Limiter:
     """Limiter of one endpoint, identified by URL and key. For one event loop only.
@@ -149,7 +144,7 @@ class Limiter:
         self._typical_output = float(TYPICAL_OUTPUT)
         self._last_cut = -math.inf
         self._next_cut = -math.inf
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
         self._sleeping: dict[str, list[float]] = {}
         self.slow_down(rpm, tpm)
@@ -221,9 +216,6 @@ class Limiter:
                 self.withdraw(tokens)
                 raise
             self.queued -= 1
-            if not self.queued:
-                self._urgent.clear()
-                self._normal.clear()
             raise
 
     def release(self) -> None:

@@ -219,11 +219,8 @@ def load(provider: str) -> Any:
     package.telemetry = False
     guard(package)
     spare_loopback()
-    for name in (
-        "LiteLLM",
-        "LiteLLM Router",
-        "LiteLLM Proxy",
-    ):  # its own handlers would bypass live display and redactor
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        # Its own handlers would bypass live display and redactor.
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True

@@ -14,7 +14,7 @@ from harness.models.failures import AttemptFailed, from_status
 from harness.models.retry import read_retry_after
 from harness.models.target import RequestTarget
 from harness.models.transport import Transport
-from harness.models.wire import build_request, read_reply
+from harness.models.wire import CHAT_PATH, COMPLETIONS_PATH, build_request, read_reply, request_fields
 
 
 class OpenAIProvider(Transport):
@@ -43,18 +43,19 @@ class OpenAIProvider(Transport):
             ModelError: the call has a value that JSON cannot represent.
         """
         renames = call.model in self._completion_tokens or takes_completion_tokens(self._target.url, call.model)
-        request = build_request(call, completion_tokens=renames)
-        reply = await self.post(request.path, request.body, call.headers)
+        is_chat = not isinstance(call.prompt, str)
+        body = build_request(call, completion_tokens=renames)
+        reply = await self.post(CHAT_PATH if is_chat else COMPLETIONS_PATH, body, call.headers)
         if reply.status >= 300:
             failure = from_status(reply.status, reply.body, reply.headers)
         else:
-            outcome = read_reply(reply.body, reply.status, is_chat=request.is_chat)
+            outcome = read_reply(reply.body, reply.status, is_chat=is_chat)
             if isinstance(outcome, ModelResponse):
                 return outcome
             failure = outcome
             if failure.status is not None:
                 failure = replace(failure, retry_after=read_retry_after(reply.headers, failure.status))
-        if failure.wants_completion_tokens and request.has_max_tokens:
+        if failure.wants_completion_tokens and is_chat and not renames and "max_tokens" in request_fields(call):
             self._completion_tokens.add(call.model)
             failure = replace(failure, resend=True)
         raise AttemptFailed(failure)

@@ -324,8 +324,12 @@ class BoundChat:
         check, charge = self.check, self.charge
         if check is not None:
             check()
+        merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
+        tools = self.tools if tools is None else tools
         try:
-            response = await self.client.request(self.call(prompt, tools, sampling_args))
+            response = await self.client.request(
+                ModelCall(self.model, prompt, tools, merged, self.headers, self.lane, self.urgent, check)
+            )
         except ModelError as error:
             if error.wasted is not None and charge is not None:
                 error.wasted = charge(error.wasted)
@@ -337,11 +341,3 @@ class BoundChat:
         if usage is response.usage and wasted is None:
             return response
         return replace(response, usage=usage, wasted=wasted)
-
-    def call(
-        self, prompt: Prompt, tools: Sequence[JsonDict] | None, sampling_args: Mapping[str, Any] | None
-    ) -> ModelCall:
-        """Return the model call for a prompt, without sending it."""
-        merged = merge_sampling_args(self.sampling_args, sampling_args) if sampling_args else self.sampling_args
-        offered = self.tools if tools is None else tools
-        return ModelCall(self.model, prompt, offered, merged, self.headers, self.lane, self.urgent, self.check)

@@ -10,9 +10,9 @@ import errno
 import socket
 import urllib.request
 import zlib
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 from aiohttp.http import HttpProcessingError
@@ -60,16 +60,9 @@ class Reply:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
-    """A method and URL of the endpoint, prepared once for all of its requests."""
-
-    request: aiohttp.ClientRequest
-    """Used by aiohttp's connector to find or open a connection."""
-    start: str
-    """First line of the HTTP request."""
-    lines: dict[str, str]
-    """Header lines by the lower-case name of the header."""
+_Route: TypeAlias = tuple[aiohttp.ClientRequest, dict[str, str]]
+"""A request for aiohttp's connector, which finds or opens a connection for it; and the first line of the HTTP request
+(under "") and the header lines, by the lower-case name of the header."""
 
 
 class Transport:
@@ -131,9 +124,9 @@ class Transport:
         """Send one request over a free or new connection, and read the reply; without a request body only its head."""
         connection = None
         try:
-            route = self._routes.get(path) or self._prepare(method, path)
+            request, lines = self._routes.get(path) or self._prepare(method, path)
             try:
-                connection = await self._connector.connect(route.request, [], self._timeout)
+                connection = await self._connector.connect(request, [], self._timeout)
             except TimeoutError as error:
                 raise AttemptFailed(
                     Failure("unreachable", "connection", "no connection in time", True, slow=True)
@@ -141,9 +134,9 @@ class Transport:
             transport, protocol = connection.transport, connection.protocol
             if transport is None or protocol is None or transport.is_closing():
                 raise aiohttp.ClientConnectionError("it was closed at once")
-            # aiohttp accepts truncated compressed bodies; `Unpacker` does not.
+            # aiohttp accepts truncated compressed bodies; `_unpacked` does not.
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
-            transport.write(_head(route, headers, body) + (body or b""))
+            transport.write(_head(request, lines, headers, body) + (body or b""))
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != 101:
                 message, content = await protocol.read()
@@ -169,94 +162,74 @@ class Transport:
         request = aiohttp.ClientRequest(method, url, headers=self._headers, proxy=self._proxy)
         target = str(url) if self._proxy is not None and not request.is_ssl() else url.raw_path_qs
         lines = {name.lower(): f"{name}: {value}" for name, value in request.headers.items()}
-        route = _Route(request, f"{method} {target} HTTP/1.1", lines)
-        self._routes[path] = route
+        route = self._routes[path] = (request, {"": f"{method} {target} HTTP/1.1", **lines})
         return route
 
     async def _read(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
         """Read and decompress a body. A large one waits until fewer than `LARGE_AT_ONCE` others are being read."""
-        length, encoding = int(headers.get("Content-Length", -1)), headers.get("Content-Encoding", "")
-        if 0 <= length <= LARGE_REPLY and not encoding:
+        length = int(headers.get("Content-Length", -1))
+        if 0 <= length <= LARGE_REPLY and "Content-Encoding" not in headers:
             return await content.read()
         too_large = bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", status)
         if length > self._body_cap:
             raise AttemptFailed(too_large)
-        body, unpacker = bytearray(), Unpacker(encoding)
+        body = bytearray()
         async with contextlib.AsyncExitStack() as held:
-            async for part in content.iter_any():
-                for piece in unpacker.feed(part):
-                    if len(body) <= LARGE_REPLY < len(body) + len(piece):
-                        await held.enter_async_context(self._large)
-                    body += piece
-                    if len(body) > self._body_cap:
-                        raise AttemptFailed(too_large)
-            unpacker.end()
+            async for piece in _unpacked(headers, content):
+                if len(body) <= LARGE_REPLY < len(body) + len(piece):
+                    await held.enter_async_context(self._large)
+                body += piece
+                if len(body) > self._body_cap:
+                    raise AttemptFailed(too_large)
             return bytes(body)
 
 
-def _head(route: _Route, headers: Mapping[str, str], body: bytes | None) -> bytes:
+def _head(
+    request: aiohttp.ClientRequest, lines: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
+) -> bytes:
     """Format the first line and the headers of a request; `headers` override those of the endpoint."""
     own = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
     if not "".join(own.values()).isprintable():
         raise ValueError("a header contains a line break or another control character")
-    if (authorization := route.request.headers.get("Proxy-Authorization")) is not None:  # set by the connector
+    if (authorization := request.headers.get("Proxy-Authorization")) is not None:  # set by the connector
         own["proxy-authorization"] = f"Proxy-Authorization: {authorization}"
     if body is not None:
         own["content-length"] = f"Content-Length: {len(body)}"
-    return "\r\n".join((route.start, *{**route.lines, **own}.values(), "\r\n")).encode()
+    return "\r\n".join((*{**lines, **own}.values(), "\r\n")).encode()
 
 
-class Unpacker:
-    """Decompresses a body in chunks.
-
-    Args:
-        encoding: The Content-Encoding of the reply; "" for none.
+async def _unpacked(headers: Mapping[str, str], content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """Yield the decompressed body of a reply, at most `PIECE` bytes of a compressed one at a time.
 
     Raises:
-        AttemptFailed: the encoding is not gzip, deflate or identity.
+        AttemptFailed: the encoding is not gzip, deflate or identity, or the data is damaged or incomplete.
     """
-
-    def __init__(self, encoding: str) -> None:
-        name = encoding.strip().lower()
-        if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise AttemptFailed(bad_reply(f"its body is compressed as {clean(name)}, which was not requested"))
-        self._is_compressed = name not in ("", "identity")
-        self._stream: Any = None
-        self._has_begun = False
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decompress `data`, at most `PIECE` bytes at a time.
-
-        Raises:
-            AttemptFailed: the data is not compressed as announced, or is damaged.
-        """
-        if not self._is_compressed:
+    name = headers.get("Content-Encoding", "").strip().lower()
+    if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise AttemptFailed(bad_reply(f"its body is compressed as {clean(name)}, which was not requested"))
+    stream: Any = None
+    has_begun = False
+    async for data in content.iter_any():
+        if name in ("", "identity"):
             yield data
-            return
+            continue
         while data:
-            if self._stream is None:
-                if self._has_begun and not data.strip(b"\0"):  # padding after the end
-                    return
+            if stream is None:
+                if has_begun and not data.strip(b"\0"):  # padding after the end
+                    break
                 # 47: gzip or zlib, detected by the header; −15: raw deflate, which some servers send.
                 is_raw = data[0] & 0xF != 8 and data[0] != 0x1F
-                self._stream, self._has_begun = zlib.decompressobj(-15 if is_raw else 47), True
+                stream, has_begun = zlib.decompressobj(-15 if is_raw else 47), True
             try:
-                piece = self._stream.decompress(data, PIECE)
+                piece = stream.decompress(data, PIECE)
             except zlib.error as error:
                 raise AttemptFailed(BROKE_OFF) from error
             yield piece
-            data = self._stream.unconsumed_tail
-            if self._stream.eof:
-                data, self._stream = self._stream.unused_data, None
-
-    def end(self) -> None:
-        """Check that the body is complete.
-
-        Raises:
-            AttemptFailed: the compressed body is truncated.
-        """
-        if self._stream is not None:
-            raise AttemptFailed(BROKE_OFF)
+            data = stream.unconsumed_tail
+            if stream.eof:
+                data, stream = stream.unused_data, None
+    if stream is not None:
+        raise AttemptFailed(BROKE_OFF)
 
 
 async def _read_error(headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
@@ -265,13 +238,11 @@ async def _read_error(headers: Mapping[str, str], content: aiohttp.StreamReader)
     # A TimeoutError is an OSError.
     with contextlib.suppress(aiohttp.ClientError, OSError, AttemptFailed):
         async with asyncio.timeout(ERROR_PATIENCE):
-            unpacker = Unpacker(headers.get("Content-Encoding", ""))
-            async for part in content.iter_any():
-                for piece in unpacker.feed(part):
-                    body += piece
-                    if len(body) >= ERROR_CAP:
-                        return bytes(body[:ERROR_CAP])
-    return bytes(body)
+            async for piece in _unpacked(headers, content):
+                body += piece
+                if len(body) >= ERROR_CAP:
+                    break
+    return bytes(body[:ERROR_CAP])
 
 
 def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeGuard, cast
 
 import orjson
@@ -29,17 +29,6 @@ MOST_TOKENS = 10**9
 
 IMAGE_TOKENS = 1000
 """Estimated tokens of a content part that is not text, for rate limits only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Path and body of an HTTP request to an OpenAI-compatible endpoint."""
-
-    path: str
-    body: bytes
-    is_chat: bool
-    has_max_tokens: bool = False
-    """Whether the body has `max_tokens`, which some models reject."""
 
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
@@ -118,23 +107,21 @@ def request_fields(call: ModelCall, *, completion_tokens: bool = False) -> JsonD
     return body
 
 
-def build_request(call: ModelCall, *, completion_tokens: bool = False) -> Request:
-    """Build the HTTP request of `call`; see `request_fields`.
+def build_request(call: ModelCall, *, completion_tokens: bool = False) -> bytes:
+    """Build the body of the HTTP request of `call`; see `request_fields`.
 
     Raises:
         ModelError: the call has a value that JSON cannot represent.
     """
-    is_chat = not isinstance(call.prompt, str)
     fields = request_fields(call, completion_tokens=completion_tokens)
     try:
-        body = orjson.dumps(fields)
+        return orjson.dumps(fields)
     except TypeError:
         try:
             # JSON allows more than orjson: integers beyond 64 bits, lone surrogates, keys that are not strings.
-            body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
+            return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
         except (TypeError, ValueError) as error:
             raise ModelError(f"the request cannot be written as JSON: {error}", reason="bad_request") from error
-    return Request(CHAT_PATH if is_chat else COMPLETIONS_PATH, body, is_chat, is_chat and "max_tokens" in fields)
 
 
 def estimate_prompt_tokens(prompt: Prompt) -> int:

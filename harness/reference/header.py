@@ -17,11 +17,8 @@ class RolloutHeader(NamedTuple):
 
 def write_rollout(lane: str, example_key: str, rollout_key: str) -> str:
     """Format the header value. Each part is percent-encoded, so any text is allowed."""
-    return ";".join(map(_quote, (lane, example_key, rollout_key)))
-
-
-def _quote(part: str) -> str:
-    return part if part.isascii() and part.isalnum() else quote(part, safe="")
+    parts = (lane, example_key, rollout_key)
+    return ";".join(part if part.isascii() and part.isalnum() else quote(part, safe="") for part in parts)
 
 
 def read_rollout(value: str | None) -> RolloutHeader | None:

@@ -6,18 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import Any
 
-from harness.usercode.scope import enter_deadline, leave, scope, scoped
+from harness.usercode.scope import CURRENT, Scope, scope, scoped
 
 
 class Expiry:
     """The part of a timeout that ends a block of the current task, as `asyncio.timeout` does, with less work."""
 
     def __init__(self) -> None:
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
         self._has_expired = False
 
     def begin(self) -> asyncio.AbstractEventLoop:
@@ -29,24 +25,16 @@ class Expiry:
 
     def expire(self) -> None:
         """Cancel the block."""
-        assert self._task is not None
         self._has_expired = True
         self._task.cancel()
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        """End the block.
-
-        Args:
-            kind: Class of the exception that leaves the block.
-            error: The exception.
+        """End the block, which `error` leaves.
 
         Raises:
             TimeoutError: the block has expired, and its task was not cancelled by others too.
         """
-        task, self._task = self._task, None
-        if not self._has_expired or task is None:
-            return
-        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if self._has_expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def expired(self) -> bool:
@@ -70,27 +58,23 @@ class Deadline(Expiry):
         self._waiting = 0
         self._since = 0.0
         self._left = seconds
-        """Seconds left when the timer was last started."""
         self._timer: asyncio.TimerHandle | None = None
-        self._open = False
         self._outer: Deadline | None = None
 
     def __enter__(self) -> Deadline:
-        self._outer = scope().deadline
-        self._token = enter_deadline(self)
+        outside = scope()
+        self._outer = outside.deadline
+        self._token = CURRENT.set(Scope(outside.run, outside.rollout, self, outside.held))
         loop = self.begin()
         if self._left is not None:
             self._timer = loop.call_later(self._left, self.expire)
-        self._open = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open = False  # a task that the rollout left running may still wait
-        leave(self._token)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        CURRENT.reset(self._token)
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = self._left = None  # a task that the rollout left running may still wait
         self.end(kind, error)
 
     def stop(self) -> None:
@@ -101,7 +85,7 @@ class Deadline(Expiry):
         if self._waiting > 1:
             return
         self._since = asyncio.get_running_loop().time()
-        if self._open and not self._has_expired and self._timer is not None:
+        if self._timer is not None and not self._has_expired:
             self._left = self._timer.when() - self._since
             self._timer.cancel()
             self._timer = None
@@ -115,7 +99,7 @@ class Deadline(Expiry):
             return
         loop = asyncio.get_running_loop()
         self.waited += loop.time() - self._since
-        if self._open and not self._has_expired and self._left is not None and self._timer is None:
+        if self._timer is None and self._left is not None:
             self._timer = loop.call_later(self._left, self.expire)
 
 

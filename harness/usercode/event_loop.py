@@ -4,11 +4,9 @@ and it ends even if they leave tasks and threads running."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from harness.usercode.exceptions import describe, should_propagate, where
@@ -19,9 +17,6 @@ logger = logging.getLogger(__name__)
 
 THREADS = 256
 """Maximum threads of `asyncio.to_thread`."""
-
-COLLECTION = (20_000, 20, 20)
-"""Thresholds of garbage collection in `rare_collection`. A rollout leaves hardly any reference cycles."""
 
 PATIENCE = 3.0
 """Seconds that leftover tasks have to end after they were cancelled."""
@@ -62,20 +57,6 @@ def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
                 raise
             logger.warning("something in an environment has stopped the event loop (loop.stop()); it goes on")
             part = go_on()
-
-
-@contextmanager
-def rare_collection() -> Generator[None]:
-    """Collect garbage more rarely inside the block, and leave out what exists already, such as imported modules. With
-    Python's defaults, collections take a tenth of a run's CPU time."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(*COLLECTION)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def tell_lost_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar, Token
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,35 +27,24 @@ class Scope:
     """Objects that the rollout has reserved, and those of the rollout whose code started its evaluation."""
 
 
-_scope: ContextVar[Scope] = ContextVar("scope", default=Scope())  # noqa: B039 - frozen
+CURRENT: ContextVar[Scope] = ContextVar("scope", default=Scope())  # noqa: B039 - frozen
 
 
 def scope(context: Context | None = None) -> Scope:
     """Scope of the current task, or of `context`."""
-    return _scope.get() if context is None else context.get(_scope, Scope())
+    return CURRENT.get() if context is None else context.get(CURRENT, Scope())
 
 
 def enter_run(run: str) -> None:
     """Set the run of the current task and of all tasks that it starts."""
-    _scope.set(replace(_scope.get(), run=run))
-
-
-def enter_deadline(deadline: Deadline) -> Token[Scope]:
-    """Set the deadline of the current task, until `leave` is called with the result."""
-    before = _scope.get()
-    return _scope.set(Scope(before.run, before.rollout, deadline, before.held))
-
-
-def leave(token: Token[Scope]) -> None:
-    """Restore the scope before `enter_deadline`."""
-    _scope.reset(token)
+    CURRENT.set(replace(CURRENT.get(), run=run))
 
 
 @contextmanager
 def scoped(**changes: Any) -> Generator[None]:
     """Change fields of the scope inside the block."""
-    token = _scope.set(replace(_scope.get(), **changes))
+    token = CURRENT.set(replace(CURRENT.get(), **changes))
     try:
         yield
     finally:
-        _scope.reset(token)
+        CURRENT.reset(token)

@@ -33,22 +33,16 @@ MAX_ABANDONED = 8
 """Number of hung calls at which the pool rejects further ones. One or two may be chance; eight are a bug that would use
 up a thread per rollout."""
 
-QUICK = 0.002
-"""Seconds after which a further thread helps with waiting calls. Calls that return within microseconds share one
-thread, since waking a thread for each would cost more than the calls."""
-
 _WAITING, _RUNNING, _DONE, _ABANDONED = range(4)
 
 
 class _Outbox:
     """Finished calls to deliver to an event loop; several are delivered in one wake-up."""
 
-    __slots__ = ("_calls", "_scheduled", "is_watched", "loop")
+    __slots__ = ("_calls", "_scheduled", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.is_watched = False
-        """Whether `Offload._relieve` is scheduled."""
         self._calls: deque[_PooledCall[Any]] = deque()
         self._scheduled = False
 
@@ -99,11 +93,10 @@ class Offload:
     def _forget(self) -> None:
         """Reset to no threads; a forked child has none of its parent's."""
         self._lock = threading.Lock()
-        self._calls: deque[_PooledCall[Any]] = deque()  # waiting calls
-        self._wake: SimpleQueue[None] = SimpleQueue()  # wakes idle threads, one for each entry
+        self._queue: SimpleQueue[_PooledCall[Any]] = SimpleQueue()
         self._outbox: _Outbox | None = None
-        self._threads = 0  # without those of abandoned calls
-        self._busy = 0  # threads that are not idle
+        self._threads = 0
+        self._demand = 0  # calls waiting or running, without abandoned ones
         self._hung: dict[_PooledCall[Any], str] = {}
 
     @property
@@ -155,12 +148,9 @@ class Offload:
             outbox = self._outbox = _Outbox(loop)
         call = _PooledCall(bound, outbox, loop.create_future())
         with self._lock:
-            self._calls.append(call)
-            is_first = not self._busy
-            grow = is_first and self._grow()
-        if not is_first and not outbox.is_watched:
-            outbox.is_watched = True
-            loop.call_later(QUICK, self._relieve, outbox)
+            self._demand += 1
+            grow = self._grow()
+        self._queue.put(call)
         if grow:
             try:
                 self._start()
@@ -169,27 +159,10 @@ class Offload:
                 raise
         return call
 
-    def _relieve(self, outbox: _Outbox) -> None:
-        """Use further threads if calls still wait: those that run are not quick."""
-        outbox.is_watched = False
-        for _ in range(len(self._calls)):
-            with self._lock:
-                grow = self._grow()
-            if grow:
-                self._start()
-        if self._calls:
-            outbox.is_watched = True
-            outbox.loop.call_later(QUICK, self._relieve, outbox)
-
     def _grow(self) -> bool:
-        """Wake an idle thread for the waiting calls. Returns whether a thread must be started instead, by the caller
-        after it has released the lock."""
-        if self._threads > self._busy:
-            self._busy += 1
-            self._wake.put(None)
-        elif self._threads < self.max_workers:
+        """Whether a thread must be started, by the caller after it has released the lock."""
+        if self._demand > self._threads and self._threads < self.max_workers:
             self._threads += 1
-            self._busy += 1
             return True
         return False
 
@@ -202,7 +175,6 @@ class Offload:
                 gc.collect()
                 with self._lock:
                     self._threads -= is_last
-                    self._busy -= is_last
                     if is_last and not self._threads:
                         raise
         # The existing threads will take the call in turn.
@@ -214,46 +186,35 @@ class Offload:
             if call.status == _DONE:
                 return
             running, call.status = call.status == _RUNNING, _ABANDONED
+            self._demand -= 1
             if running:
                 self.abandoned += 1
                 self._threads -= 1
-                self._busy -= 1
                 self._hung[call] = _name(function)
-                grow = bool(self._calls) and self._grow()
+                grow = self._grow()
         if grow:
             self._start()
 
     def _work(self) -> None:
-        """Thread function: run waiting calls, until one of them was abandoned."""
-        call = None
+        """Thread function: run calls until one of them was abandoned."""
         while True:
+            call = self._queue.get()
             with self._lock:
-                if call is not None:
-                    if call.status == _ABANDONED:
-                        self._hung.pop(call, None)
-                        return  # another thread has replaced this one
-                    call.status = _DONE
-                done, call = call, self._take()
-            if done is not None:
-                done.outbox.put(done)
-                done = None  # an idle thread must not keep a rollout's state alive
-            if call is None:
-                self._wake.get()
-                continue
+                if call.status == _ABANDONED:
+                    continue
+                call.status = _RUNNING
             try:
                 call.value = call.context.run(call.function)
             except BaseException as error:  # passed on to the task that awaits the call
                 call.error = error
-
-    def _take(self) -> _PooledCall[Any] | None:
-        """Take the next call that still waits; without one the thread becomes idle."""
-        while self._calls:
-            call = self._calls.popleft()
-            if call.status == _WAITING:
-                call.status = _RUNNING
-                return call
-        self._busy -= 1
-        return None
+            with self._lock:
+                if call.status == _ABANDONED:
+                    self._hung.pop(call, None)
+                    return  # another thread has replaced this one
+                call.status = _DONE
+                self._demand -= 1
+            call.outbox.put(call)
+            del call  # an idle thread must not keep a rollout's state alive
 
 
 def cores() -> int:

@@ -29,7 +29,7 @@ MESSAGES = [{"role": "user", "content": "hi"}]
 
 
 def built(call: ModelCall) -> dict[str, Any]:
-    return json.loads(build_request(call).body)
+    return json.loads(build_request(call))
 
 
 def reply(message: object, finish: object = "stop", **fields: object) -> bytes:
@@ -55,18 +55,15 @@ def test_sampling_args_go_as_they_are() -> None:
         "m", MESSAGES, [{"type": "function"}],
         {"max_tokens": 5, "temperature": 0.0, "top_p": None, "extra_body": {"top_k": 3, "min_p": None}},
     )  # fmt: skip
-    request = build_request(call)
-    assert (request.path, request.is_chat) == ("/chat/completions", True)
-    assert json.loads(request.body) == {
+    assert json.loads(build_request(call)) == {
         "model": "m", "messages": MESSAGES, "tools": [{"type": "function"}],
         "max_tokens": 5, "temperature": 0.0, "top_k": 3, "min_p": None,
     }  # fmt: skip
 
 
-def test_a_string_prompt_goes_to_completions() -> None:
-    request = build_request(ModelCall("m", "Once upon", sampling_args={"stop": ["\n"]}))
-    assert (request.path, request.is_chat) == ("/completions", False)
-    assert json.loads(request.body) == {"model": "m", "prompt": "Once upon", "stop": ["\n"]}
+def test_a_string_prompt_is_a_text() -> None:
+    body = build_request(ModelCall("m", "Once upon", sampling_args={"stop": ["\n"]}))
+    assert json.loads(body) == {"model": "m", "prompt": "Once upon", "stop": ["\n"]}
 
 
 def test_what_orjson_refuses_and_json_allows_is_sent() -> None:

@@ -238,7 +238,7 @@ def test_a_call_is_what_the_author_made_of_the_run_s_sampling_arguments() -> Non
     ask = async_openai(BoundChat(Recording(), "m", args), sampling_args=args).chat.completions.create
     run(ask(model="m", messages=ASK, max_completion_tokens=8, temperature=0.2, extra_body={"top_k": 1}))
     run(ask(model="m", messages=ASK))
-    bodies = [orjson.loads(build_request(call).body) for call in calls]
+    bodies = [orjson.loads(build_request(call)) for call in calls]
     assert bodies == [
         {"model": "m", "messages": ASK, "temperature": 0.2, "max_tokens": 8, "top_k": 1},
         {"model": "m", "messages": ASK, "max_tokens": 8},
