@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from harness.core.errors import ModelError, SystemicError
 from harness.core.messages import Message
@@ -101,8 +100,14 @@ async def preflight_all(models: Sequence[tuple[Client, str]]) -> list[SystemicEr
     Returns:
         The error of each model or None, in the same order.
     """
-    outcomes = await asyncio.gather(*(preflight(*each) for each in models), return_exceptions=True)
-    for outcome in outcomes:
-        if outcome is not None and not isinstance(outcome, SystemicError):
-            raise outcome
-    return cast("list[SystemicError | None]", outcomes)
+
+    async def verdict(client: Client, model: str) -> SystemicError | None:
+        try:
+            await preflight(client, model)
+        except SystemicError as error:
+            return error
+        return None
+
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(verdict(*each)) for each in models]
+    return [task.result() for task in asked]
