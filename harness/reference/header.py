@@ -17,8 +17,7 @@ class RolloutHeader(NamedTuple):
 
 def write_rollout(lane: str, example_key: str, rollout_key: str) -> str:
     """Format the header value. Each part is percent-encoded, so any text is allowed."""
-    parts = (lane, example_key, rollout_key)
-    return ";".join(part if part.isascii() and part.isalnum() else quote(part, safe="") for part in parts)
+    return ";".join(x if x.isascii() and x.isalnum() else quote(x, safe="") for x in (lane, example_key, rollout_key))
 
 
 def read_rollout(value: str | None) -> RolloutHeader | None:

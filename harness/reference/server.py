@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from harness.core.errors import ConfigError
@@ -168,7 +169,9 @@ class ReferenceServer:
         await self.start()
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Stop the server."""
         await self.stop()
 
