@@ -2,8 +2,8 @@
 not copied.
 
 A list is validated completely when the environment is built. For a `datasets.Dataset`, or another sequence that
-computes its rows, only the ids and the first row are validated then, and each row when it is read. The result of a
-builder function is validated the same way on first use."""
+computes its rows on access, only the ids and the first row are validated then, and each row when it is read. The result
+of a builder function is validated the same way on first use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS: tuple[str, ...] = ("prompt", "question", "answer", "info", "task", "exa
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Settings for making a prompt from a row."""
+    """How a prompt is made from a dataset row: message type, system prompt and few-shot messages."""
 
     message_type: MessageType
     system_prompt: str | None
@@ -39,7 +39,7 @@ class Table:
     """One dataset of an environment, opened on first use.
 
     Args:
-        source: See `Dataset`.
+        source: The rows: a list or other sequence of mappings, or a function without arguments that returns one.
         name: `dataset` or `eval_dataset`, for messages.
 
     Raises:
@@ -61,8 +61,8 @@ class Table:
         return self._rows is not None
 
     def check(self, style: Style) -> None:
-        """Validate, once, the rows that are cheap to read, to find wrong columns early: a whole list, or else the first
-        row.
+        """Validate the dataset once, so that wrong columns are found early: all rows of a list, but only the first row
+        of another source, which may be slow to read.
 
         Raises:
             EnvironmentFault: a row is invalid; names the row and the column.
@@ -153,7 +153,7 @@ class _CellReader:
         self._where = where
 
     def row(self, index: int, style: Style) -> Row:
-        """The formatted row."""
+        """Validate the cells and return the row, formatted for the model."""
         example_id = self._cells.get("example_id")
         if example_id is None:
             example_id = index
@@ -235,7 +235,7 @@ class _CellReader:
 
 
 def message_fault(message: object) -> str:
-    """Error of an invalid message, such as `has no role`; "" if the message is valid."""
+    """Return why a chat message is invalid, such as `has no role`; "" if it is valid."""
     if not isinstance(message, Mapping):
         return f"must be a dict with 'role' and 'content', not {type(message).__name__}"
     fields = cast("Mapping[str, object]", message)
@@ -250,5 +250,5 @@ def message_fault(message: object) -> str:
 
 
 def without_gaps(message: Mapping[str, Any]) -> Message:
-    """Copy a message without the fields that are None. Tables with a column per field add these to every message."""
+    """Copy a message without its fields that are None, which tables with one column per field add to every message."""
     return {name: value for name, value in message.items() if value is not None or name == "content"}

@@ -52,7 +52,7 @@ class EnvGroup(Environment):
             if options.get(name) is not None:
                 raise EnvironmentFault(f"{type(self).__name__}({name}=…): pass this option to the environments instead")
         options["message_type"] = self.envs[0].message_type
-        # A function, since the datasets of the environments may be opened later, too.
+        # Passed as a function, so that the datasets of the environments are opened only on first use.
         options["eval_dataset"] = lambda: _Rows(self.env_map)
         options["rubric"] = GroupedRubric(self.env_map)
         super().__init__(**options)
@@ -87,7 +87,7 @@ class EnvGroup(Environment):
             state["task"] = task
 
     async def render_completion(self, state: State) -> None:
-        """Do nothing: the row's environment has done it."""
+        """Do nothing: the environment of the rollout's row has already set the completion."""
 
     async def teardown(self) -> None:
         """Tear down the group, then all of its environments."""
@@ -96,7 +96,7 @@ class EnvGroup(Environment):
             await env.teardown()
 
     def set_kwargs(self, **values: Any) -> None:
-        """Change attributes of the group, or else of all its environments that have them.
+        """Change attributes of the group. One that the group lacks is changed in all its environments that have it.
 
         Raises:
             ConfigError: unknown attribute, one that cannot be changed, or an invalid value.
@@ -122,12 +122,12 @@ class EnvGroup(Environment):
         return all(env.has_reference for env in self.envs)
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The reply of the row's environment."""
+        """Return the next message of a perfect player, as the environment of the row defines it."""
         env, own = self._own(example)
         return env.reference_reply(own, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The reply of the row's environment."""
+        """Return the next message of a player without knowledge, as the environment of the row defines it."""
         env, own = self._own(example)
         return env.null_reply(own, messages)
 
@@ -137,7 +137,7 @@ class EnvGroup(Environment):
         return all(env.has_reference_verdict for env in self.envs if env.rubric.judges)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """The verdict of the row's environment."""
+        """Return the reply of a perfect judge, as the environment of the row defines it."""
         env, own = self._own(example)
         return env.reference_verdict(own, messages)
 
@@ -170,8 +170,8 @@ class GroupedRubric(CombinedRubric):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Names of all functions, without duplicates. Environments may share names, since a rollout belongs to one of
-        them."""
+        """Names of all reward functions, without duplicates. Environments may share a name, since each rollout belongs
+        to only one environment."""
         return tuple(dict.fromkeys(name for rubric in self.rubrics for name in rubric.metric_names))
 
     @property
@@ -181,7 +181,7 @@ class GroupedRubric(CombinedRubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Lowest and highest reward of all rubrics."""
+        """Lowest and highest reward that any of the environments' rubrics can give."""
         ranges = [rubric.reward_range for rubric in self.rubrics]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 

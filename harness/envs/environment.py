@@ -1,5 +1,5 @@
-"""The base class of environments: a dataset, a rubric and a method that plays a rollout. Records and cleans up rollouts
-however they end. `multi_turn` has the turns."""
+"""The base class of environments: a dataset, a rubric and a method that runs a rollout. It records and cleans up every
+rollout, including failed and cancelled ones. The loop of turns is in `multi_turn`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FINAL = ("rollout", "row", "row_count", "teardown")
-"""Methods that the engine relies on. Subclasses use hooks instead of overriding them."""
+"""Methods that the engine calls and that subclasses must not override; subclasses define hooks instead."""
 
 _MAX_LOGGED_FAULTS = 20
 """Maximum number of distinct cleanup errors that are logged; the records of the rollouts contain all."""
@@ -106,7 +106,7 @@ class Environment(ABC):
         return {}
 
     def evaluate(self, model: str | None = None, **arguments: object) -> harness.EvaluatedRuns:
-        """Evaluate a model on this environment: `harness.evaluate(self, model, ...)`, which has the arguments."""
+        """Evaluate a model on this environment. The arguments are those of `harness.evaluate`, without the first."""
         from harness import evaluate
 
         return evaluate(self, model, **arguments)
@@ -115,7 +115,7 @@ class Environment(ABC):
 
     @property
     def row_count(self) -> int:
-        """Number of rows of the evaluation dataset: `eval_dataset`, or else `dataset`. Loads it."""
+        """Number of rows of the evaluation dataset: `eval_dataset`, or else `dataset`. Loads the dataset."""
         return len(self._table())
 
     def row(self, index: int) -> Row:
@@ -138,8 +138,8 @@ class Environment(ABC):
     # Rollouts
 
     async def rollout(self, state: State, chat: Chat) -> None:
-        """Run one rollout. In any case the state has the completion so far at the end, and the `@cleanup` methods have
-        run.
+        """Run one rollout. However it ends, the state then contains the completion so far, and the `@cleanup` methods
+        have run.
 
         An exception in a `@cleanup` method is logged. It fails the rollout if nothing else did, since scoring may need
         the result of the method.
@@ -213,8 +213,8 @@ class Environment(ABC):
         state["completion"] = said if last is None else said + last
 
     async def _finish(self, state: State, started: float) -> EnvironmentFault | None:
-        """Render the completion and run the `@cleanup` methods; return an error, if there was one. The transcript
-        replaces a completion of the wrong type."""
+        """Set the rollout's completion and run the `@cleanup` methods; return the error if one of these steps failed.
+        The transcript replaces a completion of the wrong type."""
         state["timing"]["generation"] = time.monotonic() - started
         fault: EnvironmentFault | None = None
         try:
@@ -227,7 +227,7 @@ class Environment(ABC):
             state.chat = None
         said = cast("dict[str, object]", state).get("completion")
         wanted = str if self.message_type == "completion" else list
-        if not isinstance(said, wanted):  # left by rendering or cleanup
+        if not isinstance(said, wanted):  # rendering or a cleanup method may set a wrong type
             state["completion"] = state.transcript[state.start :]
             fault = EnvironmentFault(
                 f"{type(self).__name__}: state['completion'] must be a {wanted.__name__}, not {type(said).__name__}"
@@ -254,13 +254,13 @@ class Environment(ABC):
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
                     await hook()
-            except BaseException as error:  # as in `_clean_up`
+            except BaseException as error:  # an error in one hook must not prevent the others from running
                 if should_propagate(error):
                     raise
                 self._fault(f"@teardown {hook.name}", error)
         for words, number in self._fault_counts.items():
             if number > 1:
-                logger.warning("%s: %d times in all", words, number)
+                logger.warning("%s (this error occurred %d times)", words, number)
         self._fault_counts.clear()
 
     def _fault(self, where: str, error: BaseException) -> EnvironmentFault:
@@ -276,7 +276,7 @@ class Environment(ABC):
         return {"started_at": time.time(), "generation": 0.0, "model": 0.0}
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """The tool definitions of the row, or else of the environment."""
+        """Return the tool definitions in the row's `info`, or else those of the environment."""
         for name in ("tool_defs", "oai_tools"):
             tools = state["info"].get(name)
             if isinstance(tools, str):
@@ -295,7 +295,7 @@ class Environment(ABC):
         self.rubric = RubricGroup([self.rubric, rubric])
 
     def set_kwargs(self, **values: Any) -> None:
-        """Change attributes of an environment: by `set_<name>` if it exists, else directly.
+        """Change attributes of an environment: by its method `set_<name>` if it exists, else directly.
 
         Args:
             **values: New values by attribute name.

@@ -43,7 +43,7 @@ class HookDecorator:
     """A decorator that marks methods as hooks: `@stop`, `@stop(10)` or `@stop(priority=10)`.
 
     Args:
-        kind: The kind of hooks.
+        kind: `stop`, `cleanup` or `teardown`.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -58,7 +58,7 @@ class HookDecorator:
         """Mark a method.
 
         Args:
-            function: The method; or the priority.
+            function: The method, or the priority as in `@stop(10)`.
             priority: Higher priorities are called first, equal ones in the order of their names.
         """
         if not callable(function):
@@ -82,7 +82,7 @@ teardown = HookDecorator("teardown")
 
 
 def hooks_of(owner: object, kind: Kind) -> tuple[Hook, ...]:
-    """The marked methods of an object, in the order of their calls.
+    """Return the methods of an object that are marked as hooks of a kind, in the order in which they are called.
 
     Raises:
         EnvironmentFault: a marked method has a wrong signature.
@@ -114,4 +114,4 @@ def check_signature(function: Callable[..., Any], arguments: tuple[str, ...], wh
         inspect.signature(function).bind(*arguments)
     except TypeError as error:
         wanted = ", ".join(("self", *arguments))
-        raise EnvironmentFault(f"{where} must take ({wanted}): {error}") from error
+        raise EnvironmentFault(f"{where} must take the arguments ({wanted}): {error}") from error

@@ -1,6 +1,6 @@
-"""Fast failure of Hub requests while environments load. If the Hub is unreachable, its library uses the cached copy or
-fails within two seconds, instead of retrying for 25. This also holds for environments that use `datasets` directly:
-before the first request to the Hub, one HEAD request is sent without retries."""
+"""Fast failure of Hugging Face Hub requests while environments load. If the Hub is unreachable, its library uses the
+cached copy or fails within two seconds, instead of retrying for 25 seconds; so does the library `datasets`. For this,
+one HEAD request is sent without retries before the first request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 2.0
 """Timeout of the Hub's answer in seconds, unless HF_HUB_ETAG_TIMEOUT is set."""
 
 REMEMBERED = 60.0
-"""Seconds for which the result is cached, since a suite may load many environments."""
+"""Seconds for which the check whether the Hub is reachable stays valid, since a suite may load many environments."""
 
 _open_blocks: list[list[str]] = []
 """Reasons of rejected requests, for each open `failing_fast` block."""
@@ -78,7 +78,7 @@ def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
         _own.asking = True
         try:
             reply = session.request(method, url, headers=headers, timeout=seconds, follow_redirects=False)
-        except Exception as error:  # any exception of the transports
+        except Exception as error:  # HTTP libraries may raise any exception
             results.put((0, str(error) or type(error).__name__))
         else:
             results.put((int(reply.status_code), ""))
@@ -94,7 +94,7 @@ def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
 
 
 def _refuse_unreachable(request: Any) -> None:
-    """Event hook of the library's session."""
+    """Event hook of the Hub library's HTTP session: fail at once if the Hub is unreachable."""
     if not _open_blocks or getattr(_own, "asking", False):
         return
     from huggingface_hub import constants
@@ -126,13 +126,13 @@ def _watch() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Import hook that adds the event hook when an environment imports the library. Importing it for every run would
-    cost 0.3 s."""
+    """Import hook that makes requests of `huggingface_hub` fail fast as soon as an environment imports that library. To
+    import it for every run would cost 0.3 s."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of `huggingface_hub`, with a loader that also calls `_watch`."""
+        """Return the module spec of `huggingface_hub`, with a loader that also makes its requests fail fast."""
         if fullname != "huggingface_hub":
             return None
         sys.meta_path.remove(self)

@@ -25,10 +25,10 @@ class ImportHook:
     """Name of the top-level module that the hook provides, such as `verifiers`."""
 
     unsupported: str = ""
-    """Error message for an object of an installed package of that name, which is not an environment."""
+    """End of the error message about an object of the installed SDK, which is no environment of bench."""
 
     datasets: ClassVar[Mapping[str, str]] = {}
-    """Ids of Hub datasets, by the short names that the SDK has for them."""
+    """Ids of Hub datasets, by the SDK's short names for them."""
 
     def may_ask(self, source: Path) -> bool:
         """Return whether an environment may need the hook, judged by its `__init__.py` or single file."""
@@ -50,7 +50,7 @@ class ImportHook:
         """
 
     def answer_agents(self, *, in_command: bool) -> None:
-        """Provide the hook's modules to agents from now on.
+        """Make the SDK's modules importable for agents from now on.
 
         Args:
             in_command: Whether this process is a command of bench, so that an installed package may be replaced.
@@ -63,14 +63,14 @@ def import_hooks() -> Sequence[ImportHook]:
 
 
 def answer_agents(*, in_command: bool = False) -> None:
-    """Call `ImportHook.answer_agents` of every import hook."""
+    """Make the modules of all import hooks importable for agents from now on."""
     for hook in import_hooks():
         hook.answer_agents(in_command=in_command)
 
 
 @contextmanager
 def loading(source: Path | None, find: Callable[[], FoundEnvironment | None]) -> Generator[Adopt]:
-    """Context in which import hooks provide their modules while an environment is imported and built.
+    """Return a context in which an environment is imported and built and can import the modules of the import hooks.
 
     Args:
         source: The environment's `__init__.py` or single file; None if unknown.

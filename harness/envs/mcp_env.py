@@ -38,8 +38,8 @@ class MCPEnv(ToolEnv):
             servers.
         allowed_tools: Names (as for models) of the tools to offer; default all. Each tool listed here also gets its own
             metric.
-        startup_timeout: Timeout in seconds for opening one server. The number of concurrent starts is limited to the
-            CPU cores; waiting for a turn counts neither here nor in the rollout's timeout.
+        startup_timeout: Timeout in seconds for opening one server. At most one server per CPU core is opened at a time;
+            the wait for other servers counts neither here nor in the rollout's timeout.
         call_timeout: Timeout in seconds for one tool call; when it expires, the rollout fails.
         **options: See `ToolEnv`; Python functions in `tools` are offered as well.
 
@@ -133,8 +133,8 @@ class MCPEnv(ToolEnv):
             logger.warning("%s: an MCP server did not close within %g s", type(self).__name__, CLOSE_SECONDS)
 
     def _session(self) -> MCPSession:
-        """A new session for the rollout, or the shared one. A failed shared session is replaced; the last rollout that
-        uses it closes it, since other calls may still succeed."""
+        """Open the MCP session for a rollout, or return the one that all rollouts share. A failed shared session is
+        replaced; the last rollout that uses it closes it, since other calls may still succeed."""
         if self._scope == "rollout":
             return self._host.open()
         if self._shared is None or self._shared.is_broken:
@@ -144,7 +144,7 @@ class MCPEnv(ToolEnv):
         return self._shared
 
     def _named(self, session: MCPSession) -> dict[str, ServerTool]:
-        """The offered tools by their names for models. Computed once per session."""
+        """Return the offered tools, by the names that models see. Computed once per session."""
         if session.named is None:
             session.named = self._checked_tools(session.tools)
         return session.named
@@ -166,7 +166,7 @@ class MCPEnv(ToolEnv):
         missing = [name for name in self._allowed or () if name not in named and name not in self.tool_map]
         if missing:
             offered = ", ".join(tool_name(tool, with_prefix=self._prefix_tools) for tool in tools) or "nothing"
-            raise EnvironmentFault(f"{where}: no MCP server offers {missing[0]!r}, only {offered}")
+            raise EnvironmentFault(f"{where}: no MCP server offers {missing[0]!r}; offered tools: {offered}")
         return named
 
 

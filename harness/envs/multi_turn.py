@@ -52,7 +52,7 @@ class MultiTurnEnv(Environment):
         """Change the maximum number of model replies.
 
         Raises:
-            EnvironmentFault: neither −1 nor at least 1.
+            EnvironmentFault: the number is neither −1 nor at least 1.
         """
         if isinstance(max_turns, bool) or not isinstance(max_turns, int) or (max_turns < 1 and max_turns != -1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise EnvironmentFault(f"max_turns must be at least 1, or -1 for no limit, not {max_turns!r}")
@@ -110,7 +110,7 @@ class MultiTurnEnv(Environment):
             return
         transcript = state.transcript
         if prompt is not transcript or isinstance(transcript, str):
-            # An overriding get_prompt_messages made its own conversation, which replaces the transcript.
+            # A subclass's get_prompt_messages may return a different conversation, which then replaces the transcript.
             transcript = state.transcript = list(prompt)
         asked = Prefix(transcript, len(transcript))
         transcript.append(message)
@@ -178,8 +178,8 @@ class MultiTurnEnv(Environment):
             await self.add_model_response(state, prompt, response)
 
     async def _end(self, state: State, condition: str) -> None:
-        """End the rollout with the first true stop condition, or with `condition` if none is (even if it was
-        overridden)."""
+        """End the rollout with the first stop condition that is true, or with `condition` if none is (even if a
+        subclass has overridden that one)."""
         if not await self.is_completed(state):
             state["is_completed"], state["stop_condition"] = True, condition
 
@@ -230,7 +230,7 @@ class MultiTurnEnv(Environment):
         return Hook(name, function, inspect.iscoroutinefunction(function))
 
     def _add_monitor(self) -> None:
-        """Add the metric `num_turns`, unless the author has one."""
+        """Add the metric `num_turns`, unless the author has defined a metric of this name."""
         if "num_turns" not in self.rubric.metric_names:
             self.add_rubric(Rubric([num_turns], [0.0]))
 

@@ -48,7 +48,7 @@ class EnvOptions(TypedDict, total=False):
 _TRAINING = {
     "interleaved_rollouts", "map_kwargs", "max_seq_len", "pass_threshold", "score_rollouts", "timeout_seconds",
 }  # fmt: skip
-"""Classic arguments for training, which have no effect here. They are rejected rather than silently ignored."""
+"""Arguments of the classic API for training, which bench does not do; rejected rather than silently ignored."""
 
 
 _TYPES: dict[str, tuple[type, str]] = {
@@ -96,7 +96,7 @@ def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
 
 
 def option_fault(name: str, value: object) -> str:
-    """Error of an option's value, such as `must be a string, not 3`; "" if it is valid or no option has the name."""
+    """Return why an option's value is invalid, such as `must be a string, not 3`; "" if it is valid or not checked."""
     kind, description = _TYPES.get(name, (object, ""))
     is_valid = isinstance(value, kind)
     if name == "message_type":
@@ -109,7 +109,7 @@ def option_fault(name: str, value: object) -> str:
 def unknown_name(where: str, name: str, known: Iterable[str]) -> str:
     """Error message for an unknown name, with the most similar known name."""
     near = nearest(name, known := sorted(known))
-    return f"{where}: unknown name; {f'did you mean {near!r}? ' if near else ''}Known are {', '.join(known)}"
+    return f"{where}: unknown name; {f'did you mean {near!r}? ' if near else ''}Known names are {', '.join(known)}"
 
 
 def _check_together(owner: str, given: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ class SingleTurnEnv(MultiTurnEnv):
 
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
         if "max_turns" in options:
-            raise EnvironmentFault(f"{type(self).__name__} has one turn: max_turns is for MultiTurnEnv")
+            raise EnvironmentFault(f"{type(self).__name__}(max_turns=…): use MultiTurnEnv for more than one turn")
         super().__init__(max_turns=1, **options)
 
     def set_max_turns(self, max_turns: int) -> None:

@@ -114,7 +114,7 @@ class RowSource:
         if split == SAMPLE:
             if dataset != self.hub_id or subset is not None:
                 names = "`dataset` and `subset`" if has_subset else "`dataset`"
-                raise ConfigError(f"split={SAMPLE!r} is the package's own set of {self.noun}s; leave out {names}")
+                raise ConfigError(f"split={SAMPLE!r} selects the package's own {self.noun}s; leave out {names}")
         elif is_file(dataset, suffixes=self.suffixes) and (split != "test" or subset is not None):
             names = "no `split` and no `subset`; leave them out" if has_subset else "no `split`; leave it out"
             raise ConfigError(f"dataset={dataset!r} is a file, so it has {names}")
@@ -167,7 +167,7 @@ def is_file(name: str, argument: str = "dataset", suffixes: tuple[str, ...] = FI
 
 
 def ask_for_file(argument: str, suffixes: tuple[str, ...] = FILE_SUFFIXES) -> str:
-    """Command-line option that selects a file as the source."""
+    """Return the command-line option that selects a file as the source, such as `-a '{"dataset": "PATH.jsonl"}'`."""
     others = f" (or {', '.join(suffixes[1:])})" if suffixes[1:] else ""
     return f"""-a '{{"{argument}": "PATH{suffixes[0]}"}}'{others}"""
 
@@ -193,7 +193,7 @@ def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) 
         name: The dataset's id.
         split: The split.
         subset: The configuration, if it has several.
-        instead: Alternative to the Hub, as in `without the Hub use <instead>`.
+        instead: Alternative to the Hub for the error message, as in `without the Hub use <instead>`.
 
     Raises:
         EnvironmentLoadError: the dataset cannot be loaded.
@@ -203,7 +203,7 @@ def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) 
     with hub.failing_fast():
         try:
             rows: Iterable[Mapping[str, object]] = cast(Any, datasets).load_dataset(name, subset, split=split)
-        except Exception as error:  # datasets passes on any exception of its transports
+        except Exception as error:  # HTTP libraries below `datasets` may raise any exception
             gated = (
                 f"; it is gated: accept its conditions at https://huggingface.co/datasets/{name}, then log in with "
                 "`hf auth login` or set HF_TOKEN"

@@ -35,7 +35,7 @@ class ToolEnv(MultiTurnEnv):
         stop_errors: Exceptions that end the rollout with an error instead of being reported to the model. Both the
             exception and its cause are compared: the `ToolParseError` of invalid arguments is caused by a
             `json.JSONDecodeError`, the `ToolCallError` of an unknown tool by a `KeyError`.
-        max_output_chars: Maximum characters of a tool's text for the model, kept from both ends; None for no limit.
+        max_output_chars: Maximum length of a tool's result. A longer one is cut in the middle. None for no limit.
         **options: See `EnvOptions`.
 
     Raises:
@@ -56,7 +56,7 @@ class ToolEnv(MultiTurnEnv):
             raise EnvironmentFault(f"{name}: tools require message_type='chat'")
         for option in ("tool_defs", "oai_tools"):
             if options.get(option):
-                raise EnvironmentFault(f"{name}({option}=…): definitions are made from functions; pass tools=[…]")
+                raise EnvironmentFault(f"{name}({option}=…): pass functions as tools=[…]; they define the tools")
         for error in stop_errors or ():
             if not (isinstance(error, type) and issubclass(error, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise EnvironmentFault(f"{name}(stop_errors=…) must be a list of exception classes, not {error!r}")
@@ -83,7 +83,7 @@ class ToolEnv(MultiTurnEnv):
 
     @property
     def tools(self) -> list[Callable[..., Any]]:
-        """The functions, in the order in which they were added."""
+        """The Python functions that the model may call, in the order in which they were added."""
         return [tool.function for tool in self._tool_map.values()]
 
     def add_tool(self, tool: Callable[..., Any]) -> None:
@@ -130,7 +130,7 @@ class ToolEnv(MultiTurnEnv):
         self._count(_counter(tool))
 
     def _count(self, function: Callable[..., Any]) -> None:
-        """Add a metric that counts calls, unless the author has one of that name."""
+        """Add a metric that counts tool calls, unless the author has defined a metric of that name."""
         if function.__name__ not in self.rubric.metric_names:
             self._counts.add_metric(function)
 
@@ -209,7 +209,7 @@ class ToolEnv(MultiTurnEnv):
         return arguments
 
     async def _complete(self, name: str, arguments: JsonDict, messages: Messages, state: State) -> JsonDict:
-        """Add the hidden arguments; none here."""
+        """Return the arguments of a call with the hidden ones added. Only subclasses have hidden arguments."""
         return arguments
 
     def _error_message(self, name: str, error: Exception, call_id: str) -> Message:
@@ -233,7 +233,7 @@ class ToolCounts(Rubric):
     journal."""
 
     def drop(self, name: str) -> None:
-        """Remove the count of this name, if there is one."""
+        """Remove the metric of this name, if it exists."""
         self._functions = [planned for planned in self._functions if planned.name != name]
 
 
@@ -279,7 +279,7 @@ def _offered(state: State, known: Iterable[str]) -> list[str]:
 
 
 def _parts(call: JsonDict) -> tuple[str, str, str | JsonDict | None]:
-    """Name, id and arguments of a tool call, in the wire format or flat."""
+    """Return name, id and arguments of a tool call, which may be nested (OpenAI wire format) or flat."""
     function = cast(JsonDict, call.get("function") or call)
     return str(function.get("name") or ""), str(call.get("id") or ""), function.get("arguments")
 

@@ -1,5 +1,5 @@
 """Reference models: policies that know an environment's ideal and null answers, and the OpenAI-compatible server that
-plays them over real HTTP. Never imports `envs`: environments are passed as `Playable`s.
+serves them over HTTP. Never imports `envs`: environments are passed as `Playable`s.
 
     policies      reference/oracle, noisy, null, echo, judge
     player        interface of an environment for the server; examples found by key or by prompt

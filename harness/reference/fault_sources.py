@@ -22,7 +22,7 @@ Per: TypeAlias = Literal["", "rollout", "example", "model"]
 
 
 class ObservedRequest:
-    """A request to the reference server, as fault sources see it. The body is parsed on first use."""
+    """A request to the reference server, as fault sources get it. The body is parsed on first use."""
 
     __slots__ = ("_body", "number", "path", "raw", "rollout")
 
@@ -86,7 +86,7 @@ class InjectedFault(Protocol):
 
         Args:
             request: The request.
-            asked: The same request, as fault sources see it.
+            asked: The same request, with its parsed body.
             answer: Makes the normal reply; may raise to refuse the request.
         """
         ...

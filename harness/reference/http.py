@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from harness.reference.server import ReferenceServer
 
 BACKLOG = 4096
-"""Length of the queue of connections to accept. With the usual 128, a burst of 256 clients loses a second to SYN
-retries."""
+"""Maximum number of connections that wait to be accepted. With the usual 128, a burst of 256 clients loses a second to
+TCP connection retries."""
 
 SHUTDOWN_TIMEOUT = 0.5
 """Seconds that open requests have to end when the server stops."""
@@ -39,7 +39,7 @@ FIXED_TEXT = (
     "steps gives a value that agrees with a rough estimate made beforehand, so there is good reason to trust it. "
     "The final answer is 42."
 )
-"""The answer of a model without a policy: about 200 tokens by `count_tokens`."""
+"""The server's reply for models that have no reference policy: about 200 tokens by `count_tokens`."""
 
 
 class Refusal(Exception):
@@ -93,7 +93,7 @@ class Listener:
             return _json(self._stats("rollouts" in request.query))
         if request.method == "GET" and path in ("/faults", "/v1/faults"):
             return _json(self._server.fault_report())
-        return _error(404, f"this server does not serve {request.method} {path}; see /v1/models", "unknown_path")
+        return _error(404, f"this server does not support {request.method} {path}; try /v1/models", "unknown_path")
 
     async def _complete(self, request: web.BaseRequest, *, is_chat: bool) -> web.StreamResponse:
         server = self._server
@@ -167,7 +167,7 @@ class Listener:
                 words = f"{model}: {UNKNOWN_PROMPT}; start the server with the environment of these requests"
             raise Refusal(404, words, "no_player")
         player, example = found
-        # Without a rollout key use the example's; then all rollouts of the example are drawn alike.
+        # Without a rollout key use the example's; then all rollouts of the example get the same random draw.
         key = rollout.rollout_key if rollout is not None else example.key
         try:
             return policy.reply(player, example, messages, key)

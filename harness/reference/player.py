@@ -1,4 +1,4 @@
-"""Players: an environment as the reference server uses it. They find the example of a request."""
+"""Players connect an environment to the reference server: they find the dataset example that a request belongs to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Playable(Protocol):
 
 
 class EnvironmentPlayer:
-    """Player of an environment. Examples must be registered before they can be found, one by one or all at once."""
+    """Finds the dataset example of a request, by key or by prompt, among the examples that were registered."""
 
     def __init__(self, environment: Playable) -> None:
         self.environment = environment

@@ -53,7 +53,7 @@ class Policy:
 
     @property
     def plays(self) -> tuple[str, ...]:
-        """Names of the environment methods that the policy calls."""
+        """Names of the environment methods, such as `reference_reply`, whose answers the policy returns."""
         return _METHODS[self.name]
 
     def is_ideal(self, rollout_key: str) -> bool:
@@ -140,7 +140,7 @@ def is_reference(model: str) -> bool:
     return model.startswith(PREFIX)
 
 
-UNKNOWN_PROMPT = "no environment here knows this prompt"
+UNKNOWN_PROMPT = "no environment of this server has this prompt"
 """Error message for a prompt that no environment of the server has. It does not mean that the server is unhealthy."""
 
 

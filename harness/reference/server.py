@@ -100,7 +100,7 @@ class ReferenceServer:
         self._listener: Listener | None = None
 
     def add(self, lane: str, player: EnvironmentPlayer) -> None:
-        """Register `player` for the rollouts of run `lane`."""
+        """Register the player that answers the requests of run `lane`."""
         self._players[lane] = player
 
     def remove(self, lane: str) -> None:
@@ -125,7 +125,7 @@ class ReferenceServer:
         return bool(self._players)
 
     def note(self, asked: ObservedRequest, label: str) -> None:
-        """Log a request with the label of its fault, "" for none."""
+        """Log a request with the label of its injected fault ("" for none), if faults are injected."""
         if label:
             self.stats.faults[label] += 1
         if getattr(self.faults, "tallies", None) != ():  # only delays: thousands per second, nothing to log

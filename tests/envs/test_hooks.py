@@ -90,9 +90,9 @@ def test_a_hook_that_cannot_be_called_is_refused_at_construction() -> None:
         async def close(self, state: State) -> None: ...
 
     for kind, words in (
-        (Stops, r"@stop Stops\.won must take \(self, state\)"),
-        (Cleans, r"@cleanup Cleans\.clean must take \(self, state\).*box"),
-        (Tears, r"@teardown Tears\.close must take \(self\)"),
+        (Stops, r"@stop Stops\.won must take the arguments \(self, state\)"),
+        (Cleans, r"@cleanup Cleans\.clean must take the arguments \(self, state\).*box"),
+        (Tears, r"@teardown Tears\.close must take the arguments \(self\)"),
     ):
         with pytest.raises(EnvironmentFault, match=words):
             kind(dataset=ROWS)
@@ -111,9 +111,11 @@ def test_a_hook_of_the_loop_that_cannot_be_called_is_refused_at_construction() -
         def render_completion(self, state: State) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             return None
 
-    with pytest.raises(EnvironmentFault, match=r"Answers\.env_response must take \(self, messages, state\)"):
+    with pytest.raises(
+        EnvironmentFault, match=r"Answers\.env_response must take the arguments \(self, messages, state\)"
+    ):
         Answers(dataset=ROWS)
-    with pytest.raises(EnvironmentFault, match=r"Oldest\.is_completed must take \(self, state\)"):
+    with pytest.raises(EnvironmentFault, match=r"Oldest\.is_completed must take the arguments \(self, state\)"):
         Oldest(dataset=ROWS)
     with pytest.raises(EnvironmentFault, match=r"Plain\.render_completion must be async def"):
         Plain(dataset=ROWS)

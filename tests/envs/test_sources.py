@@ -107,8 +107,8 @@ def test_rows_are_checked_one_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("me/other", "sample"), "split='sample' is the package's own set of riddles; leave out `dataset`"),
-        (("me/quiz", "sample", "a"), "own set of riddles; leave out `dataset` and `subset`"),
+        (("me/other", "sample"), "split='sample' selects the package's own riddles; leave out `dataset`"),
+        (("me/quiz", "sample", "a"), "package's own riddles; leave out `dataset` and `subset`"),
         (("a.csv.jsonl",), "dataset='a.csv.jsonl': there is no such file (looked in "),
         (("./a.csv",), "dataset='./a.csv': a file must end in .jsonl or .parquet"),
         (("here.jsonl", "train"), "dataset='here.jsonl' is a file, so it has no `split`; leave it out"),
