@@ -58,7 +58,7 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
     if not main.is_file():
         raise MCPLoadError(
             f"No main.py found in MCP directory: {folder}\n"
-            "The MCP directory must contain a main.py with a FastMCP instance."
+            "The --mcp directory must contain a main.py with a FastMCP instance."
         )
     files = _sources(folder)
     digest = hashlib.sha256(str(folder).encode())

@@ -70,7 +70,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_a_folder_without_main(tmp_path: Path) -> None:
     assert fault(tmp_path) == (
         f"No main.py found in MCP directory: {tmp_path}\n"
-        "The MCP directory must contain a main.py with a FastMCP instance."
+        "The --mcp directory must contain a main.py with a FastMCP instance."
     )
 
 
