@@ -24,34 +24,36 @@ from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
 
 FIRST = 5
-"""Number of changed examples to name."""
+"""Maximum number of changed examples to list by name."""
 
 KINDS = {
-    "same": "the same",  # up to rounding
+    "same": "the same",  # apart from rounding errors
     "up": "higher",
     "down": "lower",
     "scored": "now scored",
     "unscored": "now unscored",
     "still_unscored": "still unscored",
-    "only_before": "not made yet",
+    "only_before": "not run yet",
     "only_after": "new",
 }
-"""Kinds of rollouts, with their wording; `only_before` and `only_after` are of one of the two runs."""
+"""Kinds of changes of a rollout's reward, with the printed words. `only_before` and `only_after` are rollouts that only
+the parent, or only the derived run, has.
+"""
 
 
 class Mark(NamedTuple):
-    """Reward of one rollout."""
+    """Reward of one rollout, with the id of its example."""
 
     example_id: int | str
     reward: float | None
 
 
 Marks: TypeAlias = dict[tuple[str, int], Mark]
-"""Rewards by example key and rollout index, in table order."""
+"""Reward of each rollout by (example key, rollout index), in table order."""
 
 
 def marks_of(recorded: Recorded) -> Marks:
-    """The rewards recorded in a journal.
+    """Read the reward of each rollout from a journal.
 
     Args:
         recorded: The journal's content, read to its end.
@@ -73,7 +75,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Comparison of a run with its parent."""
+    """Comparison of a rescored or replayed run with its parent."""
 
     before: float | None
     """Mean reward of the parent."""
@@ -83,12 +85,12 @@ class Changes:
     examples: int
     """Number of examples with a changed reward."""
     first: tuple[Change, ...]
-    """First changed rollout of the first few such examples, in table order."""
+    """First changed rollout of each of the first few changed examples, in table order."""
     paired: Paired | None = None
-    """Difference of the means, paired by example; None if no replies were sampled again."""
+    """Mean difference to the parent, paired by example; None for a run with the same replies as its parent."""
 
     def to_json(self) -> JsonDict:
-        """The comparison as JSON, for `--json`."""
+        """The comparison of a run with its parent as JSON, for `--json`."""
         names = [clean(each.example_id) if isinstance(each.example_id, str) else each.example_id for each in self.first]
         return {
             "mean_before": number(self.before),
@@ -131,7 +133,7 @@ def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, R
 
 
 def show_changes(parent: str, changes: Changes, console: Console) -> None:
-    """Print a comparison.
+    """Print how a run's rewards differ from those of its parent.
 
     Args:
         parent: Id of the parent.
@@ -142,7 +144,7 @@ def show_changes(parent: str, changes: Changes, console: Console) -> None:
 
 
 def change_lines(parent: str, changes: Changes, width: int) -> Iterator[Text]:
-    """Format a comparison as lines."""
+    """Format the comparison of a run with its parent as lines."""
     yield head(f"Compared with {clean(parent)}")
     for line in _lines(changes):
         yield from prose(line, max(40, width), indent=2)
@@ -192,7 +194,7 @@ def _kind(before: float | None, after: float | None) -> str:
 
 
 def _by_example(marks: Marks) -> dict[str, list[float]]:
-    """Rewards by example, for all examples with an outcome."""
+    """Rewards by example, for all examples that have an outcome."""
     found: dict[str, list[float]] = {}
     for (key, _), mark in marks.items():
         found.setdefault(key, []).extend([] if mark.reward is None else [mark.reward])

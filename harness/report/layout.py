@@ -41,7 +41,9 @@ class Column:
     is_text: bool = False
     """Whether the cells are aligned on the left, as text; figures are aligned on the right."""
     shrink: Literal["", "middle", "end", "wrap"] = ""
-    """How to fit cells into a table that is too wide: cut them in the middle or at the end, or wrap them. "": not."""
+    """How to fit cells into a table that is too wide: cut them in the middle or at the end, or wrap them; "" to leave
+    them unchanged.
+    """
     least: int = 0
     """Minimum width of a column that shrinks, in cells."""
     style: str = ""
@@ -58,7 +60,7 @@ class Column:
 
 
 Group: TypeAlias = list[Column]
-"""Columns that stay together."""
+"""Columns that stay in one table when others move to the next."""
 
 
 class _Cells:
@@ -185,12 +187,12 @@ def labelled(
 
 
 def head(words: str) -> Text:
-    """A bold header line."""
+    """A line of text in bold, as a header."""
     return Text(words, "bold")
 
 
 def plain(line: Text) -> Text:
-    """A line converted to ASCII, for terminals without other characters."""
+    """Convert a line to ASCII, for terminals without other characters."""
     return Text(in_ascii(line.plain), line.style)
 
 

@@ -24,10 +24,12 @@ PERIOD = 0.25
 """Seconds between updates of the display."""
 
 STEP = 0.10
-"""Share of a run's rollouts after which a plain line is printed."""
+"""Share of a run's rollouts that must finish before the next plain line of progress is printed."""
 
 PATIENCE = 10.0
-"""Maximum seconds between plain lines, without progress. Later a tenth of the elapsed time, to keep logs short."""
+"""Maximum seconds between plain lines of a run without progress. In long runs a tenth of the elapsed time, to keep logs
+short.
+"""
 
 HURRY = 1.0
 """Minimum seconds between two plain lines of a run."""
@@ -47,7 +49,7 @@ def open_display(
     plain: bool = True,
     budget: Callable[[], str] = str,
 ) -> Display:
-    """The display that suits the terminal, as a context manager.
+    """Context manager of the live display: a table on a terminal, otherwise plain lines.
 
     Args:
         runs: Counters of every run, in the order of the suite. Read at every update, so the list may grow.
@@ -60,7 +62,7 @@ def open_display(
 
 
 class Display:
-    """Displays `runs` between `__enter__` and `__exit__`; see `open_display`.
+    """Live display of a list of runs between `__enter__` and `__exit__`; see `open_display`.
 
     The cursor stays visible on the normal screen, so that a killed process leaves a usable terminal.
 
@@ -147,8 +149,9 @@ class Display:
                 self._print_due(watches, now, is_last=is_last)
 
     def _print_due(self, watches: Sequence[RunWatch], now: float, *, is_last: bool) -> None:
-        """Print the plain lines that are due (start, progress, end); at last, also the ends of runs that were cut
-        off."""
+        """Print the plain lines that are due: start, progress and end of each run. The last call also prints the end of
+        runs that were cut off.
+        """
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
             progress = watch.progress
@@ -170,7 +173,7 @@ class Display:
                 self._print(_progress_line(watch, now, with_model=with_model) + spent)
 
     def _print(self, line: str) -> None:
-        # Print a line without wrapping or colour, for logs.
+        # Not wrapped or coloured, since the line may go to a log.
         ascii_only = self._console.options.ascii_only
         self._console.print(in_ascii(line) if ascii_only else line, soft_wrap=True, style=None)
 
@@ -184,7 +187,7 @@ class Display:
             self._live = None
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Run `step`; an error ends the display, not the run."""
+        """Run a step of the display; an error in it ends the display, not the run."""
         try:
             step()
         except Exception as error:  # boundary: an error of the display must not end the run
@@ -199,7 +202,7 @@ class Display:
 
 
 def _is_due(watch: RunWatch, now: float) -> bool:
-    """Whether a line of progress is due."""
+    """Whether it is time to print a line about the progress of a run."""
     progress = watch.progress
     if watch.last_line is None or not progress.total:
         return False
@@ -210,7 +213,7 @@ def _is_due(watch: RunWatch, now: float) -> bool:
 
 
 def _progress_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
-    """Line for the progress of a run."""
+    """Text of the plain line about the progress of a run."""
     progress = watch.progress
     share = f" ({numerals.percent(progress.done / progress.total)})" if progress.total else ""
     parts = [
@@ -230,7 +233,7 @@ def _line(watch: RunWatch, parts: Sequence[str], *, with_model: bool) -> str:
 
 
 def _end_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
-    """Line for the end of a run."""
+    """Text of the plain line about the end of a run."""
     progress = watch.progress
     words = [progress.state if not watch.is_open else "interrupted"]
     if progress.total:

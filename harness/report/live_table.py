@@ -54,7 +54,7 @@ STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": 
 
 
 class RunWatch:
-    """A run observed over time.
+    """A run observed over time, for its rate and remaining time.
 
     Args:
         progress: The run's counters; only read.
@@ -83,7 +83,9 @@ class RunWatch:
         return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
 
     def observe(self, now: float) -> None:
-        """Take a sample for the rate; at any interval."""
+        """Record the number of finished rollouts at this time, from which the rate is computed. Callable at any
+        interval.
+        """
         if not self.progress.started or not self.is_open:
             return
         self._samples.append((now, self.progress.done))
@@ -127,13 +129,13 @@ class RunWatch:
         return max(0.0, (now if progress.finished is None else progress.finished) - progress.started)
 
     def left(self, now: float) -> float | None:
-        """Estimated seconds until the end; None if unknown."""
+        """Estimated seconds until the end of the run; None if unknown."""
         rate = self.rate(now)
         remaining = self.progress.total - self.progress.done
         return remaining / rate if rate and remaining > 0 else None
 
     def status(self, now: float) -> str:
-        """Time left, or how the run ended."""
+        """Text of the status column: the remaining time, or how the run ended."""
         progress = self.progress
         if progress.state == "running" or (progress.state == "scoring" and progress.done):
             return numerals.duration(self.left(now))
@@ -142,18 +144,18 @@ class RunWatch:
         return progress.state
 
     def note(self) -> str:
-        """Reason for waiting, or for an early end; "" without one."""
+        """Reason why the run is waiting or ended early; "" without one."""
         return clean(self.progress.backing_off() if self.is_open else self.progress.note)
 
     def busy(self) -> str:
-        """Number of rollouts generating + scoring; the latter includes those waiting for scoring."""
+        """Number of rollouts in generation + in scoring, such as `8+2`. Scoring includes rollouts that wait for it."""
         progress = self.progress
         is_busy = self.is_open and progress.started
         return f"{progress.generating}+{progress.backlog + progress.scoring}" if is_busy else ""
 
 
 def title(progress: RunProgress, *, with_model: bool) -> str:
-    """Label of a run among others."""
+    """Label of a run in the live display: its name, with the model on request."""
     name, model = clean(progress.name, 80), clean(progress.model, 80)
     return f"{name} · {model}" if with_model and name != model else name
 
@@ -165,7 +167,7 @@ def done_of(progress: RunProgress) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Size of the terminal, and the text about the budget."""
+    """Size of the terminal, and the text about the budget, for the live table."""
 
     width: int
     height: int
@@ -174,7 +176,7 @@ class Frame:
     """Amount spent of the invocation's budget; "" without one."""
 
     def shown(self, words: str) -> str:
-        """Our own text with the characters that the terminal supports."""
+        """Replace the characters in our own text that the terminal cannot display."""
         return in_ascii(words) if self.ascii_only else words
 
 
@@ -186,7 +188,7 @@ class _Row:
 
 
 def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) -> Text:
-    """Render the display.
+    """Render the live table.
 
     Args:
         watches: The runs, in the order of the suite.
@@ -211,7 +213,9 @@ def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) 
 
 
 def _choose(watches: Sequence[RunWatch], room: int) -> tuple[list[RunWatch], list[RunWatch]]:
-    """Choose the runs to show: all if they fit, otherwise active ones first; kept in the order of the suite."""
+    """Choose the runs to show in the live table: all if they fit, otherwise active ones first; in the order of the
+    suite.
+    """
     if len(watches) <= room:
         return list(watches), []
     first = ("running", "scoring", "failed", "stopped", "interrupted", "loading", "waiting", "done")
@@ -287,7 +291,7 @@ def _table(rows: Sequence[_Row], frame: Frame) -> list[Text]:
 
 @lru_cache(maxsize=64)
 def _telling_width(names: tuple[str, ...]) -> int:
-    """Narrowest column in which different names look different."""
+    """Minimum width of the name column at which different names look different."""
     distinct, width = len(set(names)), LEAST_NAME
     while width < MOST_NAME and len({fit(name, width) for name in names}) < distinct:
         width += 1
@@ -312,7 +316,7 @@ def _line(row: _Row, widths: dict[str, int], name_width: int, bar_width: int, fr
 
 
 def _notes(watches: Sequence[RunWatch], frame: Frame) -> list[str]:
-    """Notes on why runs wait, each once, with the runs concerned."""
+    """Notes on why runs wait, each once, followed by the runs concerned."""
     by_note: dict[str, list[str]] = {}
     for watch in watches:
         note = watch.note()

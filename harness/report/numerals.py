@@ -19,7 +19,7 @@ MOST_DIGITS = 6
 
 
 def score(value: float | None, digits: int = 3) -> str:
-    """Format a reward, metric or rate."""
+    """Format a reward, metric or rate as text."""
     if value is None or not math.isfinite(value):
         return NONE
     if value and (abs(value) >= 1e6 or abs(value) < 1e-5):
@@ -28,7 +28,7 @@ def score(value: float | None, digits: int = 3) -> str:
 
 
 def interval(estimate: Estimate, form: Callable[[float, int], str] = score) -> str:
-    """Format as `[low, high]`, with enough digits to show two different ends.
+    """Format an interval as `[low, high]`, with enough digits to show two different ends.
 
     Args:
         estimate: Mean with its interval.
@@ -41,7 +41,9 @@ def interval(estimate: Estimate, form: Callable[[float, int], str] = score) -> s
 
 
 def plus_minus(estimate: Estimate) -> str:
-    """Format as `mean ±half`, with the larger half of the interval, never `±0`; the mean alone without an interval."""
+    """Format an estimate as `mean ±half`, with the larger half of the interval, never `±0`; without an interval, the
+    mean alone.
+    """
     half = estimate.half_width
     if half is None:
         return score(estimate.mean)
@@ -89,12 +91,12 @@ def count(value: int) -> str:
 
 
 def counted(value: int, noun: str, plural: str = "") -> str:
-    """`1 run`, `2 runs`: a whole number with its noun; `plural` if that is not the noun with an `s`."""
+    """Format a number with its noun: `1 run`, `2 runs`. Pass `plural` if it is not the noun with an `s`."""
     return f"{count(value)} {noun if value == 1 else plural or noun + 's'}"
 
 
 def coverage(*summaries: Summary) -> str:
-    """`9 of 10`: scored of planned rollouts, over all given runs."""
+    """Format how many of the planned rollouts of all given runs are scored: `9 of 10`."""
     asked = sum(max(each.planned, each.num_rollouts) for each in summaries)
     return f"{count(sum(each.scored for each in summaries))} of {count(asked)}"
 
@@ -124,7 +126,9 @@ def tokens(usage: Usage, part: int) -> str:
 
 
 def tokens_in_and_out(usage: Usage) -> str:
-    """`40.5k + 81.0k`, for input and output; `≥` if some replies did not report usage, `unknown` if none did."""
+    """Format input and output tokens as `40.5k + 81.0k`; with `≥` if some replies did not report usage, `unknown` if
+    none did.
+    """
     if usage.unreported and usage.unreported >= usage.requests:
         return "unknown"
     sign = "≥ " if usage.unreported else ""
@@ -132,7 +136,7 @@ def tokens_in_and_out(usage: Usage) -> str:
 
 
 def token_words(usage: Usage) -> str:
-    """`40.5k + 81.0k tokens`, for input and output."""
+    """Format input and output tokens as `40.5k + 81.0k tokens`."""
     words = tokens_in_and_out(usage)
     return "tokens unknown" if words == "unknown" else f"{words} tokens"
 
@@ -147,7 +151,7 @@ def rate(value: float | None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """Format as `$1.25`, or `$0.034` below 10 cents; with at most 15 digits before and 9 after the point."""
+    """Format an amount as `$1.25`, or `$0.034` below 10 cents; with at most 15 digits before and 9 after the point."""
     if cost is None or cost >= 1e15:
         return NONE if cost is None else f"${cost:.2g}"
     if cost >= 0.1 or cost == 0:
@@ -188,7 +192,7 @@ def percent(part: float) -> str:
 
 
 def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
-    """`timeout 2, judge error 1`: most frequent first, the rest added up."""
+    """Format counts by reason as `timeout 2, judge error 1`: most frequent first, the remaining ones added up."""
     ordered = sorted(unscored.items(), key=lambda item: -item[1])
     words = [f"{clean(reason, 60)} {count(number)}" for reason, number in ordered[:most]]
     rest = ordered[most:]
@@ -198,7 +202,7 @@ def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
 
 
 def _digits(width: float) -> int:
-    """Digits after the point that show an interval of this width in at least two steps."""
+    """Number of decimals at which the ends of an interval of this width differ by at least two units."""
     digits = 3
     while digits < MOST_DIGITS and width < 2 * 10**-digits:
         digits += 1

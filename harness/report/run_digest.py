@@ -26,18 +26,18 @@ MOST = 3
 
 @dataclass(slots=True)
 class Trouble:
-    """Rollouts with the same problem."""
+    """Rollouts of a run that have the same problem."""
 
     reason: str
-    """Reason, as counted in tables."""
+    """Reason of the problem, as counted in tables."""
     message: str
-    """Full message of the first of these rollouts."""
+    """Full error message of the first of these rollouts."""
     is_scored: bool = False
-    """Whether they have a reward all the same: only a function with weight 0 returned no value."""
+    """Whether the rollouts have a reward all the same: only a function with weight 0 returned no value."""
     retryable: int = 0
-    """Number of failures that a retry may repair."""
+    """Number of the failures that a retry may fix."""
     places: list[tuple[int | str, int]] = field(default_factory=list[tuple[int | str, int]])
-    """(example id, rollout index) of each."""
+    """(example id, rollout index) of each of these rollouts."""
 
     @property
     def count(self) -> int:
@@ -58,7 +58,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """An example with its rank in the run."""
+    """An example among the worst or the best of a run."""
 
     mean: float
     """Mean reward of the example's scored rollouts."""
@@ -69,7 +69,7 @@ class Ranked:
     """Worst or best rollout of the example."""
 
     def to_json(self) -> JsonDict:
-        """The example's rank as JSON."""
+        """The example with its mean reward as JSON."""
         example = self.shown.example
         return {
             "example_id": example.example_id,
@@ -83,14 +83,14 @@ class Ranked:
 
 @dataclass(slots=True)
 class Digest:
-    """Digest of one run."""
+    """Summary, problems, and worst and best examples of one run."""
 
     summary: Summary | None
     """Summary of the run; None without any rollout."""
     waiting: int = 0
     """Rollouts that are generated but not scored yet."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])
-    """Problems by frequency, most frequent first; those of scored rollouts last."""
+    """Problems, most frequent first; those of scored rollouts last."""
     worst: list[Ranked] = field(default_factory=list[Ranked])
     """Examples with the lowest means, lowest first."""
     best: list[Ranked] = field(default_factory=list[Ranked])
@@ -102,7 +102,7 @@ class Digest:
 
 
 def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) -> Digest:
-    """Read a run's journal.
+    """Read a run's journal: summary, problems, worst and best examples.
 
     Args:
         run: The run's folder.
@@ -128,14 +128,14 @@ def digest_of(
     *,
     measure: str = "",
 ) -> Digest:
-    """Compute the digest of a journal that is already indexed.
+    """Compute summary, problems, and worst and best examples from a journal that is already indexed.
 
     Args:
         recorded: Index of the journal, read to its end.
         manifest: As in `digest`.
         final: As in `digest`.
-        also: Called with the number and outcome of every rollout, in table order, so that other consumers share the one
-            pass over the journal.
+        also: Function to call with the number and outcome of every rollout, in table order, so that its work
+            shares the one pass over the journal.
         measure: Metric to use in place of the reward; "" for the reward.
 
     Raises:

@@ -26,32 +26,32 @@ from harness.store.score_table import tally
 from harness.store.values import table
 
 BUILT_IN = "builtin"
-"""Layer of settings that keep their default."""
+"""Name of the layer of settings that have their default."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Data about a run."""
+    """All data about a run that its page shows."""
 
     entry: ListedRun
     name: str
-    """Name of the run for commands."""
+    """Name by which commands accept the run."""
     digest: Digest | None
-    """Digest of the journal; None if it cannot be read, see `problems`."""
+    """Summary and failures from the journal; None if it cannot be read, see `problems`."""
     problems: tuple[str, ...] = ()
     parent: ListedRun | None = None
-    """The run that it was made from, if it still exists."""
+    """The run from which it was rescored or replayed, if that still exists."""
     children: Sequence[ListedRun] = ()
     siblings: Sequence[ListedRun] = ()
     """Other existing runs of the same invocation."""
     changes: Changes | None = None
-    """Comparison with its parent; None without one, or if either cannot be read."""
+    """Comparison of the run with its parent; None without a parent, or if either cannot be read."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sizes of the run's files in bytes, by kind."""
 
 
 def facts_of(path: Path, name: str) -> RunFacts:
-    """Read a run and its related runs.
+    """Read a run and its related runs for the run's page.
 
     Args:
         path: The run's folder.
@@ -89,7 +89,7 @@ def _relatives(entry: ListedRun) -> tuple[ListedRun | None, list[ListedRun], lis
 
 
 def home_of(run: RunDir) -> Path | None:
-    """Output folder of a run; None if the run is elsewhere."""
+    """Output folder that contains a run; None if the run is elsewhere."""
     root = run.path.absolute().parent.parent
     return root.parent if root.name == "evals" else None
 
@@ -161,7 +161,7 @@ def settings_json(manifest: Manifest) -> JsonDict:
 
 
 def facts_json(facts: RunFacts) -> JsonDict:
-    """JSON form; the keys are documented in docs/reference/runs.md."""
+    """The data about a run as JSON; the keys are documented in docs/reference/runs.md."""
     found, manifest = facts.digest, facts.entry.manifest
     return {
         "run": facts.entry.to_json(),
@@ -184,7 +184,7 @@ def facts_json(facts: RunFacts) -> JsonDict:
 
 
 def steps_of(facts: RunFacts) -> tuple[str, ...]:
-    """Next steps for the run: commands, each with its purpose."""
+    """Suggested next steps for the run: each a purpose and a command."""
     entry, name = facts.entry, shlex.quote(facts.name)
     manifest, found = entry.manifest, facts.digest
     if manifest is None:
@@ -203,15 +203,15 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
     if entry.state != "running" and found is not None and found.summary is not None:
         if entry.state == "done" and resumable:
             steps.append(f"score it again, with today's rubric: bench rescore {name}")
-            steps.append(f"put the same prompts to another model: bench replay {name} --model MODEL")
-        steps.append(f"take it along: bench export {name} --format csv")
+            steps.append(f"send the same prompts to another model: bench replay {name} --model MODEL")
+        steps.append(f"export it: bench export {name} --format csv")
         to_publish = not manifest.is_private
         steps += map(str, next_steps(str(entry.run.path), has_data=entry.run.has_data(), to_publish=to_publish))
     return tuple(steps)
 
 
 def size_words(size: float) -> str:
-    """Format a number of bytes."""
+    """Format a number of bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             break

@@ -22,7 +22,7 @@ from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
 
 WIDEST = 120
-"""Maximum width of prose in cells."""
+"""Maximum width of paragraphs on a run's page, in cells."""
 
 MOST_IDS = 8
 """Maximum number of examples named per failure; `--json` has all."""
@@ -44,13 +44,13 @@ _SNIPPET = 400
 """Maximum lines and characters of an example's text."""
 
 _TAIL = 90
-"""Number of characters shown from the end of a completion model's prompt."""
+"""Number of characters shown of a completion model's prompt, from its end."""
 
 DIED = "its process ended without a reason: it was killed, or the machine stopped"
 
 
 def page_lines(page: RunFacts, width: int) -> Iterator[Text]:
-    """Format the page as lines.
+    """Format the page of a run as lines.
 
     Args:
         page: Data of the page.
@@ -82,7 +82,7 @@ def _section(title: str, lines: Sequence[Text]) -> Iterator[Text]:
 
 
 def settings_lines(manifest: Manifest, width: int) -> Iterator[str]:
-    """All settings with value and origin: first those that differ from the default."""
+    """List all settings of a run with value and origin: first those that differ from the default."""
     chosen, rest = settings_of(manifest)
     yield from _aligned(chosen, width)
     if chosen and rest:
@@ -110,9 +110,9 @@ def _facts(page: RunFacts) -> Iterator[tuple[str, str]]:
             there = "which no longer exists" if page.parent is None else _relative(page.parent)
             yield "made", origin_words(manifest.derived, manifest.parent) + (f", {there}" if manifest.parent else "")
         if page.children:
-            yield "made from it", _relatives(page.children)
+            yield "derived runs", _relatives(page.children)
         if page.siblings:
-            yield "made with it", _relatives(page.siblings)
+            yield "sibling runs", _relatives(page.siblings)
         yield "versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     if page.sizes:
         yield "files", ", ".join(f"{name} {size_words(size)}" for name, size in page.sizes.items())
@@ -182,7 +182,7 @@ def _troubles(troubles: Sequence[Trouble], width: int) -> Iterator[Text]:
 
 
 def _message(message: str, width: int) -> Iterator[str]:
-    """A message as lines, cut if it is too long."""
+    """An error message as lines, cut if it is too long."""
     whole = clean_block(message[:_MESSAGE]).expandtabs(4).strip().split("\n")
     lines = [part for line in whole for part in textwrap.wrap(line, max(20, width), break_on_hyphens=False) or [""]]
     yield from lines[:MESSAGE_LINES]
@@ -218,7 +218,7 @@ def _ranked(ranked: Ranked, width: int) -> Iterator[Text]:
 
 
 def _metrics(metrics: Mapping[str, float | None]) -> str:
-    """Metrics of a rollout, unless there is only one. Metrics without a value are omitted."""
+    """Metrics of a rollout as text; "" if there is only one. Metrics without a value are omitted."""
     words = [f"{clean(name, 40)} {numerals.score(value)}" for name, value in metrics.items() if value is not None]
     if not words or len(metrics) < 2:
         return ""
@@ -235,8 +235,8 @@ def _settings_in_short(manifest: Manifest, width: int) -> Iterator[Text]:
     )
     lines = [Text(line) for line in _aligned(chosen, width, "  ")]
     rest = (
-        (sum(map(len, rows)) - len(chosen) - len(default), "more as in the run that it was made from"),
-        (len(default), "more as built in"),
+        (sum(map(len, rows)) - len(chosen) - len(default), "more as in its parent run"),
+        (len(default), "more with their default"),
     )
     if words := ", ".join(f"{count} {what}" for count, what in rest if count):
         lines.append(Text(f"  {words}; --settings shows them"))
@@ -244,7 +244,7 @@ def _settings_in_short(manifest: Manifest, width: int) -> Iterator[Text]:
 
 
 def _aligned(rows: Sequence[tuple[str, str, str]], width: int, indent: str = "") -> Iterator[str]:
-    """Path, value and source of each setting. A long value shifts its source instead of being cut."""
+    """Format path, value and source of each setting in columns. A long value shifts its source instead of being cut."""
     clear = [(clean(path, 1000), clean(value, 1000), clean(source, 1000)) for path, value, source in rows]
     first = max((cell_len(row[0]) for row in clear), default=0)
     second = min(max((cell_len(row[1]) for row in clear), default=0), max(8, (width - first) // 2))

@@ -23,10 +23,10 @@ _COMFORT, _LEAST = 13, 7
 """Minimum cells of name columns: while other columns can be omitted, and in any case."""
 
 _FIRST_TO_GO = ("cost", "95 % interval", "kind")
-"""Columns to omit first."""
+"""Columns to omit from the list of runs if it is too wide, the first one first."""
 
 _BRACKETS = {(False, False): "", (False, True): " ┐", (True, True): " │", (True, False): " ┘"}
-"""Mark after an id, by whether the run above, and the one below, belongs to the same invocation."""
+"""Mark after a run's id, by whether the run above and the run below in the list belong to the same invocation."""
 
 GO_ON, PUBLISH = "go on", "publish"
 """Purposes that commands check for: resuming an incomplete run, and publishing."""
@@ -56,7 +56,7 @@ def runs_lines(entries: Sequence[ListedRun], width: int, *, name_of: Callable[[L
 
 
 def remarks(entry: ListedRun, name: str) -> list[str]:
-    """Remarks below a run's line.
+    """Remarks below a run's line in the list of runs.
 
     Args:
         entry: The run.
@@ -73,9 +73,9 @@ def remarks(entry: ListedRun, name: str) -> list[str]:
 
 
 def resume_hint(entry: ListedRun, name: str) -> str:
-    """The resume command of a run; for a run made from Python, an instruction."""
+    """The command that resumes a run; for a run started from Python, an instruction."""
     if entry.manifest is not None and not has_rows(entry.manifest):
-        return "run the program that made it again, with resume=True"
+        return "run its program again with resume=True"
     return shlex.join(["bench", "resume", name, *budget_flags(entry)])
 
 
@@ -85,14 +85,14 @@ def budget_flags(entry: ListedRun) -> list[str]:
 
 
 def has_rows(manifest: Manifest) -> bool:
-    """Whether settings alone can repeat the run."""
+    """Whether a run can be repeated from its settings alone."""
     ours = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
     args: object = manifest.settings.get("env.env_args")
     return ours is None or ours.has_rows(table(args))
 
 
 def origin_words(derived: Mapping[str, object], parent: str | None) -> str:
-    """Description of a derived run: `rescored from ID (unscored only)`."""
+    """Text about the origin of a derived run: `rescored from ID (unscored only)`."""
     how = _HOW.get(str(derived.get("how")), "made")
     only = derived.get("only")
     return f"{how} from {clean(parent or derived.get('path'), 100)}" + (f" ({clean(only, 60)} only)" if only else "")
@@ -114,7 +114,7 @@ def recorded_estimate(summary: JsonDict | None) -> Estimate:
 
 
 def recorded_coverage(summary: JsonDict | None, planned: int | None) -> str:
-    """`9 of 10`: scored of planned rollouts, from `summary.json`."""
+    """Number of scored and planned rollouts from `summary.json`: `9 of 10`."""
     known = summary or {}
     scored, asked, made = (number(known.get(key)) for key in ("scored", "planned", "num_rollouts"))
     total = max((int(number) for number in (asked, made, planned) if number is not None), default=None)
@@ -159,11 +159,11 @@ def _columns(entries: Sequence[ListedRun], width: int) -> list[Column]:
 
 
 class Step(NamedTuple):
-    """One suggested next step."""
+    """One suggested next step for the user."""
 
     purpose: str
     command: str
-    """A command, or a snippet of Python."""
+    """The command to run, or a snippet of Python."""
 
     def __str__(self) -> str:
         return f"{self.purpose}: {self.command}"

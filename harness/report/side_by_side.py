@@ -25,22 +25,24 @@ MOST_HEAD = 16
 """Maximum cells of a task's name in a column header."""
 
 MOST_NAMES = 4
-"""Maximum number of models listed by name when all others are meant."""
+"""Maximum number of models to name in a sentence; if all other models are meant and there are more, it says "all
+others".
+"""
 
 LONGEST_ERROR = 160
 """Maximum characters of an error message."""
 
 
 class Ending(NamedTuple):
-    """State in which the run of one model ended."""
+    """How the run of one model ended."""
 
     state: str = "done"
     note: str = ""
-    """Reason for an early end."""
+    """Reason for an early end of the run."""
 
 
 def side_by_side(found: Standings, width: int = 80, *, endings: Sequence[Ending] = ()) -> Iterator[Text]:
-    """Format the comparison as lines, with bold headers.
+    """Format the comparison of several models as lines, with bold headers.
 
     Args:
         found: The models' numbers.
@@ -227,7 +229,7 @@ def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[st
 
 
 def _if_counted(name: str, better: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> Iterator[str]:
-    """Sentences for the case that counting unscored tasks as 0 changes the result."""
+    """Sentences about results that change if tasks without a score count as 0."""
     behind = [each for each in against if each.is_behind_if_counted and not each.is_worse]
     unsure = [each for each in better if each not in behind and not each.is_signal_if_counted]
     if behind:
@@ -238,7 +240,7 @@ def _if_counted(name: str, better: Sequence[ModelDifference], against: Sequence[
 
 
 def _where(differences: Sequence[ModelDifference], words: str = " on the tasks that have a score") -> str:
-    """Note that not all tasks are compared; "" if all are."""
+    """Note that only some tasks are compared, such as those that both models have a score for; "" if all are."""
     return words if any(each.is_partial for each in differences) else ""
 
 
@@ -260,7 +262,7 @@ def _by_task(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _names(differences: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> str:
-    """Names of the second models in these comparisons."""
+    """Names of the models with which a comparison compares another."""
     if len(differences) == len(against) > MOST_NAMES:
         return f"all {len(against)} others"
     return _listed([clean(each.second, 80) for each in differences])

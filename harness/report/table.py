@@ -40,7 +40,7 @@ class RunReport:
     env_id: str
     model: str
     path: str | None = None
-    """The run's folder; None if nothing was kept."""
+    """The run's folder; None if nothing was stored."""
     summary: Summary | None = None
     """Summary of the run; None if it has no rollout."""
     state: str = "done"
@@ -48,13 +48,13 @@ class RunReport:
     note: str = ""
     """Reason for an early end, or another note to the user."""
     next_steps: tuple[Step, ...] = field(default=())
-    """Shown below all tables without duplicates; `report.next_steps` has the usual ones."""
+    """Suggested commands, shown below all tables without duplicates; `report.next_steps` returns the usual ones."""
     error: str = ""
-    """Error of the first unscored rollout."""
+    """Error message of the first unscored rollout."""
 
 
 def final_table(results: Sequence[RunReport], console: Console, what: str = "run") -> None:
-    """Print the tables, remarks and next steps.
+    """Print the result tables, remarks and next steps of all runs.
 
     Args:
         results: The runs, in the order of the suite.
@@ -65,7 +65,7 @@ def final_table(results: Sequence[RunReport], console: Console, what: str = "run
 
 
 def result_lines(results: Sequence[RunReport], width: int, what: str = "run") -> Iterator[Text]:
-    """Format the tables, remarks and next steps as lines."""
+    """Format the result tables, remarks and next steps as lines."""
     labels = _labels(results)
     if results:
         yield from grid([_short(label) for label in labels], what, _groups(results), width, least=MOST_NAME)
@@ -83,7 +83,7 @@ def result_lines(results: Sequence[RunReport], width: int, what: str = "run") ->
 
 
 def _labels(results: Sequence[RunReport]) -> list[str]:
-    """Label of each run: its name, with the model if these differ."""
+    """Label of each run in the result table: its name, with the model if these differ."""
     with_model = len({result.model for result in results}) > 1
     return [clean(r.name, 80) + (f" · {clean(r.model, 80)}" if with_model else "") for r in results]
 
@@ -93,7 +93,7 @@ def _short(label: str) -> str:
 
 
 def _groups(results: Sequence[RunReport]) -> list[Group]:
-    """Columns that belong together; tables are split only between groups."""
+    """Columns of the result table in groups; a table that is too wide is split only between groups."""
 
     def column(name: str, cell: Callable[[Summary], str]) -> Column:
         return Column(name, [numerals.NONE if r.summary is None else cell(r.summary) for r in results])
@@ -122,7 +122,7 @@ def _groups(results: Sequence[RunReport]) -> list[Group]:
 
 
 def _metrics(labels: Sequence[str], results: Sequence[RunReport], width: int) -> Iterator[Text]:
-    """Metrics of each run, unless they only repeat the reward."""
+    """Table of each run's metrics; empty if the metrics only repeat the reward."""
     rows = [
         (_short(label), _short(clean(name, 80)), spread)
         for label, result in zip(labels, results, strict=True)
@@ -152,14 +152,14 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], width: int) ->
 
 
 def metrics_repeat_reward(summary: Summary) -> bool:
-    """Whether the only metric equals the reward."""
+    """Whether the run's only metric equals the reward."""
     reward = summary.reward
     same = [m.estimate.mean == reward.estimate.mean and m.std == reward.std for m in summary.metrics.values()]
     return same == [True]
 
 
 def threshold_words(named: Iterable[tuple[str, float]]) -> str:
-    """The most frequent pass threshold, with the names of environments that use others."""
+    """Text with the most frequent pass threshold, and the names of environments that have others."""
     named = dict.fromkeys(named)
     counts = Counter(threshold for _, threshold in named)
     usual = max(counts, key=lambda threshold: (counts[threshold], threshold))
@@ -180,7 +180,7 @@ def _meanings(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[s
 
 
 def remarks_of(result: RunReport) -> list[str]:
-    """Remarks on facts that the numbers do not show."""
+    """Remarks about a run on facts that the numbers do not show."""
     remarks, summary = list[str](), result.summary
     if result.state != "done" or result.note:
         note = clean(result.note, 2000)
@@ -206,7 +206,7 @@ def _early(summary: Summary, note: str) -> list[str]:
 
 
 def _judges(summary: Summary) -> list[str]:
-    """Usage and cost of judges, which are not part of the columns."""
+    """Text about the usage and cost of judges, which the columns do not include."""
     usage = summary.judge_usage
     if usage is None:
         return []
@@ -279,7 +279,8 @@ def _places(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[Tex
 
 
 def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, **more: object) -> JsonDict:
-    """`{"runs": [{env_id, name, model, path, state, note, summary}]}`; `summary` is null for a run without rollouts.
+    """Build the object that `--json` prints: `{"runs": [{env_id, name, model, path, state, note, summary}]}`. The
+    `summary` is null for a run without rollouts.
 
     Args:
         results: Results of the runs.
@@ -305,13 +306,15 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, 
 
 
 def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, **more: object) -> bytes:
-    """Indented JSON with a final newline; write it to `sys.stdout.buffer`."""
+    """Serialize an object as indented JSON with a final newline, to be written to `sys.stdout.buffer`."""
     whole = writable(result_object(results, budget, **more))
     return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def writable(value: object) -> object:
-    """Copy of `value` without secrets and unprintable characters, since reasons and notes may hold foreign text."""
+    """Copy a JSON value without secrets and unprintable characters, since reasons and notes may contain text from
+    others.
+    """
     if isinstance(value, str):
         value = redactor.text(value, patterns=False)
         return value if value.isprintable() else clean_block(value)

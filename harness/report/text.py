@@ -39,7 +39,7 @@ class PlainConsole(Console):
     """A console that prints all text literally and ignores a broken pipe."""
 
     def on_broken_pipe(self) -> None:
-        """Become quiet. By default rich would end the process, and silence stdout for a broken stderr."""
+        """Stop printing. By default rich would end the process, and silence stdout when stderr is broken."""
         self.quiet = True
 
 

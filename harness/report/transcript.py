@@ -19,7 +19,7 @@ from harness.store.outcomes import Outcome
 INDENT = "  "
 
 _SHOWN = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning"})
-"""Message fields with their own layout; others are shown by name."""
+"""Message fields with a layout of their own; other fields are printed with their name."""
 
 _WIDEST = 80
 
@@ -50,7 +50,7 @@ def transcript(example: Example, rollouts: Sequence[Outcome], width: int) -> Ite
 
 
 def verdict(outcome: Outcome) -> str:
-    """Result of a rollout in a few words."""
+    """Result of a rollout in a few words: its reward, or why it has none."""
     if outcome.reward is not None:
         return f"reward {numerals.score(outcome.reward)}"
     return f"no score: {clean(outcome.reason, 200)}"
@@ -70,7 +70,7 @@ def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
 
 
 def _rollout_json(outcome: Outcome) -> JsonDict:
-    """JSON of a complete rollout."""
+    """A complete rollout as JSON."""
     base, score = outcome.base, outcome.score
     made = isinstance(base, Generated)
     return {
@@ -92,7 +92,7 @@ def _rollout_json(outcome: Outcome) -> JsonDict:
 
 
 def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
-    """Messages, or the text of a completion model."""
+    """Lines of the messages of a prompt or completion, or of the text of a completion model."""
     if isinstance(messages, str):
         yield label
         yield from _block(messages or "(empty)")
@@ -106,7 +106,7 @@ def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class MessageParts:
-    """A message in parts, for the terminal and the report page."""
+    """A message split into title, reasoning, text, tool calls and other fields."""
 
     title: str
     """Role, name and tool call id, cleaned."""
@@ -115,11 +115,11 @@ class MessageParts:
     texts: list[str]
     calls: list[str]
     others: dict[str, object]
-    """Other fields that have a value."""
+    """Other fields of the message that have a value."""
 
 
 def message_parts(message: object, role: str) -> MessageParts:
-    """Split a message into parts.
+    """Split a message into title, reasoning, text, tool calls and other fields.
 
     Args:
         message: The message; a value that is not a message is taken as the content of one.
@@ -146,7 +146,7 @@ def message_text(message: object) -> str:
 
 
 def last_text(messages: Prompt, role: str, tail: int) -> str:
-    """Text of the last message of a role.
+    """Text of the last message that has this role.
 
     Args:
         messages: The messages, or the text of a completion model.
@@ -229,7 +229,7 @@ def call_lines(calls: object) -> Iterator[str]:
 
 
 def _result(example: Example, outcome: Outcome) -> Iterator[str]:
-    """Result section of a rollout: figures, errors, judgements, state."""
+    """Lines of a rollout's result: figures, errors, judgements, state."""
     yield ""
     yield "result"
     rows = [(clean(name, 60), clean(value, 1000)) for name, value in figures(outcome)]
@@ -306,7 +306,7 @@ def _labelled(label: str, text: object) -> Iterator[str]:
 
 
 def _table(values: Mapping[str, object]) -> Iterator[str]:
-    """Values by name, one per line; a value that is not text as JSON."""
+    """Values by name as lines, one per name; a value that is not text as JSON."""
     for name, value in values.items():
         text = value if isinstance(value, str) else to_text(value)
         if "\n" in text:

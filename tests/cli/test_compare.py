@@ -59,7 +59,7 @@ lab/m-2     tied      -0.125  [-0.245, +0.023]   0.097     0       4    12     1
 
 lab/m-1 is worse than lab/m-0, by 0.625: more than noise.
 lab/m-2 and lab/m-0 are tied: the difference may be noise. If it is real, about 35 examples would
-show it (there are 16). These show a difference of 0.205 or more four times in five.
+show it (there are 16). These show a difference of 0.205 or more in 80 % of cases.
 
 lab/m-0 (baseline) and lab/m-1 (run) differ on 16 of 16 examples; the 2 furthest apart
 example  baseline    run  difference
@@ -237,7 +237,7 @@ def test_what_is_missing_is_said(bench: Bench, here: Path, monkeypatch: pytest.M
     said = bench("compare", *(each.id for each in runs)).out
 
     assert "lab/m-1: without a score: timeout 3." in said
-    assert "lab/m-1: 6 of 32 rollouts not made (interrupted)." in said
+    assert "lab/m-1: 6 of 32 rollouts not run (interrupted)." in said
     left_out = "1 of lab/m-1 alone, 4 of lab/m-0 alone, 1 without a score on one side or the other"
     assert f"11 examples paired; on these the means are 0.727 and 0.864. Not paired: {left_out}." in said
 

@@ -189,9 +189,9 @@ def test_a_run_that_ended_once_its_mean_was_known_is_no_gate(bench: Bench, here:
 
     assert code == 3
     who = "it" if which else "the baseline"
-    assert f"inconclusive: {who} ended early, as --until-ci asked" in said
+    assert f"inconclusive: {who} ended early because of --until-ci" in said
     table = " ".join(bench("compare", *(each.id for each in runs)).out.split())
-    assert f"lab/m-{which}: ended early, as asked (--until-ci)." in table and "100 of 100" in table
+    assert f"lab/m-{which}: ended early (--until-ci)." in table and "100 of 100" in table
 
 
 def test_a_little_may_be_missing(bench: Bench, baseline: RunDir) -> None:

@@ -58,7 +58,7 @@ def test_the_comparison_reads_well_at_any_width(capsys: pytest.CaptureFixture[st
     assert shown(changes, capsys, 120) == [
         "Compared with the-parent",
         "  mean 0.625 → 0.800",
-        "  rewards: 2 the same, 1 higher, 1 lower, 1 now scored, 1 now unscored, 1 still unscored, 1 not made yet, "
+        "  rewards: 2 the same, 1 higher, 1 lower, 1 now scored, 1 now unscored, 1 still unscored, 1 not run yet, "
         "1 new",
         "  changed: example a (0.000 → 1.000), b (1.000 → 0.500), c (unscored → 0.500)",
         "  difference +0.083 [-0.642, +0.742], p = 0.785, paired over 3 examples",

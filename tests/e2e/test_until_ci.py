@@ -95,7 +95,7 @@ def test_what_is_made_of_it_ended_early_too(shop: Workshop) -> None:
         assert second["reward"]["ci95"] == first["reward"]["ci95"] and second["until_ci"] == first["until_ci"]
         assert second["num_rollouts"] == second["planned"] == first["num_rollouts"]
         gate = shop.bench("gate", str(run["path"]), "--baseline", str(before), "--margin", "0.5")
-        assert gate.code == 3 and "ended early, as --until-ci asked" in gate.out
+        assert gate.code == 3 and "ended early because of --until-ci" in gate.out
 
 
 def test_an_aim_that_is_not_met_makes_the_whole_run_and_its_usual_interval(shop: Workshop) -> None:

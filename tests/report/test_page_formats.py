@@ -77,7 +77,7 @@ Not in this report:
 - lab/&lt;bad&gt;: 1 example has no scored rollout: no part in pass@1
 
 {difference(written)}
-| model | without a score because | rollouts | the first one said |
+| model | without a score because | rollouts | first error message |
 | :--- | :--- | ---: | :--- |
 | lab/&lt;bad&gt; | correct JudgeError | 1 | correct: JudgeError: no \\| verdict |
 
@@ -155,8 +155,8 @@ def test_the_words_of_the_page(tmp_path: Path) -> None:
         "correct JudgeError ■ lab/<bad> correct: JudgeError: no | verdict 1 (12 %)",
         "All 16 examples are here with their transcripts.",
         "env.env_args.size 4 -a size",
-        "3 more as built in",
-        "It was made by bench run sums -n 4",
+        "3 more with their default",
+        "Command of the run bench run sums -n 4",
         '[[eval]] env_id = "sums"',
         "python 3.13.1",
         "A rollout passes with a reward of at least 1.",

@@ -124,14 +124,14 @@ Settings
   env.env_id         sums     bench run sums
   env.env_args.size  4        -a size
   model.model        lab/m-1  suite.toml eval[0].model
-  3 more as built in; --settings shows them
+  3 more with their default; --settings shows them
 
 Next
   try the unscored again: bench resume 20261121T091503Z-aaaa --retry-failed
   read one: bench runs show 20261121T091503Z-aaaa --example q1
   score it again, with today's rubric: bench rescore 20261121T091503Z-aaaa
-  put the same prompts to another model: bench replay 20261121T091503Z-aaaa --model MODEL
-  take it along: bench export 20261121T091503Z-aaaa --format csv
+  send the same prompts to another model: bench replay 20261121T091503Z-aaaa --model MODEL
+  export it: bench export 20261121T091503Z-aaaa --format csv
 """
     )
 
@@ -145,8 +145,8 @@ def test_only_what_must_be_copied_whole_is_wider_than_the_terminal(tmp_path: Pat
         "files",
         "read",
         "score",
-        "put",
-        "take",
+        "send",
+        "export",
         "try",
         "model.model",
     }
@@ -230,15 +230,15 @@ def test_relatives_are_named_as_far_as_they_are_there(tmp_path: Path) -> None:
     sibling = finished(tmp_path, minute=4, env_id="other", suite="S2")
     lines = page(run, 200)
     assert f"  made          rescored from {parent.id} (unscored only), sums · lab/m-1, done, mean 0.500" in lines
-    assert f"  made from it  {child.id} (sums · lab/m-1, stopped)" in lines
-    assert f"  made with it  {sibling.id} (other · lab/m-1, done, mean 0.500)" in lines
+    assert f"  derived runs  {child.id} (sums · lab/m-1, stopped)" in lines
+    assert f"  sibling runs  {sibling.id} (other · lab/m-1, done, mean 0.500)" in lines
     facts = facts_json(facts_of(run.path, run.id))
     assert (facts["children"], facts["siblings"]) == ([child.id], [sibling.id])
     sibling.path.rename(tmp_path / "away")
     parent.path.rename(tmp_path / "gone")
     lines = page(run, 200)
     assert f"  made          rescored from {parent.id} (unscored only), which no longer exists" in lines
-    assert not [line for line in lines if "made with it" in line]
+    assert not [line for line in lines if "sibling runs" in line]
 
 
 def derived(tmp_path: Path, how: str, model: str | None = None) -> tuple[RunDir, RunDir]:
@@ -284,7 +284,7 @@ def test_settings_of_the_parent_are_counted_and_not_repeated(tmp_path: Path) -> 
     _, run = derived(tmp_path, "replay", "lab/m-2")
     assert section(page(run), "Settings") == [
         "  model.model  lab/m-1  --model lab/m-2",
-        "  1 more as in the run that it was made from, 1 more as built in; --settings shows them",
+        "  1 more as in its parent run, 1 more with their default; --settings shows them",
     ]
     assert len(list(settings_lines(run.read_manifest(), 100))) == 4  # all three, and a line between
 
@@ -300,7 +300,7 @@ def test_a_run_of_a_program_is_not_sent_to_commands_that_refuse_it(tmp_path: Pat
     run = finished(tmp_path, lossy(), kind="eval", settings=settings)
     assert not [step for step in steps(run) if "resume" in step or "rescore" in step or "replay" in step]
     died = finished(tmp_path, lossy(), kind="eval", settings=settings, status="running", minute=1)
-    assert steps(died)[0] == "go on: run the program that made it again, with resume=True"
+    assert steps(died)[0] == "go on: run its program again with resume=True"
 
 
 def troubled(count: int, message: str) -> Iterable[Record]:

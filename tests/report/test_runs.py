@@ -117,7 +117,7 @@ def test_a_run_whose_rows_are_in_a_program_goes_on_there(tmp_path: Path) -> None
     settings = {"env.env_id": "agent-eval", "env.env_args": {"agent": "x:y"}}
     run = run_at(tmp_path, kind="eval", status="running", settings=settings)
     [remark] = remarks(read_entry(run.path), run.id)
-    assert remark == "go on: run the program that made it again, with resume=True"
+    assert remark == "go on: run its program again with resume=True"
 
 
 def test_a_name_that_a_shell_would_split_is_quoted(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ LOOKED_AT = 20
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A named run with its manifest."""
+    """A run with its manifest, as a candidate for a comparison."""
 
     run: RunDir
     manifest: Manifest
@@ -41,14 +41,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A candidate and its baseline."""
+    """Two runs to compare: a candidate and its baseline."""
 
     name: str
     """Name of the comparison."""
     candidate: RunDir
     baseline: RunDir
     column: str
-    """Label shared by the candidates of all environments: the model, or the suite."""
+    """Label that the candidate's runs in all environments share: the model, or the suite."""
 
 
 def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[str]]:
@@ -122,7 +122,7 @@ def _between(
     pairs: list[Pair],
     unmatched: list[str],
 ) -> None:
-    """Pair the runs of two suites: those of one name and, if the second suite has several of it, of one model."""
+    """Pair the runs of two suites by name and, if the second suite has several runs of that name, also by model."""
     first, second = map(clean, given)
     ours, theirs = (_grouped(each, lambda member: member.name) for each in (members, baselines))
     for name, group in ours.items():
@@ -204,7 +204,7 @@ def has_several_models(manifests: Sequence[Manifest]) -> bool:
 
 
 def _has_pairs(manifest: Manifest) -> bool:
-    """Whether a run has enough examples for a significant difference."""
+    """Whether a run has enough examples for a comparison to find a significant difference."""
     return manifest.planned.get("num_examples", 0) >= fewest_pairs(ALPHA)
 
 

@@ -20,7 +20,7 @@ from harness.stats.power import Components, Split, components, components_of_one
 from harness.stats.summary import number
 
 SHOWN = 5
-"""Number of designs in the table: the cheapest, and some with these numbers of rollouts."""
+"""Maximum number of designs in the table: the cheapest, and some with a power of two of rollouts per example."""
 
 ROUND = frozenset(1 << power for power in range(7))
 
@@ -30,7 +30,7 @@ class Question:
     """Parameters of a sample-size plan."""
 
     difference: float | None
-    """Smallest difference to detect; None for only the difference that the pilot's examples detect."""
+    """Smallest difference to detect; None to report only the difference that the pilot's examples detect."""
     alpha: float = 0.05
     power: float = 0.8
     correlation: float = 0.0
@@ -50,11 +50,13 @@ class SampleSizePlan:
     rollouts: int
     """Rollouts per example of the pilot run."""
     detectable: float
-    """Difference that this number of examples and rollouts detects; NaN if there are too few for any."""
+    """Difference that the pilot's number of examples and rollouts detects; NaN if there are too few for any."""
     ways: tuple[Split, ...]
     """Designs that detect the requested difference, cheapest first."""
     rollout_cost: float | None
-    """US dollars for one rollout of each model; None if unknown: then a rollout counts 1 per model."""
+    """US dollars for one rollout by each of the two models; None if unknown: then the design with the fewest rollouts
+    is the cheapest.
+    """
 
 
 def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> SampleSizePlan:
@@ -64,7 +66,7 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
         UsageError: too few examples have scores, the two are one run, or the difference exceeds the possible range.
     """
     if other is not None and other.manifest.id == pilot.manifest.id:
-        raise UsageError(f"--against {other.run.path}: it is the run of --from; name one of another model")
+        raise UsageError(f"--against {other.run.path}: this is the run of --from; give a run of another model")
     pilot.check_within_range("--mde", question.difference or 0.0)
     groups = [cell.values for cell in pilot.cells.values() if cell.values]
     examples, rollouts, others = len(groups), pilot.typical, pilot.typical
@@ -102,7 +104,7 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
 
 
 def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
-    """Plan as lines for the terminal."""
+    """The sample-size plan as lines for the terminal."""
     question = planned.question
     each = "one rollout each" if planned.rollouts == 1 else f"{planned.rollouts} rollouts each"
     words = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {each},"
@@ -147,7 +149,7 @@ def _ways(planned: SampleSizePlan, difference: float, width: int) -> Iterator[Te
 
 
 def plan_json(planned: SampleSizePlan) -> JsonDict:
-    """The plan as JSON, for `--json`."""
+    """The sample-size plan as JSON, for `--json`."""
     question, parts = planned.question, planned.parts
     return {
         "schema_version": 1,

@@ -27,10 +27,10 @@ LONGEST_LABEL = 80
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All comparisons of one command."""
+    """All comparisons that one `bench compare` prints."""
 
     matches: tuple[Match, ...]
-    """Each candidate with its baseline, grouped by environment."""
+    """Comparison of each candidate with its baseline, grouped by environment."""
     unmatched: tuple[str, ...] = ()
     """Sentences about runs that were not compared."""
     averages: tuple[tuple[str, Estimate], ...] = field(default=())
@@ -160,13 +160,13 @@ def _missing(label: str, side: ComparedRun) -> Iterator[str]:
         yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
     if side.ended_early is not None:
         yield (
-            f"{label}: ended early, as asked (--until-ci). Its own interval allows for that; those of differences, and "
-            "p, take its size as set beforehand: near, not exact."
+            f"{label}: ended early (--until-ci). Its own interval accounts for that. Intervals of differences and "
+            "p-values assume a fixed number of examples, so they are approximate."
         )
     if side.planned > side.rollouts:
         state = "still running, or killed" if side.manifest.status == "running" else side.manifest.status
         left = numerals.count(side.planned - side.rollouts)
-        yield f"{label}: {left} of {numerals.count(side.planned)} rollouts not made ({clean(state)})."
+        yield f"{label}: {left} of {numerals.count(side.planned)} rollouts not run ({clean(state)})."
 
 
 def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
@@ -178,7 +178,7 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
         yield f"{label}: too little to compare with {baseline}.{_too_few(match)}"
     elif match.estimate.mean or match.unpaired is not None:
         alone = ""
-        if match.p_value is not None and match.p_value < ALPHA:  # not found because of the correction
+        if match.p_value is not None and match.p_value < ALPHA:  # not significant after correction
             p = numerals.p_value(match.p_value)
             alone = f" Its own p is {p}, but it is one of {match.comparisons} comparisons."
         yield f"{label} and {baseline} are tied: the difference may be noise.{alone}{_settling(match)}"
@@ -189,7 +189,7 @@ def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
     if match.unpaired is not None and match.p_value is not None:
         yield (
             f"The two share {_examples(match.paired.pairs)}, so they are compared as two independent samples (Welch). "
-            "The same examples for both would tell more."
+            "A comparison on the same examples would be more precise."
         )
     counts = (
         (match.only_candidate, f"of {label} alone"),
@@ -224,7 +224,7 @@ def _settling(match: Match) -> str:
         needed = numerals.count(match.settling)
         words = f" If it is real, about {needed} examples would show it (there are {numerals.count(pairs)})."
     if match.detectable is not None:
-        words += f" These show a difference of {numerals.score(match.detectable)} or more four times in five."
+        words += f" These show a difference of {numerals.score(match.detectable)} or more in 80 % of cases."
     return words
 
 

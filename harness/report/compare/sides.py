@@ -34,32 +34,32 @@ class ExampleScores:
 
     example_id: int | str
     index: int
-    """Position in the run."""
+    """Position of the example in the run."""
     cluster: str | None = None
     values: list[float] = field(default_factory=list[float])
-    """Values of scored rollouts."""
+    """Values of the example's scored rollouts."""
     unscored: int = 0
 
     @property
     def mean(self) -> float | None:
-        """Mean of the scored rollouts; None without any."""
+        """Mean of the example's scored rollouts; None without any."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
 
 @dataclass(slots=True)
 class ComparedRun:
-    """Scores of one run."""
+    """Scores, token counts and times of one run, for a comparison."""
 
     run: RunDir
     manifest: Manifest
     recorded: Recorded
     """Content of the run's journal."""
     measure: str
-    """`reward`, or the name of a metric."""
+    """Compared value: `reward`, or the name of a metric."""
     cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
     """Scores by example key, which is a hash of the example's content."""
     unscored: Counter[str] = field(default_factory=Counter[str])
-    """Number of rollouts by reason."""
+    """Number of unscored rollouts by reason."""
     usage: Usage = field(default_factory=Usage)
     seconds: list[float] = field(default_factory=list[float])
     """Generation time of each rollout, without waiting in queues."""
@@ -68,7 +68,7 @@ class ComparedRun:
     """Whether the measure equals the reward in every rollout."""
 
     ended_early: Spread | None = None
-    """Mean and interval of a run that ended early (`--until-ci`); None for others."""
+    """Mean and interval of a run that ended early because of `--until-ci`; None for other runs."""
 
     @property
     def label(self) -> str:
@@ -97,7 +97,7 @@ class ComparedRun:
 
     @property
     def planned(self) -> int:
-        """Number of planned rollouts; for a run that ended early (`--until-ci`), those made."""
+        """Number of planned rollouts; for a run that ended early (`--until-ci`), the number of rollouts it made."""
         if self.ended_early is not None:
             return self.rollouts
         return max(self.rollouts, self.manifest.planned.get("num_examples", 0) * self.planned_each)
@@ -143,7 +143,7 @@ class ComparedRun:
         return nearest_rank(known, part) if known else None
 
     def filled(self, key: str, value: float) -> list[float]:
-        """Values of an example, with `value` for each planned rollout without a score."""
+        """Values of an example, with `value` in place of each planned rollout that has no score."""
         cell = self.cells.get(key)
         if cell is None:
             return [value] * self.planned_each
@@ -156,7 +156,7 @@ class ComparedRun:
         return scores_of({key: cell.values for key, cell in self.cells.items()}, self.range, clusters or None)
 
     def check_within_range(self, flag: str, size: float) -> None:
-        """Check that a difference of this size is possible within the range of the measure.
+        """Check that two runs can differ by as much as the user asked for, given the range of the measure.
 
         Raises:
             UsageError: it is not; for example 5 was given for 5 %, with which every run would pass.
@@ -215,7 +215,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
 
 
 def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
-    """Rollouts of one example, in table order."""
+    """Rollouts of one example that have an outcome, in table order."""
     recorded = side.recorded
     place = recorded.example_index(key)
     numbers = (number for number in range(len(recorded)) if recorded.place(number)[0] == place)
@@ -223,7 +223,7 @@ def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
 
 
 def _take(side: ComparedRun, outcome: Outcome, cluster: str | None) -> None:
-    """Add a rollout."""
+    """Add the score, tokens and time of one rollout to a run's data."""
     example, base, score = outcome.example, outcome.base, outcome.score
     cell = side.cells.get(example.key)
     if cell is None:
@@ -308,13 +308,13 @@ class Match(Difference):
     """Examples with a value in the candidate that are missing in the baseline."""
     only_baseline: int
     lost: int
-    """Examples of both runs without a value on one side."""
+    """Examples that both runs have, but without a value in one of them."""
     column: str = ""
     """Label shared by the candidates of all environments."""
 
 
 def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
-    """Compare two runs.
+    """Compare a candidate with its baseline, on one environment.
 
     Args:
         name: Name of the comparison.
@@ -356,7 +356,7 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
 
 
 def match_json(match: Match, most_flips: int | None = None) -> JsonDict:
-    """The comparison as JSON, for `--json`."""
+    """The comparison of two runs as JSON, for `--json`."""
     return {
         "name": match.name,
         "measure": match.candidate.measure,

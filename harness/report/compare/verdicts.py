@@ -32,10 +32,10 @@ EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 3}
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """Requirements of a gate."""
+    """Requirements of a gate, which decides whether a candidate may replace its baseline."""
 
     margin: float
-    """Tolerated loss of reward."""
+    """Tolerated loss of mean reward."""
     min_coverage: float
     """Share of planned rollouts that must have a score."""
 
@@ -47,11 +47,11 @@ class Ruling:
     match: Match
     verdict: Verdict
     why: str
-    """Reason, in one sentence."""
+    """Reason for the verdict, in one sentence."""
 
 
 def apply_rules(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
-    """Apply the rule to every environment.
+    """Apply the gate's rule to every environment.
 
     Raises:
         UsageError: the margin is so large that nothing could fail.
@@ -62,7 +62,7 @@ def apply_rules(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
 
 
 def apply_rule(match: Match, rule: GateRule) -> Ruling:
-    """Apply the rule to one environment: check that enough was measured, then test the difference."""
+    """Apply the gate's rule to one environment: check that enough was measured, then test the difference."""
     unfit = _too_little(match, rule)
     if unfit is not None:
         return Ruling(match, *unfit)
@@ -89,7 +89,9 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
 
 
 def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
-    """Why a passing interval is not sufficient: rare losses could be missed, or scores are missing. None if it is."""
+    """Explain why a candidate may not pass although its interval is above the margin: rare losses could be missed, or
+    scores are missing. None if it may pass.
+    """
     if not is_above(match.paired.cautious_low, rule.margin):
         return (
             f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(match.units)} "
@@ -115,7 +117,7 @@ def _resume(side: ComparedRun) -> str:
 
 
 def _outlook(match: Match, rule: GateRule) -> str:
-    """Describe the examples or the margin that a decision would need."""
+    """Describe how many examples, or which margin, the gate would need for a decision."""
     if not rule.margin:
         return "; with a margin of 0, only a better candidate can pass"
     limits = limits_of(match.candidate.scores, match.baseline.scores)
@@ -130,13 +132,13 @@ def _outlook(match: Match, rule: GateRule) -> str:
 
 
 def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
-    """Verdict if too little was measured on one of the sides; None if enough was."""
+    """Verdict of the gate if too little was measured on one of the sides; None if enough was."""
     candidate, baseline = match.candidate, match.baseline
     wanted = numerals.percent(rule.min_coverage)
     if candidate.ended_early is not None or baseline.ended_early is not None:
         which = "it" if candidate.ended_early is not None else "the baseline"
         return "inconclusive", (
-            f"{which} ended early, as --until-ci asked, but a gate needs all examples: run without it"
+            f"{which} ended early because of --until-ci, but a gate needs all examples: run it without that"
         )
     ways: list[tuple[ComparedRun, Verdict, str]] = [
         (candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's"),
@@ -166,7 +168,7 @@ def _edge(rule: GateRule) -> str:
 
 
 def overall(rulings: Sequence[Ruling]) -> Verdict:
-    """Verdict over all environments. All must pass, so no correction for their number is needed."""
+    """Verdict of the gate over all environments. All must pass, so no correction for their number is needed."""
     verdicts = [ruling.verdict for ruling in rulings]
     if "fail" in verdicts:
         return "fail"
@@ -174,7 +176,7 @@ def overall(rulings: Sequence[Ruling]) -> Verdict:
 
 
 def verdict_lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iterator[Text]:
-    """Verdicts as lines for the terminal."""
+    """The gate's verdicts as lines for the terminal."""
     estimates = [ruling.match.paired.estimate for ruling in rulings]
     columns = [
         [
@@ -196,7 +198,7 @@ def verdict_lines(rulings: Sequence[Ruling], rule: GateRule, width: int) -> Iter
 
 
 def _names(rulings: Sequence[Ruling]) -> list[str]:
-    """Label of each verdict: the environment, with function and model if there are several."""
+    """Label of each verdict: the environment, with the measure and the model if there are several."""
     measures = len({ruling.match.candidate.measure for ruling in rulings})
     names = [
         ruling.match.name if measures < 2 else f"{ruling.match.name} · {ruling.match.candidate.measure}"
@@ -209,7 +211,7 @@ def _names(rulings: Sequence[Ruling]) -> list[str]:
 
 
 def _sides(rulings: Sequence[Ruling]) -> str:
-    """Models that were compared; for a single comparison also the runs."""
+    """Text that names the compared models; for a single comparison also the runs."""
     pairs = [(ruling.match.candidate, ruling.match.baseline) for ruling in rulings]
     if len(pairs) == 1:
         [(candidate, baseline)] = pairs
@@ -219,7 +221,7 @@ def _sides(rulings: Sequence[Ruling]) -> str:
 
 
 def markdown(rulings: Sequence[Ruling], rule: GateRule) -> str:
-    """Verdicts as Markdown, for a comment on a pull request."""
+    """The gate's verdicts as Markdown, for a comment on a pull request."""
     rows = [
         f"**Gate: {overall(rulings)}** · {escape(clean(_sides(rulings), 1000))} · margin {rule.margin:g}",
         "",
@@ -241,7 +243,7 @@ def markdown(rulings: Sequence[Ruling], rule: GateRule) -> str:
 
 
 def junit(rulings: Sequence[Ruling], rule: GateRule) -> str:
-    """Verdicts as a JUnit report for CI systems, with one test case per environment."""
+    """The gate's verdicts as a JUnit report for CI systems, with one test case per environment."""
     verdicts = [ruling.verdict for ruling in rulings]
     suite = ElementTree.Element(
         "testsuite",

@@ -136,7 +136,7 @@ _CLEAN: dict[Kind, Callable[[object], object]] = {
 
 
 def library(backend: str) -> ModuleType:
-    """Import the backend. Call it before reading any run, so that a missing package is reported at once.
+    """Import pandas or polars. Call it before reading any run, so that a missing package is reported at once.
 
     Args:
         backend: `pandas` or `polars`.
@@ -154,7 +154,7 @@ def library(backend: str) -> ModuleType:
 
 
 def framed(table: Any, made_by: ModuleType) -> Frame:
-    """Convert an Arrow table to a data frame.
+    """Convert an Arrow table to a data frame of pandas or polars.
 
     Args:
         table: A `pyarrow.Table`.

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, as a source of rows."""
+    """A run whose rollouts become rows of a data frame."""
 
     folder: RunDir
     manifest: Manifest
     columns: RowShape
     """Columns of the run's rows, without state values."""
     state: tuple[str, ...]
-    """State values that become columns."""
+    """State values that become columns of the data frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def rollouts_df(
 
 
 def _fields(runs: Sequence[Run]) -> list[Field[RolloutRow]]:
-    """All columns: the fixed ones, with metrics after `error` and state values at the end."""
+    """All columns of `rollouts_df`: the fixed ones, with metrics after `error` and state values at the end."""
     names = {field.name for field in _FIXED}
     metrics = dict.fromkeys(name for run in runs for name in run.columns.metric_names)
     measured = [Field(free_name(name, "metric", names), "number", _of_row(name)) for name in metrics]
@@ -134,7 +134,7 @@ def _of_row(name: str) -> _Value:
 
 
 def _of_usage(name: str) -> _Value:
-    """A token count; None if no reply reported usage."""
+    """Return a function that reads a rollout's token count of this name; None if no reply reported usage."""
 
     def value(rollout: RolloutRow) -> object:
         usage = rollout.outcome.base.usage
@@ -144,7 +144,7 @@ def _of_usage(name: str) -> _Value:
 
 
 def _of_state(name: str) -> _Value:
-    """A state value as JSON. A value set during scoring has precedence."""
+    """Return a function that reads a state value of a rollout as JSON. A value set during scoring has precedence."""
 
     def value(rollout: RolloutRow) -> object:
         outcome = rollout.outcome
@@ -207,7 +207,7 @@ _KNOWN = frozenset({"role", "content", "reasoning_content", "name", "tool_call_i
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """Source of one row."""
+    """A message with its rollout, from which one row of the data frame is built."""
 
     run: Manifest
     outcome: Outcome

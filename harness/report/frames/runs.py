@@ -101,7 +101,7 @@ def _several(what: str, value: str | Sequence[str] | None, known: Sequence[str] 
 
 
 def _settings(names: Sequence[str], entries: Sequence[ListedRun]) -> list[Field[ListedRun]]:
-    """One column per setting."""
+    """Columns of `runs_df` with the values of the given settings."""
     found = [entry.manifest.settings for entry in entries if entry.manifest is not None]
     taken = {field.name for field in _FIXED}
 
@@ -128,14 +128,14 @@ def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
 
 
 def _has_place_for(name: str, settings: Mapping[str, object]) -> bool:
-    """Whether a run may have the setting: it exists, or would be a key of an existing table."""
+    """Whether a run's settings have the setting, or a table that could contain it."""
     parts = name.split(".")
     above = (settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
     return name in settings or any(isinstance(table, Mapping) for table in above)
 
 
 def _look_up(name: str, settings: Mapping[str, object]) -> object:
-    """Value of a setting; None if it is not set."""
+    """Value of a setting, given by its dotted path; None if it is not set."""
     if name in settings:
         return settings[name]
     table, dot, key = name.rpartition(".")
@@ -148,7 +148,7 @@ def _of_manifest(name: str) -> Callable[[ListedRun], object]:
 
 
 def _of_summary(*path: str | int) -> Callable[[ListedRun], object]:
-    """Value at a path of the summary; None if missing."""
+    """Return a function that reads the value at a path of a run's summary; None if missing."""
 
     def value(entry: ListedRun) -> object:
         found: object = entry.final
@@ -201,7 +201,7 @@ _FIXED: tuple[Field[ListedRun], ...] = (
 
 
 def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
-    """Run folders for `runs`, each once, in the given order.
+    """Return the run folders that `runs` selects, each once, in the given order.
 
     Args:
         runs: An id, the beginning of one, `latest` (all runs of the newest invocation), a run folder, a folder of
@@ -220,7 +220,7 @@ def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
 
 
 def folders_in(path: Path) -> list[Path]:
-    """Runs in an output folder, or in the folder of one environment and model, oldest first.
+    """Return the runs in an output folder, or in the folder of one environment and model, oldest first.
 
     For a run folder, that run; empty for any other path.
 
@@ -241,7 +241,7 @@ def _folders(name: str | Path | RunDir, path: str | Path) -> list[Path]:
     except UsageError:
         if all_runs(path):
             raise
-        raise UsageError(f"no runs under {Path(path) / 'evals'}; say path= to look in another output folder") from None
+        raise UsageError(f"no runs under {Path(path) / 'evals'}; pass path= to search another output folder") from None
 
 
 def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
@@ -250,7 +250,7 @@ def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
     columns: object = getattr(runs, "columns", None)
     if columns is not None:
         if PATH not in cast("Iterable[str]", columns):
-            raise UsageError(f"runs: the frame has no column {PATH!r}; give one that runs_df() made")
+            raise UsageError(f"runs: the frame has no column {PATH!r}; pass a frame from runs_df()")
         runs = cast("Iterable[str]", cast("Frame", runs)[PATH])
     elif _is_row(runs):
         runs = [cast("Mapping[str, str]", runs)[PATH]]

@@ -67,7 +67,7 @@ class ExampleRow(NamedTuple):
 
 @dataclass(slots=True)
 class RolloutColumns:
-    """A run's rollouts, by example and rollout index. Unknown values are NaN."""
+    """Numbers of a run's rollouts as columns, in the order of examples and rollout indexes. Unknown values are NaN."""
 
     reward: array[float] = field(default_factory=lambda: array("d"))
     numbers: array[int] = field(default_factory=lambda: array("q"))
@@ -75,12 +75,12 @@ class RolloutColumns:
     measures: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
     examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
     _last: Example | None = None
-    """Example of the last rollout."""
+    """Example of the last added rollout."""
     _reason: str = ""
-    """Reason of its first unscored rollout."""
+    """Reason of the first unscored rollout of that example."""
 
     def take(self, number: int, outcome: Outcome) -> None:
-        """Add the next rollout; rollouts come grouped by example. Call `end_example` after the last one.
+        """Add the next rollout; rollouts arrive grouped by example. Call `end_example` after the last one.
 
         Args:
             number: Number of the rollout in the journal.
@@ -104,7 +104,7 @@ class RolloutColumns:
             self._reason = clean(outcome.reason, 120)
 
     def end_example(self) -> None:
-        """Add the row of the last example."""
+        """Finish the last added example: add its row to the table of examples."""
         example, begin = self._last, self.examples[-1].end if self.examples else 0
         if example is not None:
             rewards = [value for value in self.reward[begin:] if value == value]
@@ -124,11 +124,11 @@ class RolloutColumns:
         self._last, self._reason = None, ""
 
     def means(self) -> dict[str, float]:
-        """Example key → mean reward; examples without a score are omitted."""
+        """Mean reward by example key; examples without a score are omitted."""
         return {row.key: row.mean for row in self.examples if row.scored}
 
     def scores(self, promised: Range) -> Scores:
-        """Scores for a comparison.
+        """The run's rewards in the form that a comparison of runs takes.
 
         Args:
             promised: Range of rewards, as declared by the run.
@@ -142,13 +142,13 @@ class RolloutColumns:
 
 
 def asked(prompt: Prompt) -> str:
-    """Start of the question; for the prompt of a completion model its end, where the question is."""
+    """Start of an example's question; of the prompt of a completion model the end, where the question is."""
     return clean(last_text(prompt, "user", SNIPPET - 1), SNIPPET)
 
 
 @dataclass(frozen=True, slots=True)
 class CostBin:
-    """Rollouts with similar resource use."""
+    """A group of rollouts with similar use of a resource, such as tokens or seconds."""
 
     low: float
     middle: float
@@ -159,7 +159,7 @@ class CostBin:
     """Mean over examples, each the mean of its rollouts in the group."""
 
     def to_json(self) -> JsonDict:
-        """The group as JSON."""
+        """The group of rollouts as JSON."""
         e = self.reward
         return {
             "low": self.low,
@@ -176,7 +176,8 @@ class CostBin:
 def relations_of(
     columns: RolloutColumns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
 ) -> dict[str, list[CostBin]]:
-    """Groups of rollouts by resource use; a resource that is unknown, or equal for all rollouts, is omitted.
+    """Groups of rollouts by their use of each resource. A resource that is unknown, or equal for all rollouts, is
+    omitted.
 
     Args:
         columns: The rollouts.
@@ -205,7 +206,9 @@ def relations_of(
 
 
 def _parts(columns: RolloutColumns, measure: str) -> list[list[int]]:
-    """Scored rollouts by a resource, lowest first: one group per value or, with many values, of about equal size."""
+    """Split scored rollouts by use of a resource, lowest first: one group per value or, with many values, of about
+    equal size.
+    """
     values = columns.measures[measure]
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
     rows.sort(key=lambda row: values[row])

@@ -34,13 +34,13 @@ TEXT = 16_000
 """Maximum characters of one text; of a longer one, the beginning and the end are shown."""
 
 ROLLOUTS = 8
-"""Maximum rollouts of an example."""
+"""Maximum number of rollouts shown per example."""
 
 MESSAGES = 60
-"""Maximum messages of a rollout: the first and the last ones."""
+"""Maximum number of messages shown per rollout: the first and the last ones."""
 
 A_REASON = 3
-"""Examples chosen early for each reason without a score."""
+"""Number of examples to choose first for each reason why rollouts have no score."""
 
 KINDS = {
     "unscored": "without a score, of every reason",
@@ -51,15 +51,15 @@ KINDS = {
     "longest": "with the most tokens written",
     "others": "evenly from the rest",
 }
-"""Kinds of examples, in the order in which they take turns."""
+"""Kinds of examples to show, with their descriptions, in the order in which they take turns."""
 
 Sample: TypeAlias = dict[int, str]
-"""Position of each chosen example in its run → kind that it was chosen for, in order of choice."""
+"""Chosen examples of a run: position in the run → the kind for which the example was chosen, in order of choice."""
 
 
 @dataclass(slots=True)
 class PageData:
-    """Data for the page's script."""
+    """Examples and transcripts for the script of the report page."""
 
     rows: list[JsonDict] = field(default_factory=list[JsonDict])
     """One object per run: its name and the columns of its examples."""
@@ -69,7 +69,7 @@ class PageData:
 
 
 def content_of(page: Page, most: int) -> PageData:
-    """Choose and read the data to show.
+    """Choose examples for the report page, and read their transcripts.
 
     Args:
         page: The runs.
@@ -156,7 +156,7 @@ def _plain(value: str) -> str:
 
 
 def _number(value: float) -> float | int | None:
-    """A figure rounded to five digits, more than are shown; None if not finite."""
+    """Round a figure to five digits, more than are shown; None if it is not finite."""
     if not math.isfinite(value):
         return None
     short = float(f"{value:.5g}")
@@ -216,7 +216,7 @@ def samples_of(environment: EnvPart, most: int) -> list[Sample]:
 
 
 def _orders(columns: RolloutColumns, spreads: Mapping[str, float]) -> dict[str, Iterator[int]]:
-    """Examples by kind, most typical first.
+    """Order a run's examples by each kind of interest (lowest mean, highest mean, …), most typical first.
 
     Args:
         columns: A run's examples.
@@ -262,7 +262,7 @@ def shown_text(value: object) -> str:
 
 
 def transcript_data(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
-    """An example with its rollouts, as JSON."""
+    """An example with its rollouts, as JSON for the script of the report page."""
     shown = rollouts[:ROLLOUTS]
     return {
         "key": example.key,
@@ -315,7 +315,7 @@ def _message(said: object, role: str) -> JsonDict:
 
 
 def page_json(page: Page, content: PageData) -> JsonDict:
-    """All data of the page as JSON; the keys are documented in docs/reference/runs.md.
+    """All data of the report page as JSON; the keys are documented in docs/reference/runs.md.
 
     Args:
         page: The runs.

@@ -23,24 +23,24 @@ from harness.stats.methods import describe
 from harness.store.card_text import shown_config
 
 CONFIG = 256 << 10
-"""Maximum bytes of a `config.toml` to show. One with whole tables of rows can be larger."""
+"""Maximum bytes of a `config.toml` that the page shows. One with whole tables of rows can be larger."""
 
 SETTING = 2000
-"""Maximum characters of a setting's value."""
+"""Maximum characters of a setting's value on the page."""
 
 
 def document(page: Page, content: PageData, *, plots: Plots | None, now: datetime | None = None) -> str:
-    """Render the HTML file.
+    """Render the HTML file of a report page.
 
     Args:
-        page: Content of the page.
+        page: Data of the page.
         content: Its examples and transcripts.
         plots: Renderer of the figures; None for no figures.
         now: Current time.
     """
     style, script = _asset("page.css"), _asset("page.js")
     cells = [[tag("code", name), words] for name, words in methods_of(page)]
-    methods = table(["figure", "how it is made"], cells, words=(0, 1), label="methods")
+    methods = table(["figure", "how it is computed"], cells, words=(0, 1), label="methods")
     maker = f"bench {importlib.metadata.version('bench-harness')}"
     head = [
         tag("meta", charset="utf-8"),
@@ -119,7 +119,7 @@ def _header(page: Page, now: datetime) -> Html:
 
 
 def _examples(content: PageData) -> Html:
-    """Section with an empty element that the script fills with the table of examples."""
+    """Page section with an empty element that the script fills with the table of examples."""
     return tag(
         "section",
         tag("h2", "Examples", id="examples"),
@@ -130,7 +130,7 @@ def _examples(content: PageData) -> Html:
 
 
 def runs_section(page: Page) -> Html:
-    """Section with every run: settings with origins, and how to reproduce it."""
+    """Page section about every run: settings with origins, and how to reproduce it."""
     parts: list[Child] = [tag("h2", "Runs", id="runs")]
     if len(page.folders) > 1:
         rows: list[list[Child]] = [
@@ -175,21 +175,21 @@ def _settings(run: RunPart) -> list[Html]:
 
     chosen, rest = settings_of(run.manifest)
     parts = [
-        tag("h4", "Settings that somebody chose"),
-        listed(chosen) if chosen else note("None: all are built in."),
+        tag("h4", "Settings that differ from the default"),
+        listed(chosen) if chosen else note("None: all settings have their default."),
     ]
     if rest:
-        parts.append(tag("details", tag("summary", f"{len(rest)} more as built in"), listed(rest)))
+        parts.append(tag("details", tag("summary", f"{len(rest)} more with their default"), listed(rest)))
     return parts
 
 
 def _reproduce(run: RunPart) -> Html:
     parts: list[Child] = [tag("h4", "How to reproduce")]
     if run.manifest.command:
-        parts += [tag("p", "It was made by"), tag("pre", run.manifest.command)]
+        parts += [tag("p", "Command of the run"), tag("pre", run.manifest.command)]
     config = shown_config(run.entry.run.config_path, CONFIG)
     if not has_rows(run.manifest):
-        parts.append(note("Its rows are in the program that made it, which alone can repeat it."))
+        parts.append(note("Its rows are defined in the program that started it, so only that program can repeat it."))
     elif config:
         how = "Its settings, with which bench run makes a run of its own" if run.manifest.derived else "To repeat it"
         parts += [
@@ -199,7 +199,7 @@ def _reproduce(run: RunPart) -> Html:
     folder = run.entry.run.path
     if run.entry.run.has_data():
         load = f"load_dataset({str(folder.parent)!r}, {folder.name!r}, split='train')"
-        parts += [tag("p", "Its rollouts, whole, as a dataset:"), tag("pre", load)]
+        parts += [tag("p", "Load its complete rollouts as a dataset:"), tag("pre", load)]
     steps = f"bench runs show {shlex.quote(run.entry.id)}"
-    parts.append(tag("p", "All of it in a terminal: ", tag("code", steps)))
+    parts.append(tag("p", "Show the run in a terminal: ", tag("code", steps)))
     return join(parts)

@@ -38,7 +38,7 @@ ALL_PAIRS = 5
 
 @dataclass(slots=True)
 class RunPart:
-    """One run on the page."""
+    """One run on a report page."""
 
     entry: ListedRun
     manifest: Manifest
@@ -59,7 +59,7 @@ class RunPart:
 
     @property
     def environment(self) -> str:
-        """Group on the page: its environment, with the evaluation function."""
+        """Name of the run's group on the page: the environment, with the evaluation function if there are several."""
         name = clean(self.entry.env_id, LABEL)
         return f"{name} · {clean(self.measure, LABEL)}" if self.measure else name
 
@@ -79,7 +79,7 @@ class Beside(Difference):
 
     @property
     def words(self) -> str:
-        """Verdict on the first run: `better`, `worse`, or why neither can be said."""
+        """Verdict on the first of two runs: `better`, `worse`, or the reason why neither is certain."""
         if self.is_found:
             return self.verdict
         if self.adjusted is None:
@@ -88,7 +88,7 @@ class Beside(Difference):
 
     @property
     def outlook(self) -> str:
-        """The verdict, with the number of examples needed to decide."""
+        """Verdict on the first of two runs, with the number of examples needed for a decision."""
         if self.unpaired is not None and self.adjusted is not None:
             return f"{self.words}, as two samples: too few examples in common"
         needed = self.settling
@@ -102,7 +102,7 @@ class Beside(Difference):
 
     @property
     def figures(self) -> list[str]:
-        """Difference, interval, p, and wins/ties/losses, as text of cells."""
+        """Difference, interval, p, and wins/ties/losses, as texts of table cells."""
         outcomes = (self.paired.wins, self.paired.ties, self.paired.losses)
         return [
             numerals.difference(self.estimate),
@@ -112,7 +112,7 @@ class Beside(Difference):
         ]
 
     def to_json(self, names: Sequence[str]) -> JsonDict:
-        """JSON form.
+        """The comparison of two runs as JSON.
 
         Args:
             names: Name of each run.
@@ -130,12 +130,12 @@ class Beside(Difference):
 
 @dataclass(slots=True)
 class EnvPart:
-    """Runs of one environment, best mean first."""
+    """Runs of one environment on the page, best mean first."""
 
     name: str
     runs: list[RunPart]
     limits: tuple[float, float]
-    """Axis of the rewards: minimum and maximum."""
+    """Ends of the reward axis: minimum and maximum."""
     differences: list[Beside]
 
 
@@ -150,7 +150,7 @@ class Overall:
 
 @dataclass(slots=True)
 class Page:
-    """Content of the page."""
+    """Data of a report page."""
 
     title: str
     environments: list[EnvPart]
@@ -161,12 +161,12 @@ class Page:
 
     @property
     def runs(self) -> list[RunPart]:
-        """All runs in page order; an agent evaluation with several functions appears once per function."""
+        """All runs in page order; an agent evaluation with several functions has one entry per function."""
         return [run for environment in self.environments for run in environment.runs]
 
     @property
     def folders(self) -> list[RunPart]:
-        """All runs, each once, by the function that scored the most rollouts."""
+        """All runs of the page, each once; one with several functions by the function that scored the most rollouts."""
         most = sorted(self.runs, key=lambda run: run.summary.scored)
         best = {run.entry.id: run for run in most}
         return [best[name] for name in dict.fromkeys(run.entry.id for run in self.runs)]
@@ -178,7 +178,7 @@ class Page:
 
 
 def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = ()) -> Page:
-    """Read runs for a page.
+    """Read runs and compute the data of a report page.
 
     Args:
         paths: Folders of the runs.
@@ -247,7 +247,7 @@ def _label(parts: Sequence[RunPart]) -> None:
 
 
 def _own_name(part: RunPart) -> str:
-    """Name of the run; in a sweep, only the part that the page does not show elsewhere."""
+    """Name of a run; in a sweep, only the part that the page does not show elsewhere."""
     name = clean(part.entry.name, 4 * LABEL)
     env = clean(part.entry.env_id, LABEL)
     if name.startswith(f"{env}[") and name.endswith("]"):
@@ -294,7 +294,7 @@ def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
 
 
 def passing(page: Page) -> str:
-    """Sentence about the reward from which a rollout passes."""
+    """Sentence that states the minimum reward with which a rollout passes."""
     named = [(part.environment, part.summary.pass_threshold) for part in page.runs]
     return f"A rollout passes with a reward of at least {threshold_words(named)}."
 

@@ -18,7 +18,7 @@ CELL = 200
 
 
 def markdown(page: Page) -> str:
-    """The page without figures and transcripts."""
+    """The report page as Markdown, without figures and transcripts."""
     counted = numerals.counted(len(page.folders), "run")
     scored = numerals.coverage(*(run.summary for run in page.folders))
     head = f"{counted}, {scored} rollouts scored. Mean reward over examples, with 95 % intervals."
@@ -30,7 +30,7 @@ def markdown(page: Page) -> str:
             [_text(each.model), numerals.score(each.estimate.mean), escape(numerals.interval(each.estimate))]
             for each in page.overall
         ]
-        words = f"The mean over all {len(page.environments)} environments, each counting the same."
+        words = f"The mean over all {len(page.environments)} environments, each with the same weight."
         lines += ["## All environments", "", *_table(["model", "mean", "95 % interval"], rows), "", words, ""]
     for environment in page.environments:
         # Escaped: brackets could become a link, and two dollar signs in a line a formula.
@@ -83,7 +83,8 @@ def _unscored(environment: EnvPart) -> Iterator[str]:
         if not trouble.is_scored
     ]
     if rows:
-        yield from _table(["model", "without a score because", "rollouts", "the first one said"], rows, words=(0, 1, 3))
+        head = ["model", "without a score because", "rollouts", "first error message"]
+        yield from _table(head, rows, words=(0, 1, 3))
         yield ""
 
 

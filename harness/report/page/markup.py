@@ -20,23 +20,23 @@ class Html(str):
 
 
 Child: TypeAlias = "Html | str | int | Iterable[Child] | None"
-"""Content of an element; None is empty."""
+"""Content of an HTML element; None is empty."""
 
 _VOID = frozenset({"br", "col", "hr", "input", "meta", "wbr"})
 
 MANY = 6
-"""Number of columns from which on a table is split into one block per row on a narrow screen."""
+"""Number of columns from which a table becomes one block per row on a narrow screen."""
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 
 
 def text(value: object) -> Html:
-    """Escape foreign text as markup, without known secrets and control characters."""
+    """Escape text from others for HTML; known secrets and control characters are removed."""
     return Html(html.escape(redactor.text(clean_block(str(value)), patterns=False)))
 
 
 def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Html:
-    """Create an element.
+    """Create an HTML element; its text content and attribute values are escaped.
 
     Args:
         name: Trusted name of the element.
@@ -61,7 +61,7 @@ def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -
 
 
 def join(children: Child) -> Html:
-    """Concatenate children."""
+    """Concatenate HTML and text; text is escaped."""
     if children is None:
         return Html("")
     if isinstance(children, Html):
@@ -79,7 +79,7 @@ def table(
     words: Collection[int] = (0,),
     caption: str = "",
 ) -> Html:
-    """Create a table; one with many columns becomes one block per row on a narrow screen.
+    """Create an HTML table; one with many columns becomes one block per row on a narrow screen.
 
     Args:
         head: Column headers.
@@ -106,7 +106,7 @@ _SCRIPT_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026",
 
 
 def script_json(value: object) -> Html:
-    """JSON for the inside of `<script type="application/json">`, escaped so that it cannot end the element.
+    """Serialize JSON for the inside of `<script type="application/json">`, escaped so that it cannot end the element.
 
     Raises:
         ValueError: it has NaN or an infinity.

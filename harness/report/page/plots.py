@@ -32,12 +32,12 @@ SYMBOLS = "●■▲◆▼✚✖★"
 """Marker of each colour as a character, for legends and tables."""
 
 BARS = 20
-"""Number of steps of a reward axis; each bar is centred on a step."""
+"""Number of steps of the reward axis in a histogram; each bar is centred on a step."""
 
 AXES = {TURNS: "turns of the model", TOKENS: "tokens written", SECONDS: "seconds", COST: "US dollars"}
 
 _SIZE = (4.4, 2.7)
-"""Inches; at 72 units each, about the pixels of a page column."""
+"""Size of a figure in inches; at 72 units each, about the pixels of a page column."""
 
 _STYLE: dict[str, object] = {
     "svg.fonttype": "none", "svg.hashsalt": "bench", "font.size": 10, "axes.spines.top": False,
@@ -49,7 +49,7 @@ _STYLE: dict[str, object] = {
 
 
 def bars_of(means: Iterable[float], limits: tuple[float, float]) -> list[int]:
-    """Number of means near each step of the axis."""
+    """Count, for each step of the reward axis, the means that are nearest to it; the bars of a histogram."""
     low, high = limits
     counts = [0] * (BARS + 1)
     for mean in means:
@@ -58,12 +58,12 @@ def bars_of(means: Iterable[float], limits: tuple[float, float]) -> list[int]:
 
 
 def colour(number: int) -> str:
-    """Name of a model's colour."""
+    """CSS class that gives an element the colour of a model."""
     return f"c{number % 8}"
 
 
 def symbol(number: int) -> str:
-    """Character that looks like a model's marker."""
+    """Character that looks like a model's marker in the figures."""
     return SYMBOLS[number % 8]
 
 
@@ -283,7 +283,7 @@ def _attributes(element: ElementTree.Element, named: set[str], prefix: str) -> I
 
 
 def _flat(element: ElementTree.Element) -> Iterator[tuple[str, str]]:
-    """Attributes of an element, including those in `style`."""
+    """Attributes of an SVG element, including those in `style`."""
     yield from ((_local(key), value) for key, value in element.attrib.items() if _local(key) != "style")
     for part in element.get("style", "").split(";"):
         key, _, value = (word.strip() for word in part.partition(":"))
@@ -294,7 +294,7 @@ def _flat(element: ElementTree.Element) -> Iterator[tuple[str, str]]:
 
 
 def _target(key: str, value: str) -> str | None:
-    """Name of the element that an attribute refers to; None without one."""
+    """Name of the element that an SVG attribute refers to; None without one."""
     found = _REFERENCE.fullmatch(value.strip()) if key in ("href", "clip-path") else None
     return found and (found[1] or found[2])
 

@@ -18,20 +18,20 @@ MOST_PANELS = 12
 """Maximum number of runs of an environment with a distribution plot."""
 
 WATCHED = (
-    "Runs that ended early as asked (--until-ci) have an interval that allows for it; those of differences, and p, "
-    "take their size as set beforehand: near, not exact."
+    "Runs that ended early (--until-ci) have an interval that accounts for that. Intervals of differences and p-values "
+    "assume a fixed number of examples, so they are approximate."
 )
 
 SAMPLES = (
     "Runs with fewer than two scored examples in common are compared as two independent samples, by Welch's t test. "
-    "The same examples for both would tell more."
+    "A comparison on the same examples would be more precise."
 )
 
 OTHER_WAY = {"better": "worse", "worse": "better"}
-"""Verdict on the second run, by that on the first."""
+"""Verdict on the second of two runs, given the verdict on the first."""
 
 CLASSES = {"better": "found", "worse": "lost"}
-"""CSS class of a verdict; the others are undecided."""
+"""CSS class of a verdict; other verdicts are undecided."""
 
 WIDTH, HEIGHT, EDGE = 170, 18, 7
 """Size and margin of the plot of one mean, in pixels."""
@@ -40,24 +40,25 @@ _LABELS = {TURNS: "Turns", TOKENS: "Tokens", SECONDS: "Latency", COST: "Cost"}
 
 
 def note(words: str) -> Html:
-    """A paragraph of explanation."""
+    """An HTML paragraph of explanation."""
     return tag("p", words, class_="note")
 
 
 def marked_name(name: str, number: int) -> Html:
-    """A name with the marker of its model, as in tables, legends and figures."""
+    """A run's name with the marker of its model, as HTML."""
     sign = tag("span", symbol(number), class_=f"mark t-{colour(number)}", aria_hidden="true")
     return tag("span", sign, tag("span", name, class_="name"), class_="who")
 
 
 def name_of(run: RunPart) -> Html:
-    """A run's label for tables."""
+    """A run's label as HTML for tables."""
     return marked_name(run.label, run.colour)
 
 
 def board_of(environment: EnvPart) -> dict[str, list[str]]:
-    """Figures of an environment's runs: header of each column → a cell for each run, best run first. The pass rates are
-    those of the largest k."""
+    """Columns of a leaderboard: header → a cell for each run of an environment, best run first. The pass rates are
+    those of the largest k.
+    """
     summaries = [run.summary for run in environment.runs]
     k = max((k for summary in summaries for k in summary.pass_at_k), default=1)
     board = {
@@ -108,7 +109,7 @@ def strip(
 
 
 def leaderboards(page: Page) -> Html:
-    """Section with a leaderboard per environment."""
+    """Page section with a leaderboard per environment."""
     parts: list[Child] = [tag("h2", "Leaderboard", id="leaderboard"), _overall(page) if page.overall else None]
     for environment in page.environments:
         if len(page.environments) > 1:
@@ -142,7 +143,7 @@ def _overall(page: Page) -> Html:
         for each in page.overall
     ]
     words = (
-        f"The mean over all {len(page.environments)} environments, each counting the same. It means something where "
+        f"The mean over all {len(page.environments)} environments, each with the same weight. It is meaningful only if "
         "their rewards have the same scale."
     )
     body = table(["model", "mean", "", "95 % interval"], rows, label="all environments: leaderboard")
@@ -194,7 +195,7 @@ def _against_best(environment: EnvPart, position: int) -> Child:
 
 
 def differences(page: Page) -> Html | None:
-    """Section with the differences of all pairs of runs; None without any."""
+    """Page section with the differences of all pairs of runs; None without any."""
     told = [environment for environment in page.environments if environment.differences]
     if not told:
         return None
@@ -227,7 +228,7 @@ def cautions(page: Page) -> list[str]:
 
 
 def environment_section(environment: EnvPart, number: int, plots: Plots | None) -> Html:
-    """Section of one environment: distributions, attempts, resource use, unscored rollouts, metrics."""
+    """Page section of one environment: distributions, attempts, resource use, unscored rollouts, metrics."""
     parts: list[Child] = [tag("h2", environment.name, id=f"environment-{number}")]
     if plots is not None:
         if len(environment.runs) > 1:
@@ -289,7 +290,7 @@ def _metrics(environment: EnvPart) -> Html | None:
 
 
 def _groups(environment: EnvPart) -> Html | None:
-    """Table with the figures of the resource plots."""
+    """Table with the figures of the plots of reward by resource use."""
     rows: list[list[Child]] = [
         [
             _LABELS[measure],
@@ -313,7 +314,7 @@ def _groups(environment: EnvPart) -> Html | None:
         "more." + (f" Not shown, because unknown or the same for all rollouts: {', '.join(level)}." if level else "")
     )
     if any(run.summary.target is not None for run in environment.runs):
-        words += " Groups of runs that ended early as asked (--until-ci) have no interval."
+        words += " Groups of runs that ended early (--until-ci) have no interval."
     head = ["by", "model", "from … to", "rollouts", "examples", "mean", "95 % interval"]
     body = table(head, rows, words=(0, 1), label=f"{environment.name}: reward by what rollouts took")
     return tag("details", tag("summary", "Reward by what rollouts took, in figures"), note(words), body)
@@ -337,6 +338,6 @@ def _unscored(environment: EnvPart) -> Html:
     ]
     if not rows:
         return tag("p", *(words or ["Every rollout has a score, and every function gave a value."]), class_="note")
-    head = ["reason", "model", "what the first one said", "rollouts", ""]
-    body = table(head, rows, words=(0, 1, 2, 4), label=f"{environment.name}: what has no score, and why")
+    head = ["reason", "model", "first error message", "rollouts", ""]
+    body = table(head, rows, words=(0, 1, 2, 4), label=f"{environment.name}: reasons for missing scores")
     return join([tag("h3", "Without a score"), body, note(" ".join(words)) if words else None])

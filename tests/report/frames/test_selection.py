@@ -72,7 +72,7 @@ def test_the_runs_of_a_frame(out: Path, backend: Any) -> None:
     assert ids(frame["id"], out) == IDS[::-1]
     assert len(rollouts_df(frame[:0])) == 0
     assert ids(frame.iloc[1] if backend == "pandas" else frame.row(1, named=True)) == [IDS[1]]
-    with pytest.raises(UsageError, match=r"runs: the frame has no column 'path'; give one that runs_df\(\) made"):
+    with pytest.raises(UsageError, match=r"runs: the frame has no column 'path'; pass a frame from runs_df\(\)"):
         rollouts_df(frame[["id", "mean"]])
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_means_no_run_is_refused(out: Path, tmp_path: Path) -> None:
         rollouts_df("2026", path=out)
     with pytest.raises(UsageError, match=r"no run 'nope' under .*; the newest are 20260103T000000Z-cccc"):
         messages_df("nope", path=out)
-    with pytest.raises(UsageError, match=f"^no runs under {tmp_path}/none/evals; say path= to look in another"):
+    with pytest.raises(UsageError, match=f"^no runs under {tmp_path}/none/evals; pass path= to search another"):
         rollouts_df("latest", path=tmp_path / "none")
     with pytest.raises(UsageError, match="runs: int is not a run; give an id, a path, a list of them, or a frame"):
         rollouts_df(5)  # pyright: ignore[reportArgumentType, reportCallIssue]
