@@ -115,7 +115,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.agents.local_test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
     "harness.stats.passk": ("pass_at_k",),
 }  # fmt: skip
-"""Module → the public names that it defines."""
+"""Module → the public names that this package imports from it on first use."""
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]
 

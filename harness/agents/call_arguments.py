@@ -1,4 +1,5 @@
-"""Arguments of one call of a runner in the Python API: the work and the models, with their validation."""
+"""Arguments of a call of a runner (`EvalRunner`, …) in the Python API: rows, agent, models and options, with their
+validation."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ _NOT_SAMPLING = {
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """One model of an evaluation, as the caller passed it."""
+    """One model of an agent evaluation, as the caller passed it."""
 
     client: LLM
     tag: str | None = None
-    """`primary`, `baseline`, or None if there is one model."""
+    """`primary`, `baseline`, or None if there is only one model."""
     factory: ClientFactory | None = None
     """Function that makes the clients of concurrent rollouts; None if `client` is the only one."""
 
@@ -42,7 +43,7 @@ class EvaluatedModel:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The arguments of one call of a runner."""
+    """The arguments of one call of a runner: the rows, the agent, eval functions and options."""
 
     agent: LoadedAgent
     rows: Sequence[object]
@@ -73,7 +74,7 @@ class Work:
         return min(self.batch_size, 1_000_000)  # the size of a semaphore
 
     def check(self) -> None:
-        """Validate the numbers, the sampling arguments and the options of stored runs.
+        """Validate the arguments of an agent evaluation: numbers, sampling arguments and options of stored runs.
 
         Raises:
             ValueError: a number is out of range, or an argument requires another one or is not allowed.

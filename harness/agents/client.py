@@ -25,7 +25,7 @@ from harness.settings.providers import Route, require_provider, route
 LABELS = Labels({
     "api_base_url": "api_base", "num_examples": "rows", "rollouts_per_example": "n_runs", "resume": "resume=True",
 })  # fmt: skip
-"""Names of settings in the Python API, for messages: TOML name → name here."""
+"""Names of settings in the Python API, for error messages: TOML name → name of the argument."""
 
 
 class ExternalLLMClient:
@@ -90,7 +90,7 @@ class ExternalLLMClient:
         self._tools = []
 
     def reset_metrics(self) -> None:
-        """Reset the metrics to zero."""
+        """Reset the client's counts of calls, tokens and time to zero."""
         self._metrics = RolloutMetrics()
 
     def get_metrics(self) -> RolloutMetrics:
@@ -139,7 +139,7 @@ class ExternalLLMClient:
             raise SystemicProviderError(error.text(LABELS)) from error
 
     def endpoint(self) -> Endpoint:
-        """Return the model's endpoint, for the engine.
+        """Return the address and API key of the client's model, for the engine.
 
         Raises:
             ConfigError: the provider's API key is missing, or the provider needs litellm, which is not installed.

@@ -53,8 +53,8 @@ def display_name(client: object) -> str:
 
 
 class InstancePool:
-    """The client instances of one model, each used by one rollout at a time; itself a client of the engine
-    (`models.pool.CallerClient`).
+    """The instances of a caller's model client, each used by one rollout at a time. The engine uses the pool like a
+    client of its own (`models.pool.CallerClient`).
 
     Args:
         name: Unique among the runs of the evaluation.
@@ -75,12 +75,12 @@ class InstancePool:
         self._reserved: list[_ReservedClient] = []
 
     def has_only(self, client: LLM) -> bool:
-        """Whether `client` is the only instance of this pool."""
+        """Whether `client` is the pool's only instance."""
         return self._factory is None and self._client is client
 
     @asynccontextmanager
     async def reserve(self, tools: Sequence[object]) -> AsyncGenerator[None]:
-        """Reserve an instance for one rollout, with its tools set and its metrics reset."""
+        """Reserve a client instance for one rollout, with its tools set and its metrics reset."""
         client = self._client if self._factory is None else self._free.pop() if self._free else await self._make()
         try:
             async with _exclusive(client):
@@ -101,7 +101,7 @@ class InstancePool:
                 self._free.append(client)
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Send the request through the instance that the calling rollout has reserved.
+        """Send a request through the client instance that the calling rollout has reserved.
 
         Raises:
             ModelError: the call failed.
@@ -110,10 +110,12 @@ class InstancePool:
         if not held and len(self._reserved) == 1:  # e.g. a call from a thread of the agent, which lacks its context
             held = self._reserved
         if not held:
-            raise EnvironmentFault("a model call was made outside of a rollout, so that its client is unknown")
+            raise EnvironmentFault(
+                "a model call outside of a rollout has no client; call the model only within the agent's run()"
+            )
         reserved = held[-1]
         if is_ours(reserved.client):
-            assert self._engine is not None, "the engine connects a client before its first request"
+            assert self._engine is not None, "connect() must be called before the first request"
             pool, settings = self._engine
             ours = cast(ExternalLLMClient, reserved.client).endpoint()
             return await pool.get([ours], settings).request(replace(call, model=ours.model))
@@ -122,7 +124,7 @@ class InstancePool:
         return response
 
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
-        """Use the engine's clients for instances that are an `ExternalLLMClient`."""
+        """Set the engine's clients, which send the requests of instances that are an `ExternalLLMClient`."""
         self._engine = pool, settings
 
     async def close(self) -> None:
@@ -138,11 +140,11 @@ class InstancePool:
                 logger.warning("%s.close() raised", type(client).__name__, exc_info=True)
 
     def waiting_note(self) -> str:
-        """Return "": the reason why a caller's client waits is unknown."""
+        """Return "", since the reason why a caller's client waits is unknown."""
         return ""
 
     async def _make(self) -> LLM:
-        assert self._factory is not None, "without a factory, one rollout runs at a time"
+        assert self._factory is not None, "without a factory, there is only one client instance"
         try:
             client = await _awaited(self._factory())
         except Exception as error:  # boundary around the caller's factory: no client, no evaluation
@@ -172,7 +174,7 @@ class AgentWithClients:
         return getattr(self._agent, name)
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """Return the tools of the agent."""
+        """Return the tools of the wrapped agent."""
         return self._agent.get_tools(request)
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
@@ -191,10 +193,10 @@ class _ReservedClient:
     is_over: bool = False
     """Whether the rollout has ended."""
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    """Totals of the client's own metrics at the previous reply."""
+    """Totals of the client's own metrics after the previous reply, from which the usage of the next one is computed."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Send the request through the instance.
+        """Send a request through the reserved client instance.
 
         Raises:
             ModelError: the client raised one of the documented errors.
@@ -225,7 +227,7 @@ class _ReservedClient:
         )
 
     async def _usage(self, reported: object) -> Usage:
-        """Return the token usage that the reply reports, else the increase of the client's metrics."""
+        """Return the token usage that a reply reports, or else the increase of the client's own metrics."""
         metrics = await _call(self.client, "get_metrics")
         total = {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
         grown = {name: total[name] - self.counted[name] for name in _COUNTS}
@@ -240,7 +242,7 @@ class _ReservedClient:
 
 @asynccontextmanager
 async def _exclusive(client: LLM) -> AsyncGenerator[None]:
-    """Reserve the client exclusively, across all evaluations of the process.
+    """Reserve a caller's client exclusively, across all evaluations of the process.
 
     An `ExternalLLMClient` may be shared freely, since the engine sends its requests. A rollout's own client may also be
     used by an evaluation that its agent starts."""

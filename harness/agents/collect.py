@@ -13,12 +13,12 @@ from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import outcomes
 
 ANY_FUNCTION = "*"
-"""Key in the reasons of a score, for a reason that applies to all eval functions."""
+"""Key, among the reasons of a missing score, of a reason that applies to all eval functions."""
 
 
 def collect(recorded: Recorded, eval_fns: Sequence[str], model_tag: str | None) -> list[tuple[int, EvalRunResult]]:
-    """Read the runs of a journal: (row index, run), sorted by row index, then by run index. The row index is the number
-    of the row in its dataset file, if the example has it as its id.
+    """Read the results of an agent evaluation from a journal, as (row index, run) sorted by row index and run index.
+    The row index is the number of the row in its dataset file, if the example has it as its id.
 
     Args:
         recorded: The journal's content, read to its end.
@@ -41,7 +41,7 @@ def collect(recorded: Recorded, eval_fns: Sequence[str], model_tag: str | None) 
 def to_run(
     record: Generated | Failed, scored: Scored | None, eval_fns: Sequence[str], model_tag: str | None
 ) -> EvalRunResult:
-    """Convert one recorded outcome to an `EvalRunResult`.
+    """Convert one recorded rollout to an `EvalRunResult`.
 
     Args:
         record: The outcome of the rollout.

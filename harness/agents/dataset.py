@@ -27,7 +27,7 @@ class DatasetRow(TypedDict):
 
 
 class DatasetReader:
-    """Read rows from a .json (one array), .jsonl, .parquet or .csv file.
+    """Reader of the rows in a .json (one array), .jsonl, .parquet or .csv file.
 
     Args:
         file_path: The file.
@@ -76,7 +76,8 @@ class DatasetReader:
 
 
 def checked(raw: object, index: int) -> DatasetRow:
-    """Validate a row: rename the required columns to lower case, and convert all other values to JSON (`json_value`).
+    """Validate a dataset row: rename the required columns to lower case, and convert all other values to JSON
+    (`json_value`).
 
     Args:
         raw: The row as it was read. Column names are compared ignoring case and surrounding white space.

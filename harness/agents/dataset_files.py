@@ -35,14 +35,14 @@ class RawFile(ABC):
 
     @abstractmethod
     def raws(self) -> Iterator[object]:
-        """Iterate over the unparsed rows, in file order.
+        """Iterate over the unparsed rows of a dataset file, in file order.
 
         Raises:
             DatasetParseError: the file as a whole cannot be read.
         """
 
     def read(self, raw: object, index: int) -> object:
-        """Parse one row. Returns a dict of its columns, or another JSON value if the row is invalid.
+        """Parse one row of a dataset file. Returns a dict of its columns, or another JSON value if the row is invalid.
 
         Args:
             raw: An unparsed row from `raws`.
@@ -54,7 +54,7 @@ class RawFile(ABC):
         return raw
 
     def count(self) -> int:
-        """Return the number of rows in the file."""
+        """Return the number of rows in the dataset file."""
         return sum(1 for _ in self.raws())
 
 
@@ -168,7 +168,7 @@ SUFFIXES: tuple[str, ...] = tuple(_FORMATS)
 
 
 def open_file(path: Path) -> RawFile:
-    """Return the parser for a file, by the ending of its name. The file is not read yet.
+    """Return the parser for a dataset file, chosen by the ending of its name. The file is not read yet.
 
     Raises:
         DatasetParseError: the ending is not one of `SUFFIXES`.
@@ -205,16 +205,17 @@ class FileRows(Sequence[object]):
         return len(self._raws)
 
     def __getitem__(self, index: Any) -> Any:
-        """Parse and return one row; see `RawFile.read`."""
+        """Parse and return one row of the dataset; see `RawFile.read`."""
         return self._file.read(self._raws[index], self._offset + index)
 
 
 _opened: WeakValueDictionary[tuple[object, ...], FileRows] = WeakValueDictionary()
-"""Rows in use, by path, offset, modification time and size of their file. A model and its baseline share one copy."""
+"""Dataset rows in use, by path, offset, modification time and size of their file. A model and its baseline share one
+copy."""
 
 
 def open_rows(path: Path, offset: int = 0) -> FileRows:
-    """Return the rows of a file from `offset` on. An unchanged file whose rows are in use is not read again.
+    """Return the rows of a dataset file from `offset` on. An unchanged file whose rows are in use is not read again.
 
     Raises:
         DatasetParseError: see `open_file` and `FileRows`.
@@ -244,7 +245,8 @@ def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _in_microseconds(column: Any) -> Any:
-    """Convert a column of times in nanoseconds to microseconds, the finest unit in Python. Others are unchanged."""
+    """Convert a Parquet column of times in nanoseconds to microseconds, the finest unit in Python. Other columns are
+    unchanged."""
     pa = arrow()
     kind = column.type
     if getattr(kind, "unit", "") != "ns":
@@ -256,7 +258,7 @@ def _in_microseconds(column: Any) -> Any:
 
 @contextmanager
 def _reading(path: Path) -> Generator[None]:
-    """Convert an `OSError` of the block to an error about the dataset file."""
+    """Convert an `OSError` within the `with` block to an error that names the dataset file."""
     try:
         yield
     except OSError as error:

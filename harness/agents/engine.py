@@ -36,13 +36,13 @@ class Ended(Generic[T]):
 
     side: EvaluatedModel
     results: Sequence[T]
-    """The results that the function `read`, an argument of `evaluate`, collected from the run's journal."""
+    """The collected results of the run: the return value of the argument `read` of `evaluate`."""
     wall_ms: float
     """Duration in ms; for a resumed run, the duration of the latest attempt."""
     resumed: int
     """Number of results from earlier attempts."""
     stop_reason: str | None
-    """The reason, if an unusable endpoint stopped the run early; else None."""
+    """Reason why an unusable endpoint stopped the run early; else None."""
     tokens: int
     """Tokens of all replies of all models in this attempt, including unrecorded replies."""
 
@@ -74,7 +74,7 @@ async def evaluate(
     read: Callable[[EvaluatedModel, Recorded], Sequence[T]],
     listener: Listener | None = None,
 ) -> list[Ended[T]]:
-    """Run all rollouts of all models concurrently, and return the results of each model.
+    """Run all rollouts of an agent evaluation with all its models concurrently, and return the results of each model.
 
     Args:
         work: The rows, agent and settings. Without rows, nothing is run.

@@ -69,7 +69,7 @@ class AgentEnv(Environment):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of the dataset and the code, for recognizing changes when a run is resumed."""
+        """Hashes of the dataset and the code, by which a resume recognizes changes."""
         return self.options.fingerprint
 
     def set_max_turns(self, max_turns: int) -> None:
@@ -89,11 +89,12 @@ class AgentEnv(Environment):
 
     @property
     def row_count(self) -> int:
-        """Number of available rows."""
+        """Number of rows to evaluate."""
         return len(self._rows)
 
     def row(self, index: int) -> Row:
-        """Return a row: its prompts as messages, the ground truth as the answer, all other columns in `info`.
+        """Return one row of the dataset: its prompts as messages, the ground truth as the answer, all other columns in
+        `info`.
 
         Raises:
             IndexError: there is no row with this index.
@@ -101,7 +102,7 @@ class AgentEnv(Environment):
             DatasetValidationError: a required column is missing or invalid. The message names the row and the column.
         """
         if not 0 <= index < len(self._rows):
-            raise IndexError(f"row {index} does not exist: there are {len(self._rows)} rows")
+            raise IndexError(f"row {index} does not exist; the dataset has {len(self._rows)} rows, numbered from 0")
         number = self.options.first_row + index
         try:
             row = cast("Mapping[str, Any]", checked(self._rows[index], number))
@@ -122,13 +123,13 @@ class AgentEnv(Environment):
         return [{"example_id": r.example_id, "prompt": r.prompt, "answer": r.answer, "info": r.info} for r in rows]
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """Return no tools: the agent has its own, and a dataset column named `tool_defs` is data."""
+        """Return no tools: the agent offers its own, and a dataset column named `tool_defs` is data."""
         return []
 
     # A rollout
 
     def request_of(self, state: State) -> RolloutRequest:
-        """Build the agent's request for one run.
+        """Build the request that the agent gets for one rollout.
 
         Raises:
             pydantic.ValidationError: the row does not fit into a request, because its other columns exceed 1 MiB.
@@ -155,7 +156,7 @@ class AgentEnv(Environment):
         )
 
     async def play(self, state: State) -> None:
-        """Run the agent on one rollout.
+        """Run the agent for one rollout.
 
         Raises:
             AgentFailed: the agent raised an exception, reported an error, or did not return a valid result.
@@ -194,7 +195,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
     model_tag: str | None = None,
     debug_dir: str | None = None,
 ) -> AgentEnv:
-    """Build an agent evaluation from files.
+    """Build the environment of an agent evaluation from files.
 
     Args:
         dataset: A .json, .jsonl, .parquet or .csv file of rows.

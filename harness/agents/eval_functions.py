@@ -23,7 +23,7 @@ EvalFn: TypeAlias = Callable[..., Any]
 Mode: TypeAlias = Literal["simple", "full"]
 
 _FIRST: dict[str, Mode] = {"solution_str": "simple", "messages": "full"}
-"""Name of a function's first parameter → the function's mode."""
+"""Name of an eval function's first parameter → the function's mode."""
 
 KEYWORDS: dict[Mode, tuple[str, ...]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),
@@ -33,7 +33,7 @@ KEYWORDS: dict[Mode, tuple[str, ...]] = {
 
 
 class EvalFnWrapper:
-    """Wrapper that gives eval functions of both signatures the same call.
+    """Wrapper through which eval functions of both modes are called with the same arguments.
 
     Args:
         fn: A sync or async function, a `functools.partial`, or an object with `__call__`.
@@ -74,7 +74,7 @@ class EvalFnWrapper:
         """Whether the function is called on the event loop. Other functions are called in a thread."""
 
     async def __call__(self, messages: Sequence[Message], ground_truth: str, metadata: Mapping[str, object]) -> float:
-        """Score one run.
+        """Score one run of the agent with the eval function.
 
         Args:
             messages: The whole conversation, which is copied for the function.
@@ -98,7 +98,7 @@ class EvalFnWrapper:
         return number
 
     def call(self, messages: Sequence[Message], ground_truth: str, metadata: Mapping[str, object]) -> object:
-        """Call the function with copies of the arguments, and return its value, which may be an awaitable."""
+        """Call the eval function with copies of the arguments, and return its value, which may be an awaitable."""
         row = own(dict(metadata))
         if self.mode == "simple":
             return self.fn(solution_str=solution_of(messages), ground_truth=ground_truth, extra_info=row)
@@ -109,7 +109,7 @@ class EvalFnWrapper:
 
 
 def load_eval_fns(paths: Iterable[str]) -> list[EvalFnWrapper]:
-    """Import eval functions.
+    """Import eval functions given as `module:function`.
 
     Args:
         paths: Paths as `module:function`, each also the name of the function's scores. Modules are looked up in the

@@ -28,14 +28,16 @@ from harness.core.types import JsonDict, Message, Messages, ModelResponse, Usage
 from harness.usercode.deadline import waiting, was_cancelled
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
-"""Keywords that select an endpoint. They are rejected, since in a request body they would only disclose a key."""
+"""Arguments of `ctx.chat` that select an endpoint. They are rejected, since in a request body they would only disclose
+a key."""
 
 _REFUSALS = 100
-"""Number of rejected calls after which a run is cancelled. An agent that ignores the errors would never end."""
+"""Number of rejected model calls after which a run is cancelled, since an agent that ignores the errors would never
+end."""
 
 
 class Ask(Protocol):
-    """Type of the function that sends a request to the rollout's model."""
+    """Type of the function with which an agent's model sends a request."""
 
     async def __call__(self, prompt: Messages, *, tools: Sequence[JsonDict], sampling_args: JsonDict) -> ModelResponse:
         """Send a request and return the reply; see `Environment.get_model_response`."""
@@ -186,7 +188,7 @@ class AgentLLM:
         )
 
     def so_far(self, *, with_tail: bool = True) -> Messages:
-        """Return the conversation so far, for the record of a run without a result.
+        """Return the agent's conversation so far, for the record of a run without a result.
 
         Args:
             with_tail: Whether to include messages that the agent has appended to its list after the latest reply.
@@ -199,12 +201,12 @@ class AgentLLM:
         return list(asked) if with_tail and asked[count : count + 1] == [reply] else [*request, reply]
 
     async def _refuse(self) -> None:
-        """Raise the error for a call that is no longer allowed."""
+        """Raise the error for a model call that is no longer allowed."""
         self._refused += 1
         if self._refused > _REFUSALS:
             if self._stop is not None:
                 self._stop()
-            await asyncio.get_running_loop().create_future()  # until this task is cancelled
+            await asyncio.get_running_loop().create_future()  # waits until this task is cancelled
         if isinstance(self.fatal, SystemicError):
             raise self._translated(self.fatal)
         if self.fatal is not None:
@@ -215,7 +217,7 @@ class AgentLLM:
 
     def _failed(self, error: ModelError) -> ProviderError:
         self.error = error
-        self.failed_calls += not isinstance(error, LimitReached)  # that one was not sent
+        self.failed_calls += not isinstance(error, LimitReached)  # a limit prevented the request
         if isinstance(error, SystemicError):
             self.fatal = self.fatal or error
         details = {"error": str(error), "reason": error.reason, "retryable": error.retryable}

@@ -31,7 +31,7 @@ _MISSING = object()
 
 @dataclass(frozen=True, slots=True)
 class LoadedAgent:
-    """An agent ready for evaluation."""
+    """An agent ready for evaluation, with its source files."""
 
     agent: AgentLike
     name: str
@@ -40,7 +40,7 @@ class LoadedAgent:
 
 
 def load_agent(path: str) -> LoadedAgent:
-    """Load an agent.
+    """Load an agent given as `module:attribute`.
 
     Args:
         path: The agent as `module:attribute`. Modules are looked up in the working directory first. A class is
@@ -131,7 +131,7 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
 
 @contextmanager
 def staying(root: Path) -> Generator[None]:
-    """Restore the working directory after the block, since a command's other paths are relative to it."""
+    """Restore the working directory after the `with` block, since other paths of the command are relative to it."""
     try:
         yield
     finally:
@@ -141,12 +141,12 @@ def staying(root: Path) -> Generator[None]:
             has_changed = True
         if has_changed:
             os.chdir(root)
-            logger.warning("loading the user's code changed the working directory; restored %s", root)
+            logger.warning("loading the user's code changed the working directory; it is %s again", root)
 
 
 @contextmanager
 def reported(error: type[HarnessError], words: str, root: Path) -> Generator[None]:
-    """Convert an exception of the user's code in the block, except Ctrl-C, to an error with its file and line.
+    """Convert an exception of the user's code in the `with` block, except Ctrl-C, to an error with its file and line.
 
     Args:
         error: The type of error to raise.
@@ -247,7 +247,7 @@ class _WorkingDirectories:
 
     @contextmanager
     def directory(self, root: Path) -> Generator[None]:
-        """Make `root` the directory whose modules imports find."""
+        """Let imports in the `with` block find the modules in `root`."""
         with self._lock:
             if root != self._root:
                 self._set_aside()

@@ -1,4 +1,4 @@
-"""`LocalTestRunner`: runs an agent on rows without scoring it, and returns the documented results. `engine` runs it."""
+"""`LocalTestRunner`: runs an agent on dataset rows without scoring it."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _read(_side: EvaluatedModel, recorded: Recorded) -> list[LocalTestRunResult]
 
 
 def to_test(example: Example, record: Generated | Failed) -> LocalTestRunResult:
-    """Convert the outcome of a rollout to the result of a test.
+    """Convert the outcome of a rollout to the result of a test run.
 
     Args:
         example: The row as an example.

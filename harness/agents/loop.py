@@ -100,13 +100,13 @@ class RolloutContext:
         return RolloutResult("ERROR", final_messages or [], "error", error_message, self._metrics())
 
     def record_tool_call(self, latency_ms: float = 0.0) -> None:
-        """Add a tool call and its duration in ms to the run's metrics."""
+        """Add one tool call and its duration in ms to the run's metrics."""
         self._num_tool_calls += 1
         self._tool_latency_ms += latency_ms
 
     @property
     def debug_enabled(self) -> bool:
-        """Whether a trace of this run is written."""
+        """Whether a debug trace of this run is written."""
         return self._debug_dir is not None
 
     def log_event(self, event_type: str, **data: Any) -> None:

@@ -29,8 +29,8 @@ from harness.tools.mcp_host import MCPHost, MCPSession, ServerLimits
 from harness.tools.tool import unknown_tool
 
 _LIMITS = ServerLimits(startup_seconds=300.0)
-"""Limits of the servers. The startup timeout is long, since a lifespan may load an index. Calls have no timeout of
-their own, since rollouts have one."""
+"""Limits of MCP servers. The startup timeout is long, since a server may load an index when it starts. Calls have no
+timeout of their own, since rollouts have one."""
 
 _CLOSE_SECONDS = 15.0
 """Timeout for the end of a server's lifespan, in seconds."""
@@ -62,11 +62,11 @@ class MCPAgentLoop(RolloutAgentLoop):
 
     @property
     def has_tools(self) -> bool:
-        """Whether the server offers any tools."""
+        """Whether the MCP server offers any tools."""
         return bool(self._tools)
 
     def get_tools(self, request: RolloutRequest) -> list[JsonDict]:
-        """Return the server's tools, with their complete schemas."""
+        """Return the MCP server's tools, with their complete schemas."""
         definitions: list[JsonDict] = []
         for name, tool in self._tools.items():
             function = {"name": name, "description": tool.description or f"Tool: {tool.name}"}
@@ -115,7 +115,7 @@ class _RunningServer:
         weakref.finalize(self, _close, self.host).atexit = False  # `_register` does that earlier
 
     def start(self) -> list[ServerTool]:
-        """Wait until the server has started, and return its tools.
+        """Wait until the MCP server has started, and return its tools.
 
         Raises:
             EnvironmentFault: the server does not start.
@@ -126,7 +126,7 @@ class _RunningServer:
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[MCPSession]:
-        """Open a session for one run.
+        """Open a session with the MCP server for one run.
 
         Raises:
             EnvironmentFault: the session cannot be opened.
@@ -155,7 +155,7 @@ _servers_lock = threading.Lock()
 
 
 def _running(server: object) -> _RunningServer:
-    """Return the one running instance of a server object: two lifespans of an object would end each other."""
+    """Return the one running instance of an MCP server object, since two instances would end each other's lifespan."""
     with _servers_lock:
         found = _servers.get(id(server))
         if found is None:
@@ -164,8 +164,8 @@ def _running(server: object) -> _RunningServer:
 
 
 def _close(host: MCPHost) -> None:
-    """Stop a server; blocks until its lifespan has ended."""
-    with contextlib.suppress(RuntimeError):  # dropped in the host's own thread, which cannot wait for itself
+    """Stop an MCP server; blocks until its lifespan has ended."""
+    with contextlib.suppress(RuntimeError):  # garbage-collected in the host's own thread, which cannot wait for itself
         host.close(_CLOSE_SECONDS)
 
 
@@ -177,7 +177,7 @@ _register(lambda: [_close(server.host) for server in list(_servers.values())])
 
 
 def _named(tools: Iterable[ServerTool]) -> dict[str, ServerTool]:
-    """Return tools by the names that models use for them.
+    """Return the MCP server's tools by the names that models use for them.
 
     Raises:
         MCPLoadError: two tools have the same name for models.
@@ -197,7 +197,7 @@ def _named(tools: Iterable[ServerTool]) -> dict[str, ServerTool]:
 
 
 def _value(answer: Any) -> object:
-    """Return the value of a tool call: its structured value, else the text of its content.
+    """Return the value of an MCP tool call: its structured value, or else the text of its content.
 
     Raises:
         ToolCallError: the tool failed.

@@ -79,7 +79,7 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
 
 
 def _sources(folder: Path) -> tuple[Path, ...]:
-    """Return the folder's Python files, except those in hidden folders and installed packages."""
+    """Return the Python files of an MCP folder, except those in hidden folders and installed packages."""
     return tuple(
         file
         for file in sorted(folder.rglob("*.py"))
@@ -88,8 +88,8 @@ def _sources(folder: Path) -> tuple[Path, ...]:
 
 
 def _fastmcp_class(folder: Path) -> type:
-    """Import and return the class `FastMCP`. The folder's parent is not on the path then: a folder with the name `mcp`
-    must not be mistaken for the library."""
+    """Import and return the class `FastMCP`. Meanwhile the folder's parent is not on `sys.path`, since a folder with
+    the name `mcp` would be imported instead of the library."""
     before = list(sys.path)
     sys.path[:] = [entry for entry in before if Path(entry).resolve() not in (folder, folder.parent)]
     try:
@@ -105,8 +105,8 @@ def _fastmcp_class(folder: Path) -> type:
 
 @contextmanager
 def _run_disabled(fastmcp: type) -> Generator[None]:
-    """Disable `mcp.run()` in the block. A main.py that calls it without `if __name__ == "__main__":` would block on
-    stdin or serve a port endlessly."""
+    """Disable `mcp.run()` in the `with` block. A main.py that calls it without `if __name__ == "__main__":` would block
+    on stdin or serve a port endlessly."""
 
     def run(server: object, *_arguments: object, **_settings: object) -> None:
         logger.info("ignoring the call of run() in main.py: the server is started without it")
@@ -181,7 +181,7 @@ class _Loader(SourceFileLoader):
         self._names = names
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module's code."""
+        """Execute the code of a module in an MCP folder."""
         module.__dict__["__builtins__"] = self._names
         super().exec_module(module)
 
@@ -194,7 +194,7 @@ class _FolderFinder(MetaPathFinder):
         self._folders: dict[str, Path] = {}
 
     def add(self, package: str, folder: Path) -> None:
-        """Register a folder as a package."""
+        """Register an MCP folder as a package."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         self._folders[package] = folder
@@ -203,7 +203,7 @@ class _FolderFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a folder's package or of a module in it; None for any other name."""
+        """Return the spec of an MCP folder's package or of a module in it; None for any other name."""
         package = fullname.partition(".")[0]
         folder = self._folders.get(package)
         if folder is None:
@@ -219,7 +219,7 @@ class _FolderFinder(MetaPathFinder):
 
 
 def _importer(package: str, folder: Path) -> Any:
-    """Return the `__import__` for the modules of a folder, which finds the folder's own modules first."""
+    """Return the `__import__` function for the modules of an MCP folder, which finds the folder's own modules first."""
 
     def find(
         name: str,
@@ -238,7 +238,7 @@ def _importer(package: str, folder: Path) -> Any:
 
 
 def _is_beside(folder: Path, top: str) -> bool:
-    """Whether a name means a module of the folder, by Python's rules for scripts.
+    """Whether an import in an MCP folder means a module of that folder, by Python's rules for scripts.
 
     The folder's modules hide all others except those built into the interpreter. A folder without `__init__.py` counts
     only if no other module has the name."""

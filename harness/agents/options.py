@@ -17,7 +17,7 @@ MODES: tuple[Mode, ...] = ("eval", "bench", "test")
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """Options of an agent evaluation; see `environment.AgentEnv`."""
+    """Options of an agent evaluation besides rows, agent and eval functions; see `environment.AgentEnv`."""
 
     first_row: int = 0
     """Number of the first evaluated row in the dataset, from 0."""

@@ -36,7 +36,7 @@ _PLAIN_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 def result_of(returned: object) -> RolloutResult:
-    """Return the value that `run` returned, if it is a result.
+    """Return the value that the agent's `run` returned, if it is a valid `RolloutResult`.
 
     Raises:
         AgentFailed: the value is not a result.
@@ -50,7 +50,7 @@ def result_of(returned: object) -> RolloutResult:
 
 
 def finish(state: State, result: RolloutResult, context: RolloutContext, llm: AgentLLM) -> None:
-    """Store the result of a run in the rollout's state.
+    """Store the result of an agent's run in the rollout's state.
 
     Raises:
         AgentFailed: the agent reported an error, or its result is malformed.
@@ -88,14 +88,14 @@ def conversation_so_far(state: State, llm: AgentLLM) -> Messages:
     for with_tail in (True, False):
         try:
             return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])
-        except AgentFailed:  # the agent appended something that is not a message
+        except AgentFailed:  # the agent appended a value that is not a message
             continue
     return list(state["prompt"])
 
 
 def keep(state: State, messages: Messages) -> None:
-    """Store `messages` as the rollout's conversation. The completion is the part after the prompt; if the messages do
-    not begin with the prompt, it is all of them."""
+    """Store `messages` as the rollout's conversation. The completion is the part after the prompt, or all messages if
+    they do not begin with the prompt."""
     prompt: Messages = state["prompt"]
     begins = messages[: len(prompt)] == prompt
     if not begins:
@@ -104,7 +104,7 @@ def keep(state: State, messages: Messages) -> None:
 
 
 def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
-    """Convert an exception of an agent to the one that the engine handles.
+    """Convert an exception of an agent to the exception that the engine handles.
 
     Args:
         error: The exception.
@@ -156,7 +156,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _final(given: object) -> Messages:
-    """Convert the final messages to plain JSON; messages that are already plain dicts are not copied.
+    """Convert the agent's final messages to plain JSON; messages that are already plain dicts are not copied.
 
     Raises:
         AgentFailed: the value is not a list of messages.

@@ -34,11 +34,12 @@ _METHODS: JsonDict = {
     "scored": "scored runs alone: mean of row means, sample standard deviation (ddof 1), 95 % interval by rows",
     **{name: summary.METHODS[name] for name in ("t", "wilson", "adjusted_t")},
 }
-"""Descriptions of the methods behind the numbers of a document."""
+"""Descriptions of the methods behind the statistics of a document."""
 
 
 def document_meta(values: Mapping[str, object], models: Sequence[JsonDict]) -> JsonDict:
-    """Build the value of the key `meta`, without secrets. Values that are None are left out.
+    """Build the value of the key `meta` in the document of an evaluation, without secrets. Values that are None are
+    left out.
 
     Args:
         values: Arguments and origin of the evaluation.
@@ -57,7 +58,7 @@ def document_meta(values: Mapping[str, object], models: Sequence[JsonDict]) -> J
 
 
 def eval_document(result: EvalResult, meta: JsonDict | None = None) -> JsonDict:
-    """Build the whole document.
+    """Build the complete JSON document of an agent evaluation.
 
     Args:
         result: The result of the evaluation.
@@ -88,7 +89,7 @@ def eval_document(result: EvalResult, meta: JsonDict | None = None) -> JsonDict:
 
 
 def check_output(path: Path) -> None:
-    """Check that an output path can be written, before any request is sent.
+    """Check that the document of an evaluation can be written to a path, before any request is sent.
 
     Raises:
         UsageError: the path is a folder, or one of its parents is a file.
@@ -97,11 +98,11 @@ def check_output(path: Path) -> None:
         raise UsageError(f"--output {path}: is a folder; name a file, such as {path / 'results.json'}")
     above = next((parent for parent in path.parents if parent.exists()), None)
     if above is not None and not above.is_dir():
-        raise UsageError(f"--output {path}: {above} is a file, not a folder; choose another place")
+        raise UsageError(f"--output {path}: {above} is a file, not a folder; choose another path")
 
 
 def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:
-    """Write the document as indented JSON, and atomically replace an older file. Missing parent folders are created.
+    """Write a document as indented JSON, and atomically replace an older file. Missing parent folders are created.
 
     Args:
         path: The file.

@@ -108,7 +108,7 @@ class EvalModelSummary:
 
     @property
     def without_scores(self) -> list[str]:
-        """Eval functions that gave no score to any of the completed runs."""
+        """Names of the eval functions that gave no score to any of the completed runs."""
         completed = self.total_runs - self.failed_runs
         return [name for name, count in self.score_errors.items() if 0 < completed == count]
 
@@ -133,13 +133,13 @@ class EvalPaired:
     scored: Paired
     """Comparison over rows with scores of both models, using scored runs alone."""
     zeros: int = 0
-    """Number of runs of both models without a score, which count 0.0 in `counted`. With 0, both comparisons are
-    equal."""
+    """Number of runs of both models without a score, which count 0.0 in `counted`. If it is 0, `counted` and `scored`
+    are equal."""
 
 
 @dataclass(slots=True)
 class EvalResult:
-    """Result of an evaluation."""
+    """Result of an agent evaluation."""
 
     rows: list[EvalRowResult]
     eval_summaries: dict[str, EvalEvalSummary]
@@ -176,7 +176,7 @@ class EvalResult:
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcomes:
-    """All runs of one model: the input of `summaries.build_result`."""
+    """All runs of one model: the input from which `summaries.build_result` computes statistics."""
 
     model: str
     model_tag: str | None

@@ -90,7 +90,7 @@ def _fits(kind: object, wanted: str, *, is_optional: bool) -> bool:
 
 
 def _wrapped(func: F, checked: inspect.Signature | None) -> F:
-    """Wrap a function so that its value is a float.
+    """Wrap a scoring function so that it returns a float.
 
     Args:
         func: Sync or async.

@@ -21,17 +21,17 @@ from harness.usercode.separate_task import OwnTask
 
 @dataclass(kw_only=True)
 class TracedContext(RolloutContext):
-    """Context of a run that writes its events to the environment's trace."""
+    """Context of an agent's run that writes its events to the rollout's trace."""
 
     trace: Trace
 
     def log_event(self, event_type: str, **data: Any) -> None:
-        """Append an event to the trace; secrets are redacted."""
+        """Append an event to the rollout's trace; secrets are redacted."""
         self.trace.write(event_type, data)
 
 
 class AgentRun:
-    """One run of an agent.
+    """One run of an agent for a rollout.
 
     Args:
         agent: The agent, which other runs may use at the same time.
@@ -50,7 +50,7 @@ class AgentRun:
         """The run's model; None before the agent starts."""
 
     async def play(self, request: RolloutRequest) -> None:
-        """Run the agent, and store its result in the state.
+        """Run the agent, and store its result in the rollout's state.
 
         Raises:
             BaseException: an exception of the agent. The conversation until then is in the state.
@@ -90,7 +90,7 @@ class AgentRun:
         finish(self._state, result, context, llm)
 
     def _mark_ended(self) -> None:
-        """Mark the run as ended, so that later model calls are refused."""
+        """Mark the agent's run as ended, so that later model calls are refused."""
         if self.llm is not None:
             self.llm.is_over = True
 
@@ -100,7 +100,7 @@ class AgentRun:
         return cast(object, await returned) if inspect.isawaitable(returned) else returned
 
     def end(self, event: str, data: Mapping[str, object]) -> None:
-        """Record the end of the run and close the trace."""
+        """Record the end of the agent's run and close its trace."""
         metrics = {} if self.llm is None else self.llm.get_metrics().model_dump(exclude_defaults=True)
         self._trace.write(event, {**data, "messages": len(self._state.transcript), **metrics})
         self._trace.close()

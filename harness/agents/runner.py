@@ -37,7 +37,7 @@ DEBUG_DIR = "./local_debug"
 
 
 class EvalRunner:
-    """Runner that evaluates an agent. It can be used repeatedly and concurrently.
+    """Runner that evaluates an agent on dataset rows. It can be used repeatedly and concurrently.
 
     Args:
         agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.
@@ -253,7 +253,7 @@ class BenchRunner(EvalRunner):
 
 
 def loaded(agent: object) -> LoadedAgent:
-    """Convert a caller's agent to a `LoadedAgent`.
+    """Convert the agent that a caller passed to a `LoadedAgent`.
 
     Raises:
         TypeError: the value is not an agent.
@@ -287,7 +287,7 @@ def _functions(eval_fns: Sequence[EvalFnWrapper]) -> tuple[EvalFnWrapper, ...]:
 
 
 def client_of(name: str, client: LLM) -> LLM:
-    """Return a caller's model client, if it has `chat_completions`.
+    """Return the model client that a caller passed, if it has `chat_completions`.
 
     Raises:
         TypeError: the value is not a model client.
@@ -298,7 +298,7 @@ def client_of(name: str, client: LLM) -> LLM:
 
 
 def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Convert a caller's rows to a list.
+    """Convert the rows that a caller passed to a list.
 
     Raises:
         TypeError: the value is not an iterable of rows.
@@ -313,7 +313,7 @@ def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def folder_of(name: str, given: object) -> str | None:
-    """Convert the path of a caller's folder to a string.
+    """Convert the folder that a caller passed to a string.
 
     Raises:
         TypeError: the value is neither a string nor a path.
@@ -327,19 +327,21 @@ def folder_of(name: str, given: object) -> str | None:
 
 
 def only(ended: Ended[Any]) -> Any:
-    """Return the result of an evaluation with one rollout.
+    """Return the only result of an evaluation with one rollout.
 
     Raises:
         SystemicProviderError: the endpoint is unusable, so that there is no result.
     """
     if not ended.results:
-        raise SystemicProviderError(ended.stop_reason or "the run was stopped", ended.wall_ms, ended.tokens)
+        raise SystemicProviderError(
+            ended.stop_reason or "the run was stopped before it had a result", ended.wall_ms, ended.tokens
+        )
     [result] = ended.results
     return result
 
 
 def stop_reason(ended: Sequence[Ended[Any]]) -> str | None:
-    """Return the reasons why models' runs were stopped early, as one text; None if none was."""
+    """Return the reasons why the models' runs were stopped early, as one text; None if none was."""
     reasons = [(each.side.tag, each.stop_reason) for each in ended if each.stop_reason is not None]
     if not reasons:
         return None
@@ -349,7 +351,8 @@ def stop_reason(ended: Sequence[Ended[Any]]) -> str | None:
 def reporter(
     on_progress: Callable[[int, int, Any], object], total: int, convert: Callable[[FinishedRollout], object]
 ) -> Any:
-    """Return a listener that calls a caller's callback for each finished rollout. Its exceptions are logged.
+    """Return a listener that calls a caller's callback for each finished rollout. Exceptions of the callback are
+    logged.
 
     Args:
         on_progress: The caller's callback.

@@ -85,7 +85,7 @@ class RolloutRequest(BaseModel):
 
     rollout_id: str = Field(min_length=1, max_length=256)
     server_url: str
-    """Address of a training server; in an evaluation, an unused placeholder."""
+    """Address of a training server; an evaluation has none and passes a placeholder."""
     messages: list[MessageDict]
     completion_params: SamplingParamsDict
     """Sampling arguments of the run. They are the defaults of `ctx.chat`."""

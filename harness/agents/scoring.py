@@ -19,7 +19,7 @@ AGENT_REWARD = "agent_reward"
 """State key of the reward that the agent reported. It is missing if there is none."""
 
 WHOLE = "whole_conversation"
-"""State key that is true if the completion is the whole conversation, because the agent changed or dropped the
+"""State key that is true if the completion contains the prompt as well, because the agent changed or dropped the
 prompt."""
 
 UNSCORED = "there are no eval functions, and the agent reported no reward"
@@ -42,7 +42,7 @@ class EvalRubric(Rubric):
         super().__init__(scorers, [1.0 / len(scorers)] * len(scorers) if scorers else None, reward_range=(0.0, 1.0))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts; see `Rubric`."""
+        """Score rollouts by the eval functions, or by the agent's own reward if there are none."""
         return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
@@ -55,7 +55,7 @@ class EvalRubric(Rubric):
             # Not a sum of weighted parts: ten times 0.1 is less than 1.0, a common threshold.
             return Score(math.fsum(numbers) / len(numbers), metrics)
         except OverflowError:
-            return Score(None, metrics, {"*": "the mean is too large for a float"})
+            return Score(None, metrics, {"*": "the mean of the scores is too large for a float"})
 
 
 def conversation_of(state: State) -> Messages:
@@ -65,7 +65,7 @@ def conversation_of(state: State) -> Messages:
 
 
 def row_of(state: State) -> JsonDict:
-    """Return all columns of the rollout's row."""
+    """Return all columns of the dataset row that a rollout used."""
     system, user = state["prompt"]
     return {
         "system_prompt": system["content"],

@@ -33,7 +33,7 @@ _ERRORS = 5
 
 
 def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False) -> list[Text]:
-    """Format the report as lines, with bold headings.
+    """Format the report of an agent evaluation as lines, with bold headings.
 
     Args:
         result: The evaluation.
@@ -47,7 +47,7 @@ def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False
 
 
 def show(result: EvalResult, console: Console) -> None:
-    """Print the report.
+    """Print the report of an agent evaluation.
 
     Args:
         result: The evaluation.
@@ -58,7 +58,8 @@ def show(result: EvalResult, console: Console) -> None:
 
 
 def run_line(current: int, total: int, run: EvalRunResult) -> str:
-    """Format the documented progress line: `[1/18] [primary] OK (120ms, 30 tokens) [rewards:exact_match=1.000]`.
+    """Format the documented line about a finished run: `[1/18] [primary] OK (120ms, 30 tokens)
+    [rewards:exact_match=1.000]`.
 
     Args:
         current: Number of finished runs, including this one.
@@ -111,7 +112,7 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
         faults = [f"No run{of} has a score from {clean(name, 80)}" for name in model.without_scores]
         if model.failed_runs == model.total_runs:
             faults = [f"No run{of} completed"] if model.total_runs else []
-        for fault in faults:  # these make the exit code a failure
+        for fault in faults:  # both cases also make the exit code a failure
             yield from prose(fault, width, "red", indent=2)
     if result.stopped_early:
         yield from prose(f"Stopped early. Reason: {clean(result.stop_reason)}", width, "yellow", indent=2)
@@ -133,7 +134,7 @@ def _performance(result: EvalResult, width: int) -> Iterator[Text]:
 
 
 def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
-    """Format the documented table with an interval for each mean.
+    """Lines of the documented score table, with an interval for each mean.
 
     On narrow terminals the intervals are in a second table. If runs lack a score, the second table has the means of the
     scored runs."""
@@ -161,7 +162,7 @@ def _threshold(result: EvalResult) -> Iterator[Text]:
 
 
 def _method(result: EvalResult) -> str:
-    """Describe the methods of the intervals."""
+    """Describe the methods of the intervals in the score tables."""
     estimates = [one.scored.estimate for _, _, one in each_summary(result)]
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:

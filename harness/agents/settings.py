@@ -34,11 +34,12 @@ from harness.settings.values import check
 logger = logging.getLogger(__name__)
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-"""Folder of this package. Its own agents (MCP) are not hashed, so that a newer version can resume their runs."""
+"""Folder of this package. Its own agents (for MCP) are not hashed, so that a newer version of the package can resume
+their runs."""
 
 
 def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[InstancePool]) -> ResolvedRun:
-    """Build the settings of one model's run.
+    """Build the settings of one model's run from the arguments of the Python API.
 
     Args:
         work: The requested evaluation.
@@ -50,7 +51,7 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
         ConfigError: an argument is invalid, or the model cannot be used.
     """
     kind = type(work.agent.agent)
-    args: JsonDict = {  # they define the run's name and identity; a resume requires equal ones
+    args: JsonDict = {  # part of the run's name and identity, which a resume compares
         "agent": f"{kind.__module__}:{kind.__name__}",
         "eval_fns": [fn.name for fn in work.eval_fns],
         "max_turns": work.options.max_turns,
@@ -82,7 +83,7 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
     }
     layer: dict[KeyPath, Any] = {}
     for key, (value, source) in given.items():
-        if setting := BY_FLAT_NAME.get(key):  # the others are limits of the budget
+        if setting := BY_FLAT_NAME.get(key):  # the other settings are limits of the budget
             checked = check(setting, value, source) if value != "" else value  # "": the embedded server
             layer.update(flatten(setting.path, checked, lambda _, source=source: Origin("cli", source)))
     run = ResolvedRun(*settings_of(merge(builtins(), layer)), (endpoint,), found=BUILT_INS[AGENT_EVAL].found)
@@ -101,7 +102,7 @@ def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tup
     shared.append(pool)
     if factory is None and bound > 1:
         logger.warning(
-            "%s: one rollout at a time uses a client, so batch_size=%d has no effect; pass llm_client_factory",
+            "%s: a client serves one rollout at a time, so batch_size=%d has no effect; pass llm_client_factory",
             type(side.client).__name__, work.batch_size,
         )  # fmt: skip
     endpoint = Endpoint(pool.url, None, display_name(side.client), client=pool)
@@ -125,7 +126,7 @@ def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv
     )
     try:
         return AgentEnv(work.rows, agent, work.eval_fns, options=options)
-    except EnvironmentFault as error:  # a function has the name of a result column
+    except EnvironmentFault as error:  # an eval function has the name of a result column
         raise EvalFnError(str(error)) from error
 
 
@@ -134,8 +135,8 @@ def _is_main(code: object) -> bool:
 
 
 def _digest(code: object) -> str | None:
-    """Hash a class or function of a script or notebook, whose other code may change. Returns None if its source is
-    unavailable."""
+    """Hash the source of one class or function of a script or notebook, not the whole file, whose other code may
+    change. Returns None if the source is unavailable."""
     try:
         return hashlib.sha256(inspect.getsource(inspect.unwrap(cast(Any, code))).encode()).hexdigest()
     except (OSError, TypeError):
@@ -143,12 +144,12 @@ def _digest(code: object) -> str | None:
 
 
 def code_digests(codes: Iterable[object]) -> dict[str, str | None]:
-    """Hash the classes and functions of a script or notebook, by name."""
+    """Hash the source of those classes and functions that a script or notebook defines, by name."""
     return {str(getattr(code, "__name__", code)): _digest(code) for code in codes if _is_main(code)}
 
 
 def code_files(codes: Iterable[object]) -> list[Path]:
-    """Return the source files of these definitions, and of modules beside them that they import."""
+    """Return the source files of classes and functions, and of the modules in the same folder that these import."""
     files: list[Path] = []
     for code in codes:
         with contextlib.suppress(OSError, TypeError):

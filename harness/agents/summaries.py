@@ -31,7 +31,7 @@ MISSING = 0.0
 """The value of a run without a score in the documented statistics."""
 
 SCORE_LIMITS = (0.0, 1.0)
-"""Default limits of an eval function's scores. Scores outside extend them."""
+"""Default limits of an eval function's scores. Scores outside of them extend them."""
 
 
 def summarize_eval(
@@ -107,7 +107,7 @@ def build_result(
 def summarize_model(
     model: ModelOutcomes, tag: str, eval_fns: Sequence[str], *, n_runs: int, pass_threshold: float
 ) -> EvalModelSummary:
-    """Compute the statistics of one model.
+    """Compute the statistics of one model of an agent evaluation.
 
     Args:
         model: The model's runs.
@@ -157,7 +157,7 @@ def group_by_row(runs: Iterable[tuple[int, EvalRunResult]]) -> dict[int, list[Ev
 
 
 def merge_rows(models: Sequence[Iterable[tuple[int, EvalRunResult]]]) -> list[EvalRowResult]:
-    """Merge the rows of all models.
+    """Merge the runs of all models into one list of rows.
 
     Within a row, run 0 of each model comes first, in the order of the models, then run 1 of each.
 

@@ -32,8 +32,8 @@ Names: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ScoreTables:
-    """Groups of columns for the eval functions. Each group has a row of headings, then one row per function and model,
-    so that groups can be joined side by side."""
+    """Tables of the eval functions' scores. Each has a row of headings, then one row per function and model, so that
+    tables can be joined side by side."""
 
     labels: Table
     statistics: Table
@@ -47,18 +47,18 @@ class ScoreTables:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the tables are empty, because no run was made."""
+        """Whether the tables are empty, because there are no runs."""
         return len(self.labels) < 2
 
     def documented(self, width: int) -> list[Table]:
-        """Return statistics and pass@k, as one table if it fits into `width` cells, else as two."""
+        """Return the documented statistics and pass@k, as one table if it fits into `width` cells, else as two."""
         whole = joined(self.labels, self.statistics, self.rates)
         if not self.rates[0] or natural_width(whole) <= width:
             return [whole]
         return [joined(self.labels, self.statistics), joined(self.labels, self.rates)]
 
     def with_intervals(self) -> Table:
-        """Return one table with the statistics, pass@k and the intervals of the means."""
+        """Return one table with the documented statistics, pass@k and the intervals of the means."""
         return joined(self.labels, self.statistics, self.rates, [row[1:2] for row in self.certainty])
 
     def intervals(self, *, counted: bool) -> Table:
@@ -123,8 +123,8 @@ def _score_tables(result: EvalResult, names: Names) -> ScoreTables:
 
 
 def is_whole(result: EvalResult) -> bool:
-    """Whether the intervals also apply to the documented means: all runs are scored, and rows have equally many
-    runs."""
+    """Whether the intervals also apply to the documented means: all runs have a score, and all rows have the same
+    number of runs."""
     made = {model.model_tag: model.total_runs for model in result.models}
     return all(
         one.scored.count == made[model]
@@ -163,7 +163,7 @@ def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:
 
 
 def joined(*groups: Table) -> Table:
-    """Join tables of the same rows side by side."""
+    """Join tables that have the same rows side by side."""
     return [[cell for row in rows for cell in row] for rows in zip(*groups, strict=True)]
 
 

@@ -32,12 +32,12 @@ class ToolArgumentError(ToolExecutionError, ToolParseError):
 
 
 def create_tool_result(tool_call_id: str, content: str) -> dict[str, str]:
-    """Return the tool message that answers a call."""
+    """Create the tool message that answers a tool call with its result."""
     return {"role": "tool", "content": content, "tool_call_id": tool_call_id}
 
 
 def create_tool_error_result(tool_call_id: str, error_message: str) -> dict[str, str]:
-    """Return the tool message that tells the model why its call failed."""
+    """Create the tool message that tells the model why its tool call failed."""
     return create_tool_result(tool_call_id, f"Error: {error_message}")
 
 
@@ -55,7 +55,7 @@ def serialize_tool_result(result: object) -> str:
 
 
 def parse_tool_arguments(arguments: object) -> JsonDict:
-    """Parse the arguments of a call, given as JSON text or as a dict. Blank text means no arguments.
+    """Parse the arguments of a tool call, given as JSON text or as a dict. Blank text means no arguments.
 
     Raises:
         ToolArgumentError: the value is neither text nor a dict, or the text is not a JSON object.

@@ -42,7 +42,7 @@ class Trace:
         self._is_off = directory is None
 
     def write(self, event: str, data: Mapping[str, object]) -> None:
-        """Append one line.
+        """Append an event to the trace as one line.
 
         Args:
             event: The kind of event.
@@ -68,14 +68,14 @@ class Trace:
             logger.warning("the trace %s cannot be written: %s", self.path, error)
 
     def close(self) -> None:
-        """Close the file. May be called repeatedly."""
+        """Close the trace file. May be called repeatedly."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
 
 def _safe(value: object) -> object:
-    """Convert a value to JSON values without secrets."""
+    """Convert a value for the trace to JSON values without secrets."""
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, Mapping):

@@ -23,7 +23,7 @@ class _Queue:
     """Queue of the tasks that wait for a client in use."""
 
     client: object
-    """Referenced so that its id is not reused."""
+    """The client, referenced so that its id is not reused."""
     waiting: deque[_Waiter] = field(default_factory=deque[_Waiter])
 
 
@@ -38,7 +38,7 @@ run the cleanup of an abandoned task in the thread that has the lock."""
 
 @asynccontextmanager
 async def turn(client: object) -> AsyncGenerator[None]:
-    """Use the client exclusively in the block. Tasks wait in the order of their requests. Not reentrant."""
+    """Reserve a model client exclusively in the `with` block. Tasks wait in order of their requests. Not reentrant."""
     waiter = None
     with _guard:
         queue = _queues.get(id(client))
@@ -51,7 +51,7 @@ async def turn(client: object) -> AsyncGenerator[None]:
         try:
             await waiter.ready
         except BaseException:
-            with _guard, suppress(ValueError):  # already removed: its turn had come, or it was skipped
+            with _guard, suppress(ValueError):  # already removed from the queue: it got the client, or it was skipped
                 queue.waiting.remove(waiter)
             if waiter.has_turn:
                 _leave(client)

@@ -36,7 +36,7 @@ def validate_tools(tools: object) -> list[JsonDict]:
     names = [str(tool["function"]["name"]) for tool in checked if tool["type"] == "function"]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise ToolValidationError(f"Tool '{repeated}': two tools have this name; a model could not tell them apart")
+        raise ToolValidationError(f"Tool '{repeated}': two tools have this name; rename one")
     return checked
 
 
@@ -59,7 +59,7 @@ def _checked(tool: object, number: int) -> JsonDict:
 
 
 def _check_function(where: str, function: object) -> str:
-    """Validate a tool's function, and return the tool's name for messages."""
+    """Validate the `function` of a tool, and return the tool's name for error messages."""
     if not isinstance(function, dict):
         raise ToolValidationError(f"{where}: 'function' must be an object, got {type(function).__name__}")
     fields = cast(JsonDict, function)

@@ -37,8 +37,7 @@ KINDS = {
     "only_after": "new",
 }
 """Kinds of changes of a rollout's reward, with the printed words. `only_before` and `only_after` are rollouts that only
-the parent, or only the derived run, has.
-"""
+the parent, or only the derived run, has."""
 
 
 class Mark(NamedTuple):

@@ -42,8 +42,7 @@ class Column:
     """Whether the cells are aligned on the left, as text; figures are aligned on the right."""
     shrink: Literal["", "middle", "end", "wrap"] = ""
     """How to fit cells into a table that is too wide: cut them in the middle or at the end, or wrap them; "" to leave
-    them unchanged.
-    """
+    them unchanged."""
     least: int = 0
     """Minimum width of a column that shrinks, in cells."""
     style: str = ""

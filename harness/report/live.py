@@ -28,8 +28,7 @@ STEP = 0.10
 
 PATIENCE = 10.0
 """Maximum seconds between plain lines of a run without progress. In long runs a tenth of the elapsed time, to keep logs
-short.
-"""
+short."""
 
 HURRY = 1.0
 """Minimum seconds between two plain lines of a run."""
@@ -150,8 +149,7 @@ class Display:
 
     def _print_due(self, watches: Sequence[RunWatch], now: float, *, is_last: bool) -> None:
         """Print the plain lines that are due: start, progress and end of each run. The last call also prints the end of
-        runs that were cut off.
-        """
+        runs that were cut off."""
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
             progress = watch.progress

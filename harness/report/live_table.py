@@ -84,8 +84,7 @@ class RunWatch:
 
     def observe(self, now: float) -> None:
         """Record the number of finished rollouts at this time, from which the rate is computed. Callable at any
-        interval.
-        """
+        interval."""
         if not self.progress.started or not self.is_open:
             return
         self._samples.append((now, self.progress.done))
@@ -214,8 +213,7 @@ def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) 
 
 def _choose(watches: Sequence[RunWatch], room: int) -> tuple[list[RunWatch], list[RunWatch]]:
     """Choose the runs to show in the live table: all if they fit, otherwise active ones first; in the order of the
-    suite.
-    """
+    suite."""
     if len(watches) <= room:
         return list(watches), []
     first = ("running", "scoring", "failed", "stopped", "interrupted", "loading", "waiting", "done")

@@ -42,8 +42,7 @@ def interval(estimate: Estimate, form: Callable[[float, int], str] = score) -> s
 
 def plus_minus(estimate: Estimate) -> str:
     """Format an estimate as `mean ±half`, with the larger half of the interval, never `±0`; without an interval, the
-    mean alone.
-    """
+    mean alone."""
     half = estimate.half_width
     if half is None:
         return score(estimate.mean)
@@ -127,8 +126,7 @@ def tokens(usage: Usage, part: int) -> str:
 
 def tokens_in_and_out(usage: Usage) -> str:
     """Format input and output tokens as `40.5k + 81.0k`; with `≥` if some replies did not report usage, `unknown` if
-    none did.
-    """
+    none did."""
     if usage.unreported and usage.unreported >= usage.requests:
         return "unknown"
     sign = "≥ " if usage.unreported else ""

@@ -26,8 +26,7 @@ MOST_HEAD = 16
 
 MOST_NAMES = 4
 """Maximum number of models to name in a sentence; if all other models are meant and there are more, it says "all
-others".
-"""
+others"."""
 
 LONGEST_ERROR = 160
 """Maximum characters of an error message."""

@@ -313,8 +313,7 @@ def result_json(results: Sequence[RunReport], budget: JsonDict | None = None, **
 
 def writable(value: object) -> object:
     """Copy a JSON value without secrets and unprintable characters, since reasons and notes may contain text from
-    others.
-    """
+    others."""
     if isinstance(value, str):
         value = redactor.text(value, patterns=False)
         return value if value.isprintable() else clean_block(value)

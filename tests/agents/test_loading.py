@@ -306,7 +306,7 @@ def test_a_module_that_changes_the_working_directory(
     assert loaded.files == (tmp_path / "wanderer.py",)
     assert Path.cwd() == tmp_path
     assert [record.getMessage() for record in caplog.records] == [
-        f"loading the user's code changed the working directory; restored {tmp_path}"
+        f"loading the user's code changed the working directory; it is {tmp_path} again"
     ]
 
 

@@ -682,7 +682,7 @@ def test_a_client_of_ones_own_is_used_by_one_run_at_a_time(caplog: pytest.LogCap
     assert not caplog.records
     asyncio.run(runner.run_eval(rows_of(4), batch_size=3))
     assert [record.message for record in caplog.records] == [
-        "OwnClient: one rollout at a time uses a client, so batch_size=3 has no effect; pass llm_client_factory"
+        "OwnClient: a client serves one rollout at a time, so batch_size=3 has no effect; pass llm_client_factory"
     ]
 
 

@@ -157,7 +157,7 @@ def test_scores_whose_mean_is_no_number() -> None:
 
     result = score(environment(huge, huge))
     assert (result.reward, result.metrics) == (None, {"f:0": 1.7e308, "f:1": 1.7e308})
-    assert result.reasons == {"*": "the mean is too large for a float"}
+    assert result.reasons == {"*": "the mean of the scores is too large for a float"}
 
 
 def test_without_functions_the_agents_own_word_counts_or_nothing() -> None:

@@ -117,7 +117,7 @@ def test_the_tool_at_fault_is_named() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    words = "Tool 'b': two tools have this name; a model could not tell them apart"
+    words = "Tool 'b': two tools have this name; rename one"
     assert fault(tool("a"), tool("b"), tool("b")) == words
 
 

@@ -55,8 +55,7 @@ class SampleSizePlan:
     """Designs that detect the requested difference, cheapest first."""
     rollout_cost: float | None
     """US dollars for one rollout by each of the two models; None if unknown: then the design with the fewest rollouts
-    is the cheapest.
-    """
+    is the cheapest."""
 
 
 def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> SampleSizePlan:

@@ -166,7 +166,7 @@ class ComparedRun:
             low, high = limits
             raise UsageError(
                 f"{flag} {size:g}: rewards of {self.manifest.env_id} lie between {low:g} and {high:g}, so no two runs "
-                "differ by more; it is in units of the reward, such as 0.01"
+                "differ by more; give a value in units of the reward, such as 0.01"
             )
 
 

@@ -90,8 +90,7 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
 
 def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
     """Explain why a candidate may not pass although its interval is above the margin: rare losses could be missed, or
-    scores are missing. None if it may pass.
-    """
+    scores are missing. None if it may pass."""
     if not is_above(match.paired.cautious_low, rule.margin):
         return (
             f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(match.units)} "

@@ -119,7 +119,7 @@ def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
     tables = [table for table in settings if _has_place_for(name, table)]
     if settings and not tables:
         known = dict.fromkeys(key for table in settings for key in table)
-        raise UsageError(f"settings: no run has {name!r}; {suggestion(name, known)}")
+        raise UsageError(f"settings: no run has a setting {name!r}; {suggestion(name, known)}")
     values = [value for value in (_look_up(name, table) for table in tables) if value is not None]
     if values and all(isinstance(value, bool) for value in values):
         return "flag"

@@ -207,8 +207,7 @@ def relations_of(
 
 def _parts(columns: RolloutColumns, measure: str) -> list[list[int]]:
     """Split scored rollouts by use of a resource, lowest first: one group per value or, with many values, of about
-    equal size.
-    """
+    equal size."""
     values = columns.measures[measure]
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
     rows.sort(key=lambda row: values[row])

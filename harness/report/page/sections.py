@@ -57,8 +57,7 @@ def name_of(run: RunPart) -> Html:
 
 def board_of(environment: EnvPart) -> dict[str, list[str]]:
     """Columns of a leaderboard: header → a cell for each run of an environment, best run first. The pass rates are
-    those of the largest k.
-    """
+    those of the largest k."""
     summaries = [run.summary for run in environment.runs]
     k = max((k for summary in summaries for k in summary.pass_at_k), default=1)
     board = {

@@ -185,10 +185,10 @@ def test_settings_become_columns_of_what_they_hold(tmp_path: Path) -> None:
 def test_a_setting_that_no_run_has_is_refused(tmp_path: Path) -> None:
     made(tmp_path, settings={"env.num_examples": 5, "env.env_args": {}})
     with pytest.raises(
-        UsageError, match=r"settings: no run has 'env\.num_example'; did you mean \"env\.num_examples\""
+        UsageError, match=r"settings: no run has a setting 'env\.num_example'; did you mean \"env\.num_examples\""
     ):
         runs_df(tmp_path, settings=["env.num_example"])
-    with pytest.raises(UsageError, match=r"settings: no run has 'env\.num_examples\.x'"):
+    with pytest.raises(UsageError, match=r"settings: no run has a setting 'env\.num_examples\.x'"):
         runs_df(tmp_path, settings=["env.num_examples.x"])
     (tmp_path / "none").mkdir()
     assert str(runs_df(tmp_path / "none", settings=["anything"])["anything"].dtype) == TEXT
