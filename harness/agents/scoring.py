@@ -42,7 +42,7 @@ class EvalRubric(Rubric):
         super().__init__(scorers, [1.0 / len(scorers)] * len(scorers) if scorers else None, reward_range=(0.0, 1.0))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts by the eval functions, or by the agent's own reward if there are none."""
+        """Score rollouts by the eval functions or, without any, by the agent's own reward."""
         return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
