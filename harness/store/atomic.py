@@ -50,7 +50,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     code = errno.errorcode.get(error.errno, "") if error.errno is not None else ""
     hint = _HINTS.get(error.errno or 0, "")
     if action in ("read", "remove") and "output folder" in hint:
-        hint = "ask its owner"  # another folder to write to does not help
+        hint = "ask its owner for permission"  # another folder to write to does not help
     if action == "read" and error.errno == errno.EFBIG:
         hint = ""  # our own limit, see `harness.core.size_limits`
     # str(error) may repeat the path; the reason alone is shorter.

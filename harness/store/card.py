@@ -158,7 +158,7 @@ def run_card_section(
 
 def _parent_body(parent: Path, runs: list[RunDir]) -> str:
     lines = [f"# {escape(parent.name)}", ""]
-    lines += ["Written by `bench` from the run folders beside it, and again with every run: edits here are lost.", ""]
+    lines += ["Written by `bench` from the run folders here, and replaced after every run: edits are lost.", ""]
     lines += ["One row is one rollout. Each run with rows is a config; without a config name the newest is loaded.", ""]
     lines += [
         "| run | name | status | mean reward | 95 % interval | scored | planned | pass@k |",
@@ -191,7 +191,7 @@ def _planned(manifest: Manifest) -> str:
 
 
 def _origin(manifest: Manifest) -> str:
-    """Words on how a run was made from another; "" for other runs."""
+    """Description of how a run was derived from another, such as `rescore of RUN`; "" for other runs."""
     derived = manifest.derived
     if not derived:
         return ""
@@ -202,15 +202,15 @@ def _origin(manifest: Manifest) -> str:
 def _how_to_repeat(manifest: Manifest, config_toml: str | None) -> list[str]:
     lines: list[str] = []
     if manifest.command:
-        lines += ["It was made by:", "", fenced(redactor.text(manifest.command), "sh"), ""]
+        lines += ["Command of the run:", "", fenced(redactor.text(manifest.command), "sh"), ""]
     if config_toml and len(config_toml) <= CONFIG_LIMIT:
         built_in = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
         if manifest.derived:
-            use = "Its settings, with which `bench run` would make a run of its own:"
+            use = "Its settings, with which `bench run` would start a new run instead of repeating this one:"
         elif built_in is not None and not built_in.has_rows(manifest.settings.get("env.env_args") or {}):
-            use = "Its settings; its rows are in the program that made it, which alone can repeat it:"
+            use = "Its settings; its rows are in the program that started it, so only that program can repeat it:"
         else:
-            use = "To repeat it, save this as `run.toml` and say `bench run run.toml`:"
+            use = "To repeat it, save this as `run.toml` and run `bench run run.toml`:"
         lines += [use, ""]
         lines += [fenced(redactor.text(config_toml, patterns=False), "toml"), ""]
     elif manifest.settings:

@@ -131,7 +131,7 @@ def _check_limits(head: str) -> None:
     for event in cast("Iterable[object]", yaml.parse(head, Loader=_loader())):  # pyright: ignore[reportUnknownMemberType]
         if isinstance(event, yaml.AliasEvent):
             if sizes.get(event.anchor) == 0:
-                raise _refused("has an alias that refers to a value around it:")
+                raise _refused("has an alias that refers to a value that contains it:")
             count += sizes.get(event.anchor, 1)
         elif isinstance(event, yaml.NodeEvent):
             open_nodes.append((event.anchor, count))

@@ -18,8 +18,8 @@ NONE = "–"
 _MOST_DIGITS = 6
 
 _READING = (
-    "Means are over examples, of the scored rollouts. Whether two of them differ, no two intervals tell: "
-    "`bench compare` does, example by example."
+    "Means are over examples, of the scored rollouts. Two intervals do not show whether two means differ: use "
+    "`bench compare`, which compares example by example."
 )
 
 _BEGIN, _END = "<!-- bench leaderboard -->", "<!-- end of bench leaderboard -->"
@@ -159,7 +159,7 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
     shown = NONE if interval is None else " to ".join(map(_number, interval))
     results = [(label, _number(reward.get("mean"))), ("95 % interval", shown)]
     if early := table(summary.get("until_ci")):
-        count_words = f"after {early.get('examples')} of {early.get('of_examples')} examples, as --until-ci asked"
+        count_words = f"after {early.get('examples')} of {early.get('of_examples')} examples, by --until-ci"
         results.append(
             ("ended early", f"{count_words}; the interval is a confidence sequence for the mean of all of them")
         )

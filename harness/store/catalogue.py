@@ -221,7 +221,7 @@ def moment(text: str, where: str, *, now: datetime | None = None, end: bool = Fa
         return found + timedelta(days=1) if end and not re.search("[T ]", text) else found
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{where} {text}: a date or time in UTC, such as 2026-11-21 or 2026-11-21T09:15, "
+            f"{where} {text}: give a date or time in UTC, such as 2026-11-21 or 2026-11-21T09:15, "
             "or an age, such as 90m, 12h, 7d or 2w"
         ) from None
 

@@ -33,7 +33,7 @@ _NAMES = {
     )
     for kind, cls in _RECORDS.items()
 }
-"""Pairs of field and name in the line of each kind of record: the key of an example is called `example_key`."""
+"""Fields of each kind of record, each with its name in a journal line, which differs for the key of an example."""
 
 _PART_FIELDS = {cls: frozenset(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
 
@@ -113,10 +113,10 @@ def record_of(document: JsonDict) -> Record:
     try:
         arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
         if not isinstance(arguments["key"], str):
-            raise TypeError("its key is not text")
+            raise TypeError("the key is not text")
         if cls is Generated or cls is Failed:
             if not isinstance(arguments["example_key"], str) or not isinstance(arguments["rollout_index"], int):
-                raise TypeError("its example_key is not text or its rollout_index not a number")
+                raise TypeError("the example_key is not text, or the rollout_index is not a number")
             if "usage" in arguments:
                 arguments["usage"] = _part(Usage, arguments["usage"])
             if "timing" in arguments:

@@ -154,8 +154,8 @@ class DatasetWriter:
 
     @contextlib.contextmanager
     def _turn(self) -> Generator[None]:
-        """Serialize callers. The first call loads the existing files, late because that takes seconds for a large
-        run."""
+        """Context manager that admits one thread at a time. The first call loads the existing files, which takes
+        seconds for a large run."""
         with self._guard:
             if not self._is_restored:
                 self._restore()
@@ -318,10 +318,10 @@ def _read_part(path: Path, columns: RowShape) -> _Part:
             schema = parquet().read_schema(file)
         notes = json.loads(cast(bytes, (schema.metadata or {})[NOTES]))
         if tuple(schema.names) != columns.names:
-            raise StoreError(f"{path} has other columns")
+            raise StoreError(f"{path} does not have the columns of this run")
         part = _Part(notes["start"], notes["end"], notes["level"], notes["waiting"])
         if path.name != part.file_name:
-            raise StoreError(f"{path} was renamed")
+            raise StoreError(f"{path} was renamed: its content belongs to {part.file_name}")
         return part
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise StoreError(f"cannot use {path}: {error}") from error

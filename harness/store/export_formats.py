@@ -231,7 +231,8 @@ def _notes(entry: ListedRun, exported: Exported) -> tuple[str, ...]:
 
 def _check_free(place: Path, form: Format, *, force: bool) -> None:
     if place.name in ("", ".."):
-        raise UsageError(f"{place}: name a {'file' if form.suffix else 'folder'}", setting="output")
+        kind = "file" if form.suffix else "folder"
+        raise UsageError(f"{place} has no {kind} name at its end; add one", setting="output")
     if not os.path.lexists(place):
         return
     if form.suffix:

@@ -93,7 +93,7 @@ def find_runs(output_dir: Path | str, names: Iterable[str]) -> list[Path]:
             if len(named.runs) + len(named.failed) != 1:
                 listing = "".join(f"\n  {run}" for run in named.runs)
                 suite = f"a suite of {_counted(named.runs)} ({named.id})"
-                raise UsageError(f"{name} is {suite}, and one is needed: name it{listing}")
+                raise UsageError(f"{name} is {suite}, but only one run is allowed here; name one of them:{listing}")
             path = named.runs[0]
         elif path is None:
             path = _named(name, Path(output_dir) / "evals", under(Path(output_dir)))
@@ -145,7 +145,7 @@ def _named(name: str, root: Path, runs: Sequence[Path]) -> Path:
         return matches[0]
     if matches:
         more = "write more of the id" if len({run.name for run in matches}) > 1 else "name one by its path"
-        raise UsageError(f"{name!r} means {_counted(matches)}; {more}: {_listing(matches)}")
+        raise UsageError(f"{name!r} matches {_counted(matches)}; {more}: {_listing(matches)}")
     raise UsageError(f"no run {name!r} under {root}; the newest are {_listing(runs)}")
 
 
@@ -225,7 +225,7 @@ def choose(output_dir: Path, names: Sequence[str]) -> Invocation:
         if found is None and (file := _suite_file(output_dir, name)) is not None:
             found = read_invocation(file)
             if not found.runs:
-                raise UsageError(f"{file}: none of its {len(found.gone)} runs was found")
+                raise UsageError(f"{file}: none of the {len(found.gone)} runs of this suite exists any more")
         found = found or Invocation("", [find_run(output_dir, name)])
         for path in found.runs:
             runs.setdefault(path.resolve(), path)
@@ -250,5 +250,5 @@ def _suite_file(output_dir: Path, name: str) -> Path | None:
     if not matches or any(path.name.startswith(name) for path in runs):
         return None
     if len(matches) > 1:
-        raise UsageError(f"{name!r} means {len(matches)} suites; write more of the id: {', '.join(matches[-5:])}")
+        raise UsageError(f"{name!r} matches {len(matches)} suites; write more of the id: {', '.join(matches[-5:])}")
     return folder / f"{matches[0]}.json"

@@ -130,7 +130,7 @@ def _refused(status: int, headers: Mapping[str, str], message: str, advices: Map
     if status == 429:
         return HubFailure(HubFailureKind.BUSY, cause, advice, retry_after(headers))
     if status == 408 or status >= 500:
-        return HubFailure(HubFailureKind.UNWELL, cause, "The Hub is unwell: try again later.", retry_after(headers))
+        return HubFailure(HubFailureKind.UNWELL, cause, "The Hub has a problem: try again later.", retry_after(headers))
     return HubFailure(HubFailureKind.FINAL, cause, advice)
 
 
@@ -170,7 +170,7 @@ def bounded(patience: Patience, deadline: float) -> Generator[None]:
     def before(request: object) -> None:
         # Check the deadline, only in this thread: other threads may be loading datasets.
         if time.monotonic() > deadline and threading.get_ident() == pushing:
-            raise PublishError("the time for it is up")
+            raise PublishError("the time limit of the push is reached")
 
     def after(response: object) -> None:
         headers = getattr(response, "headers", {})
@@ -215,7 +215,7 @@ def login_token(token: str | None) -> str:
     except foreign_errors() as error:
         raise PublishError(read_failure(error).cause) from error
     if token is None:
-        raise PublishError(f"nobody is logged in to the Hub: {LOG_IN}")
+        raise PublishError(f"you are not logged in to the Hub: {LOG_IN}")
     redactor.add(token)
     return token
 
@@ -294,7 +294,7 @@ def fetch(url: str, token: str, what: str, most: int) -> bytes | None:
                 content += part
                 if len(content) > most:
                     raise StoreError(
-                        f"{what} is larger than {size_words(most)}, and no more is read: its owner can shorten it"
+                        f"{what} is larger than {size_words(most)}, the most that is read: ask its owner to shorten it"
                     )
     except EntryNotFoundError:
         return None

@@ -198,7 +198,7 @@ def _write_journal(folder: RunDir, run: ImportedRun, identity: JsonDict) -> tupl
             file.flush()
             os.fsync(file.fileno())
     if not examples:
-        raise UsageError("there are no rollouts in it")
+        raise UsageError("the imported run has no rollouts")
     return tuple(names), max(counts.values()), len(examples)
 
 

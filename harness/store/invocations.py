@@ -22,10 +22,10 @@ SECOND = 16
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The runs that one command made or resumed."""
+    """The runs that one command started or resumed."""
 
     id: str
-    """Empty for a run without a suite."""
+    """Id of the suite; empty for a run without a suite."""
     runs: list[Path]
     """Existing run folders, in the order of the suite."""
     gone: list[str] = field(default_factory=list[str])
@@ -105,7 +105,7 @@ def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequenc
     if found is None:
         raise UsageError(f"no runs under {Path(output_dir) / 'evals'}", remedy="name the output folder with {runs_dir}")
     if not found.runs:
-        why = f"could not load {', '.join(found.failed)}" if found.failed else "has no run any more"
+        why = f"could not load {', '.join(found.failed)}" if found.failed else "has no runs left"
         raise UsageError(
             f"latest is the invocation {found.id}, which {why}", remedy="name a run or a suite: see {runs_command}"
         )

@@ -181,7 +181,7 @@ class Journal:
             write_all(self._fd, data)
             self._fsync(self._fd)
             if self._has_name and _links(self._fd) == 0:
-                raise StoreError(f"{self.path} was removed while it was being written, so nothing would be kept")
+                raise StoreError(f"{self.path} was removed during the run, so further results would be lost")
         acks: list[_Ack] = []
         for line, future in batch:
             acks.append((future, self._end))

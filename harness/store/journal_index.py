@@ -167,7 +167,7 @@ class Recorded:
         return self._status[number] == _CODES["scored"]
 
     def place(self, number: int) -> tuple[int, int]:
-        """(example index, rollout index) of a rollout, given by number: the order of table rows."""
+        """Example index and rollout index of a rollout, given by number; table rows are sorted by these."""
         return self._example_indices[self._example_of[number]], self._rollout_index[number]
 
     def lines(self, number: int) -> LineOffsets:
@@ -202,7 +202,7 @@ class Recorded:
     def _note_rollout(self, offset: int, document: JsonDict, *, failed: bool) -> int:
         example = self._examples.find(document["example_key"])
         if example < 0:
-            raise ValueError("its example has no line before it")
+            raise ValueError("no earlier line has its example")
         number = self._rollouts.add(document["key"])
         if number == len(self._base):
             self._status.append(0)
@@ -221,7 +221,7 @@ class Recorded:
     def _note_score(self, offset: int, document: JsonDict) -> int:
         number = self._rollouts.find(document["key"])
         if number < 0:
-            raise ValueError("its rollout has no line before it")
+            raise ValueError("no earlier line has its rollout")
         self._status[number] = _CODES.get(document["outcome"], _CODES["unscored"])
         self._score[number] = offset
         return number

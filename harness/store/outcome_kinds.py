@@ -26,9 +26,9 @@ class OutcomeKind:
     counts: bool = False
     """Whether its reward counts in the mean; a reward of another kind is not recorded."""
     resume: Work | None = None
-    """Work that every resume does."""
+    """Work that every resume does for a rollout of this kind; None for nothing."""
     retry: Work | None = None
-    """Work that a resume does if failed rollouts are retried."""
+    """Work that a resume does for it if failed rollouts are retried; None for nothing."""
 
 
 OUTCOMES: dict[str, OutcomeKind] = {
@@ -68,7 +68,7 @@ def missing_reason(base: Generated | Failed, score: Scored | None) -> str:
 
 
 def scored(key: str, score: Score, seconds: float = 0.0, extra: JsonDict | None = None) -> Scored:
-    """The record of a rubric's result.
+    """Build the journal record of a rubric's result.
 
     Args:
         key: Key of the rollout.
@@ -82,5 +82,5 @@ def scored(key: str, score: Score, seconds: float = 0.0, extra: JsonDict | None 
 
 
 def unscored(key: str, reason: str) -> Scored:
-    """The record of a rollout that could not be scored."""
+    """Build the journal record of a rollout that could not be scored."""
     return scored(key, Score(None, reasons={"*": reason}))

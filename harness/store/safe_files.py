@@ -63,8 +63,8 @@ def open_to_append(path: Path, flags: int, mode: int) -> int:
         os.close(fd)
         raise OSError(
             errno.EMLINK,
-            f"it has another name (a hard link), under which it would be changed, too; give it a copy of its own: "
-            f"cp {path.name} copy && mv copy {path.name}",
+            f"it is also stored under another name (a hard link), and that file would change, too; replace it by a "
+            f"copy: cp {path.name} copy && mv copy {path.name}",
             str(path),
         )
     return fd

@@ -90,7 +90,7 @@ def test_a_failed_push_exits_1_and_says_how_to_try_again(server: HubServer, tmp_
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [(("20270101",), "20270101"), (("2026",), "means 2 runs"), ((FIRST, "--repo", "a--b"), "a--b")],
+    [(("20270101",), "20270101"), (("2026",), "matches 2 runs"), ((FIRST, "--repo", "a--b"), "a--b")],
 )
 def test_wrong_words_exit_2_before_anything_is_sent(
     server: HubServer, tmp_path: Path, runs: list[Path], args: tuple[str, ...], said: str

@@ -120,7 +120,7 @@ def test_a_filter_that_keeps_nothing_says_what_there_is(bench: Bench, arguments:
     [
         (("--state", "dide"), '--state dide: did you mean "died"?'),
         (("--kind", "agent"), "--kind agent: valid here: run, eval, multi"),
-        (("--since", "monday"), "--since monday: a date or time in UTC, such as 2026-11-21"),
+        (("--since", "monday"), "--since monday: give a date or time in UTC, such as 2026-11-21"),
         (("frob",), "bench runs has no command 'frob': list, show, rm. To show a run: bench runs show frob"),
     ],
 )

@@ -155,7 +155,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("head", "words"),
     [
         (BOMB, "expands to more than 25000 values"),
-        ("a: &a [*a]\n", "refers to a value around it"),
+        ("a: &a [*a]\n", "refers to a value that contains it"),
         ("a: " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply"),
         ("a: " + "x" * 500_001 + "\n", "more than 500000 characters"),
     ],

@@ -87,7 +87,7 @@ def test_a_push_that_cannot_work_is_said_before_anything_is_paid_for(shop: Works
     args = ["run", "sums", "-n", "4", "-m", "reference/oracle", "-H"]
     done = shop.bench(*args, env=login(hub, ""))
     assert done.code == 2
-    assert "nobody is logged in" in done.said
+    assert "you are not logged in" in done.said
     named = shop.bench(*args, "-D", "a--b", env=login(hub))
     assert named.code == 2
     assert not (shop.cwd / "outputs").exists()

@@ -298,7 +298,9 @@ def test_an_id_is_no_way_out_of_an_archive(own: str, named: str) -> None:
 
 
 def test_a_metric_that_no_file_can_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^metric 'a\\ud800' holds half a character, which no file can; rename it$"):
+    with pytest.raises(
+        ConfigError, match=r"^metric 'a\\ud800' has half a character, which no file can store; rename it$"
+    ):
         RowShape("env", "model", ("a\ud800",))
 
 

@@ -322,7 +322,7 @@ def test_a_repository_has_a_leaderboard_of_its_runs(tmp_path: Path) -> None:
     card = pushed(None, runs[0])
     assert leaderboard(card) == [ROW.format(id=runs[0].id)]
     assert card.index("<!-- end of bench leaderboard -->") < card.index("<!-- bench run ")
-    assert "Whether two of them differ, no two intervals tell: `bench compare` does" in card
+    assert "Two intervals do not show whether two means differ: use `bench compare`" in card
     card = pushed(card, runs[1], 0.9)
     card = pushed(card, runs[2], 0.1, model="evil | m | 1.0 |")
     card = pushed(card, runs[3], 0.5, env_id="a|b")

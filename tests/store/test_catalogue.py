@@ -214,7 +214,7 @@ def test_the_folder_of_several_runs_is_none(tmp_path: Path, monkeypatch: pytest.
 
 def test_two_runs_of_one_id_are_told_apart_by_path(tmp_path: Path) -> None:
     one, two = (run_at(tmp_path, env_id=name) for name in ("one", "two"))
-    with pytest.raises(UsageError, match=f"'{one.id}' means 2 runs; name one by its path: "):
+    with pytest.raises(UsageError, match=f"'{one.id}' matches 2 runs; name one by its path: "):
         find_run(tmp_path, one.id)
     assert find_run(tmp_path, str(two.path)) == two.path
 
@@ -318,7 +318,7 @@ def test_times(text: str, begin: str, end: str) -> None:
 
 @for_each_row("text", ["", "yesterday", "2026-13-01", "7 d", "-7d", "999999w", "9999-12-31"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"--until .*: a date or time in UTC"):
+    with pytest.raises(ConfigError, match=r"--until .*: give a date or time in UTC"):
         moment(text, "--until", now=NOW, end=True)
 
 

@@ -85,7 +85,7 @@ def test_columns_stand_in_the_order_of_the_contract(tmp_path: Path) -> None:
 
 @for_each_row("name", [*FIXED_COLUMNS, "twice"])
 def test_columns_with_one_name_are_refused_at_construction(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}.*is named like another column"):
+    with pytest.raises(ConfigError, match=f"{name}.*has the name of another column"):
         RowShape("sums", "m", metric_names=("twice", name) if name == "twice" else (name,))
     with pytest.raises(ConfigError, match=f"state column '{name}'"):
         RowShape("sums", "m", metric_names=("twice",), state_columns=(name,))

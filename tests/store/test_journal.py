@@ -492,7 +492,7 @@ def test_a_journal_that_somebody_removes_stops_the_run(tmp_path: Path) -> None:
         await journal.append(LINES[1])  # elsewhere, but kept
         (tmp_path / "moved.jsonl").unlink()
         for record in LINES[2:4]:  # the first is not acknowledged, and no later one is taken
-            with pytest.raises(StoreError, match=r"journal\.jsonl was removed while it was being written"):
+            with pytest.raises(StoreError, match=r"journal\.jsonl was removed during the run"):
                 await journal.append(record)
         with pytest.raises(StoreError, match="was removed"):
             journal.close()

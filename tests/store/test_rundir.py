@@ -244,8 +244,8 @@ except StoreError as error:
     ("action", "advice"),
     [
         ("write", "choose an output folder that you may write to"),
-        ("read", "ask its owner"),
-        ("remove", "ask its owner"),
+        ("read", "ask its owner for permission"),
+        ("remove", "ask its owner for permission"),
     ],
 )
 def test_what_to_do_about_a_file_of_somebody_else(action: str, advice: str) -> None:
@@ -264,7 +264,7 @@ def test_find_run_by_id_prefix_path_and_latest(tmp_path: Path) -> None:
     assert find_run(tmp_path, "2025") == renamed
     assert find_run("elsewhere", str(renamed)) == renamed
     assert find_run("elsewhere", str(renamed / "run.json")) == renamed
-    with pytest.raises(UsageError, match=f"means 2 runs.*{newer.id}"):
+    with pytest.raises(UsageError, match=f"matches 2 runs.*{newer.id}"):
         find_run(tmp_path, "20")
     with pytest.raises(UsageError, match=f"no run 'nope'.*{newer.id}"):
         find_run(tmp_path, "nope")

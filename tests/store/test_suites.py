@@ -56,7 +56,10 @@ def test_no_name_is_the_newest_invocation(runs: list[RunDir]) -> None:
 def test_latest_and_an_output_folder_are_the_newest_invocation(runs: list[RunDir], tmp_path: Path) -> None:
     suite = [run.id for run in runs[1:]]
     assert chosen("latest") == chosen("outputs") == chosen(str(tmp_path / "outputs")) == suite
-    with pytest.raises(UsageError, match=f"latest is a suite of 2 runs \\({SUITE}\\), and one is needed: name it\n"):
+    with pytest.raises(
+        UsageError,
+        match=f"latest is a suite of 2 runs \\({SUITE}\\), but only one run is allowed here; name one of them:\n",
+    ):
         find_run("outputs", "latest")
 
     resumed = "20261121T110000Z-more"  # `bench resume` of one run leaves the run in its suite
@@ -131,14 +134,16 @@ def test_a_suite_without_any_run_left_is_refused(runs: list[RunDir]) -> None:
     for run in runs[1:]:
         shutil.rmtree(run.path)
 
-    with pytest.raises(UsageError, match=f"outputs/suites/{SUITE}.json: none of its 2 runs was found"):
+    with pytest.raises(
+        UsageError, match=f"outputs/suites/{SUITE}.json: none of the 2 runs of this suite exists any more"
+    ):
         choose(Path("outputs"), [SUITE])
 
 
 def test_a_name_that_means_two_suites_is_refused(runs: list[RunDir]) -> None:
     shutil.copy(f"outputs/suites/{SUITE}.json", "outputs/suites/20261121T100000Z-twin.json")
 
-    with pytest.raises(UsageError, match="'20261121T1000' means 2 suites; write more of the id"):
+    with pytest.raises(UsageError, match="'20261121T1000' matches 2 suites; write more of the id"):
         choose(Path("outputs"), ["20261121T1000"])
 
 
