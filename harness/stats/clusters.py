@@ -69,7 +69,7 @@ def clustered_mean(
 
 
 def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[float, float] | None) -> Estimate:
-    """Add the interval to an estimate.
+    """Add the cluster-robust interval to the estimate of a mean.
 
     Args:
         plain: The estimate without an interval.

@@ -39,13 +39,13 @@ class Scores:
     promised: Range = UNKNOWN
     """Range of the scores that the run declares."""
     clusters: Mapping[str, str] | None = None
-    """Cluster of each of these examples; None without clusters."""
+    """Cluster label of each example with a score, by key; None without clusters."""
 
 
 def scores_of(
     values: Mapping[str, Sequence[float]], promised: Range = UNKNOWN, clusters: Mapping[str, str] | None = None
 ) -> Scores:
-    """Make `Scores` from single scores.
+    """Reduce the single scores of a run to one mean per example, for a comparison.
 
     Args:
         values: Scores of each example, by key; examples without a score are omitted.

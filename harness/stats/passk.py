@@ -234,4 +234,4 @@ def _when_beaten(others: Sequence[int], k: int, most: int) -> Iterable[tuple[int
 
 def _check(n: int, c: int, k: int) -> None:
     if not 0 <= c <= n or k < 1:
-        raise ValueError(f"n={n}, c={c}, k={k}: needs 0 <= c <= n and k >= 1")
+        raise ValueError(f"n={n} attempts, of which c={c} passed, k={k}: needs 0 <= c <= n and k >= 1")

@@ -135,7 +135,7 @@ def miller_examples(
     z = _z(alpha, power)
     if not 0 < abs(delta) < math.inf or rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
         raise ValueError(
-            f"required_examples: delta must be finite and not 0, rollouts at least 1, not {delta} and {rollouts}"
+            f"required_examples: delta must be finite and not 0, and rollouts at least 1, not {delta}, {rollouts}"
         )
     return math.ceil((z / delta) ** 2 * parts.variance(rollouts, second_rollouts) - SLACK)
 

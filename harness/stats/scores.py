@@ -97,16 +97,16 @@ class ScoreTable:
         """Row number of (example, rollout) at index example · width + rollout; −1 if there is none."""
         self._reward: array[float] = array("d")
         self._reason: array[int] = array("i")
-        """Index in `_reasons`; −1 if scored."""
+        """Reason of each rollout without a score, as an index into `_reasons`; −1 if scored."""
         self._reasons: dict[str, int] = {}
         self._flags: array[int] = array("B")
         self._seconds: array[float] = array("f")
         self._usage = _UsageColumns(0)
         self._metrics: dict[str, array[float]] = {}
         self._judged: _UsageColumns | None = None
-        """Created for the first rollout with a judge call."""
+        """Usage of each rollout's judges; None until a rollout with a judge call is added."""
         self._unpriced: array[int] = array("q")
-        """Number of judge replies without a cost; as long as `_judged`."""
+        """Number of judge replies without a cost, for each rollout in `_judged`."""
 
     def __len__(self) -> int:
         """Number of rollouts with an outcome."""
@@ -188,8 +188,8 @@ class ScoreTable:
         return self._metrics[name].tobytes() == self._reward.tobytes()
 
     def unscored(self) -> Counter[str]:
-        """Number of rollouts by reason, most frequent first, then by name, since the order in which rollouts end is
-        random."""
+        """Number of unscored rollouts by reason, most frequent first, then by name, since the order in which rollouts
+        end is random."""
         names = list(self._reasons)
         codes = Counter(code for code in self._reason if code >= 0)
         found = ((names[code], number) for code, number in codes.items())
@@ -216,7 +216,7 @@ class ScoreTable:
         return [value for value in self._seconds if value > 0.0]
 
     def _groups(self) -> Iterator[list[int]]:
-        """The rows of each example that has any."""
+        """Row numbers of the rollouts of each example with at least one outcome."""
         width, grid = self._width, self._grid
         lines = ([row for row in grid[start : start + width] if row >= 0] for start in range(0, len(grid), width))
         return (rows for rows in lines if rows)

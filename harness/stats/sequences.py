@@ -63,7 +63,8 @@ class ConfidenceSequence:
         if limits is not None and not (all(map(math.isfinite, limits)) and limits[0] < limits[1]):
             raise ValueError(f"ConfidenceSequence: limits {limits} are not a range")
         if not 0 < level < 1 or (planned is not None and planned < 1) or (population is not None and population < 1):
-            raise ValueError(f"ConfidenceSequence: level {level}, planned {planned}, population {population}")
+            given = f"not {level}, {planned} and {population}"
+            raise ValueError(f"ConfidenceSequence: needs 0 < level < 1, planned >= 1 and population >= 1, {given}")
         if population is not None and limits is None:
             raise ValueError("ConfidenceSequence: drawing without replacement needs limits")
         self._limits = limits
@@ -194,7 +195,7 @@ class _Bets:
         """Log capital of the bettors on higher values."""
         self._down = np.zeros(GRID + 1)
         self._ruin = math.log(2 / alpha)
-        """Each bettor starts with half of the capital, so it must be multiplied by 2/α."""
+        """Log capital at which a bettor rejects a candidate: 2/α, since each bettor starts with half of the capital."""
         self._budget = 2 * math.log(2 / alpha)
         self._planned, self._population = planned, population
         self._count = 0

@@ -22,7 +22,7 @@ __all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread",
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The reward or a metric over the scored rollouts of a run."""
+    """Statistics of the reward, or of one metric, over the scored rollouts of a run."""
 
     estimate: Estimate
     std: float | None = None
@@ -70,7 +70,7 @@ class Summary:
     """Number of planned rollouts."""
     scored: int
     unscored: dict[str, int]
-    """Number of rollouts by reason, most frequent first."""
+    """Number of unscored rollouts by reason, most frequent first."""
     reward: Spread
     metrics: dict[str, Spread]
     pass_threshold: float
@@ -88,7 +88,7 @@ class Summary:
     wall_s: float | None = None
     """Wall time in seconds; None if unknown."""
     resumed: int = 0
-    """Number of outcomes from before the time of `wall_s`."""
+    """Number of rollouts that were finished before the time that `wall_s` measures."""
     rollout_seconds: Distribution | None = None
     """Generation times of rollouts."""
     judge_usage: Usage | None = None
@@ -229,7 +229,7 @@ def summarize(  # noqa: PLR0913 - the data of a summary
 
 
 def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
-    """Replay the outcomes of a run in its stopping rule."""
+    """Build the early stopping rule of a run, with all of its outcomes."""
     rule = StoppingRule(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
