@@ -91,7 +91,7 @@ class Deadline(Expiry):
             self._timer = None
 
     def go_on(self) -> None:
-        """End one wait. The clock resumes when no request waits any more."""
+        """End the wait of one request. The clock resumes when no request waits any more."""
         if self._outer is not None:
             self._outer.go_on()
         self._waiting -= 1
@@ -137,7 +137,7 @@ class Relay(Deadline):
             asyncio.get_running_loop().call_soon(self._tell_if_waiting)
 
     def go_on(self) -> None:
-        """End one wait."""
+        """Unregister a waiting request."""
         self._waiting -= 1
         if not self._waiting and self._told:
             self._told = False

@@ -55,7 +55,7 @@ def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
             # `loop.stop()` was called by an environment: only the loop's own callback is missing.
             if task is None or task.done() or runner.get_loop().is_closed():
                 raise
-            logger.warning("something in an environment has stopped the event loop (loop.stop()); it goes on")
+            logger.warning("code of an environment stopped the event loop (loop.stop()); the loop was started again")
             part = go_on()
 
 
@@ -88,7 +88,7 @@ async def _end_tasks(left: set[asyncio.Task[Any]]) -> None:
         return
     _, stubborn = await asyncio.wait(left, timeout=PATIENCE)
     for task in stubborn:
-        logger.warning("a task of an environment does not end when it is cancelled: %s", _where(task))
+        logger.warning("a task of an environment did not end when it was cancelled: %s", _where(task))
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # already logged above
         asyncio.tasks._unregister_task(task)  # pyright: ignore[reportPrivateUsage]  # so that the runner does not wait
 

@@ -24,7 +24,7 @@ class Scope:
     deadline: Deadline | None = None
     """Timeout of the rollout."""
     held: tuple[object, ...] = ()
-    """Objects that the rollout has reserved, and those of the rollout whose code started its evaluation."""
+    """Objects that the rollout has reserved. For a nested evaluation, also those of the rollout that started it."""
 
 
 CURRENT: ContextVar[Scope] = ContextVar("scope", default=Scope())  # noqa: B039 - frozen

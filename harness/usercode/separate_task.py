@@ -79,7 +79,7 @@ class OwnTask(Generic[T]):
         finally:
             if not task.done():
                 logger.warning(
-                    "%s goes on after it was cancelled, and is left behind: let CancelledError through "
+                    "%s still runs after it was cancelled, and is abandoned: do not catch CancelledError "
                     "(a bare `except:` and `except BaseException:` catch it)",
                     self._what,
                 )
@@ -89,7 +89,7 @@ class OwnTask(Generic[T]):
 
 
 class StoppedError(Exception):
-    """Raised by `OwnTask.run` after `OwnTask.stop` was called."""
+    """Error for user code that ended itself by `OwnTask.stop`; raised by `OwnTask.run`."""
 
 
 async def _outcome(work: Coroutine[Any, Any, T]) -> _Outcome[T]:

@@ -74,7 +74,7 @@ def test_a_task_that_does_not_end_is_named_and_left(caplog: pytest.LogCaptureFix
         assert event_loop.run(runner, main()) == "done"
     line = stays.__code__.co_firstlineno + 3
     assert caplog.messages == [
-        f"a task of an environment does not end when it is cancelled: stays (test_event_loop.py:{line})"
+        f"a task of an environment did not end when it was cancelled: stays (test_event_loop.py:{line})"
     ]
 
 
@@ -122,4 +122,6 @@ def test_a_loop_that_is_stopped_goes_on(
 
     with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=new) as runner:
         assert event_loop.run(runner, main()) == "done"
-    assert caplog.messages == ["something in an environment has stopped the event loop (loop.stop()); it goes on"]
+    assert caplog.messages == [
+        "code of an environment stopped the event loop (loop.stop()); the loop was started again"
+    ]

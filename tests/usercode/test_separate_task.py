@@ -176,7 +176,7 @@ def test_what_will_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> N
         asyncio.run(main())  # its end would wait for every task that it knows of
     assert len(cancelled) == 1
     [said] = [record.getMessage() for record in caplog.records if record.name == "harness.usercode.separate_task"]
-    assert said.startswith("the agent goes on after it was cancelled, and is left behind: let CancelledError through")
+    assert said.startswith("the agent still runs after it was cancelled, and is abandoned: do not catch CancelledError")
 
 
 def test_what_ends_in_time_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
