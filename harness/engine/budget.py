@@ -59,7 +59,7 @@ class Budget:
         self.unreported = 0
         """Number of replies whose tokens are unknown."""
         self.before: JsonDict = {}
-        """Amounts spent by earlier attempts: `cost`, `tokens`."""
+        """Amounts that earlier attempts at the resumed runs spent, under `cost` and `tokens`."""
         self._why = ""
         self._is_expired = False
         self._clock = clock
@@ -81,7 +81,7 @@ class Budget:
         return self._is_expired or self.seconds_left == 0
 
     def expire(self) -> None:
-        """Mark the time bound as reached; called by a timer for `seconds_left`, whose clock may run slightly ahead."""
+        """Mark the time bound as reached. Called by a timer, whose clock may run slightly ahead of the budget's."""
         self._is_expired = True
         self.may_start()
 
@@ -112,9 +112,9 @@ class Budget:
         if self.reached is not None:
             return
         if self.limits.max_cost is not None and not pricing.is_free and not _is_amount(usage.cost):
-            self._reach("max_cost", f"a reply of {model} came without a cost that is known, so it cannot be kept")
+            self._reach("max_cost", f"the cost of a reply of {model} is unknown, so it cannot be enforced")
         elif self.limits.max_tokens_total is not None and usage.unreported:
-            self._reach("max_tokens_total", f"a reply of {model} did not say its tokens, so it cannot be kept")
+            self._reach("max_tokens_total", f"a reply of {model} did not report its tokens, so it cannot be enforced")
         else:
             self._look()
 
@@ -224,11 +224,12 @@ class Budget:
 
     def _advice(self, bound: Bound) -> str:
         if bound == "max_time":
-            return "resume the run to go on; the time counts anew"
+            return "resume the run to continue; the time limit then starts again"
         if self._why:
-            told = f"price in the [[endpoint]] table of the model, or {EXTRA}" if bound == "max_cost" else "endpoint"
-            return f"resume the run with a {told}; or without {bound}"
-        return f"resume the run with a larger {bound}: what is spent counts"
+            price = f"a price in the [[endpoint]] table of the model (or {EXTRA})"
+            remedy = price if bound == "max_cost" else "an endpoint that reports tokens"
+            return f"resume the run with {remedy}, or without {bound}"
+        return f"resume the run with a larger {bound}: it includes the amount already spent"
 
     def _known_cost(self) -> float | None:
         return None if self.unpriced and self.unpriced >= self.requests else self.cost
@@ -239,7 +240,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Models, journal and rollout counts of one run before its first request, for the budget."""
+    """Description of one run for the budget check before its first request: models, journal and number of rollouts."""
 
     name: str
     """Name of the run in tables."""
@@ -249,7 +250,7 @@ class Asking:
     journal: Path | None = None
     """Journal of the resumed run; None for a new run."""
     given_up: JsonDict = field(default_factory=dict[str, object])
-    """Spending of the resumed run that no journal holds: `Manifest.given_up`."""
+    """Usage of replies that the resumed run paid for but that its journal lacks, from its manifest."""
     derivation: Derivation | None = None
     """Derivation from another run, whose replies do not count for this run; None for an ordinary run."""
     rollouts: int = 0
@@ -284,9 +285,9 @@ def _require_prices(source: str, kind: str, asked: Iterable[tuple[str, Sequence[
             unknown[f"{endpoints[0].model} ({name}{why})"] = None
     if unknown:
         raise ConfigError(
-            f"{source}: the price of {', '.join(unknown)} is unknown, so this {kind} could not be kept.",
+            f"{source}: the price of {', '.join(unknown)} is unknown, so this {kind} cannot be enforced.",
             remedy="Give the [[endpoint]] in configs/endpoints.toml a price = {{ input = …, output = … }} (US dollars "
-            'a million tokens), or price = "reported" if its replies say what they cost; or '
+            'per million tokens), or price = "reported" if its replies report their cost; or '
             f"{EXTRA}, which knows the prices of many providers; or limit the tokens: {instead}",
         )
 
@@ -299,7 +300,7 @@ def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
         return []
     return [
         f"{', '.join(names)}: all rollouts may be in flight at once, and requests in flight are finished, so the "
-        "budget may stop nothing; a smaller max_concurrent keeps it closer"
+        "budget may be exceeded by all of them; a smaller max_concurrent limits this"
     ]
 
 
@@ -308,7 +309,8 @@ def price_notices(runs: Sequence[Asking]) -> list[str]:
     notices: dict[str, None] = {}
     for name, endpoints in _asked(runs):
         if endpoints[0].price and pricing_of(endpoints).listed is not None:
-            words = f"{name}: the price of {endpoints[0].model} in its [[endpoint]] has no effect: genai-prices has one"
+            model = endpoints[0].model
+            words = f"{name}: the price of {model} in its [[endpoint]] is ignored: the genai-prices package has one"
             notices[words] = None
     return list(notices)
 

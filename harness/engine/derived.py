@@ -27,7 +27,7 @@ from harness.store.score_table import OF_EXAMPLES, aim_of, summary_of
 How: TypeAlias = Literal["replay", "rescore"]
 
 UNSCORED = "unscored"
-"""Value of `only` for a rescore that keeps existing scores."""
+"""Value of `Derivation.only` for a rescore that keeps existing scores and adds the missing ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Derivation:
     model: str | None = None
     """For a replay: the model to ask instead of the recording; None plays the recorded replies."""
     taken: Recorded | None = None
-    """For a resumed rescore: the copied records. They are all of its items, even if the parent was resumed
-    meanwhile."""
+    """For a resumed rescore: the records that it copied from the parent. It rescores only these, even if the parent
+    has more by now."""
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model other than a judge is asked."""
+        """Whether the derived run calls a model that is not a judge."""
         return self.model is not None
 
     @property
@@ -61,7 +61,8 @@ class Derivation:
         return {"how": self.how, "parent": self.parent.id, "only": self.only, "model": self.model}
 
     def to_json(self) -> JsonDict:
-        """The value of `Manifest.derived`; if early stopping ended the parent, with the examples of its full plan."""
+        """The derivation as JSON for the manifest. If early stopping ended the parent, it includes the parent's planned
+        number of examples."""
         manifest = self.parent.read_manifest()
         aim = aim_of(manifest)
         is_part = aim is not None and summary_of(manifest, self.recorded).target is not None
@@ -73,7 +74,7 @@ class RecordedRollouts(PlannedRollouts):
     """Plan of a derived run: the recorded examples and their attempts.
 
     Args:
-        derivation: Parent journal and purpose.
+        derivation: How the run is derived, with the parent's journal.
         environment: The environment that plays or scores the examples.
         identity: Identity of the new run; see `identity_of`.
         rollouts_per_example: As planned for the parent.
@@ -90,11 +91,13 @@ class RecordedRollouts(PlannedRollouts):
         self._asks = derivation.asks_model
         self._fresh_keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
         self._groups: dict[int, list[int]] = {}
-        """Rollout numbers of each example, by the offset of the example's line; in the order of tables."""
+        """Journal numbers of each example's rollouts, by the offset of the example's line; sorted as in tables."""
         for number in in_order(recorded):
             self._groups.setdefault(recorded.lines(number).example, []).append(number)
         if not self._groups:
-            raise UsageError(f"{derivation.parent.path} holds no rollout: there is nothing to {derivation.how}")
+            raise UsageError(
+                f"{derivation.parent.path} has no recorded rollouts, so there is nothing to {derivation.how}"
+            )
         self.can_generate = derivation.how == "replay"
         self.is_group = environment.rubric.is_group
         self.num_examples = self.asked_examples = len(self._groups)
@@ -102,7 +105,7 @@ class RecordedRollouts(PlannedRollouts):
 
     @property
     def total(self) -> int:
-        """Number of recorded rollouts; if a model is asked, the planned rollouts of all examples."""
+        """Number of recorded rollouts; if the run calls a model, number of planned rollouts of all examples."""
         return self.num_examples * self.rollouts_per_example if self._asks else len(self._recorded)
 
     def examples(self) -> Iterator[Example]:
@@ -112,7 +115,7 @@ class RecordedRollouts(PlannedRollouts):
                 yield cast(Example, reader.record(offset))
 
     def check(self) -> None:
-        """Do nothing: every row was validated when it was played."""
+        """Do nothing: the parent run has already validated every dataset row."""
 
     def items(self, example: Example) -> list[Item]:
         """The attempts at one example."""
@@ -166,9 +169,9 @@ def plan_from(
     rubric = environment.rubric
     if derivation.how == "rescore" and rubric.needs_live_state:
         raise ConfigError(
-            f"the rubric of {environment.env_id or type(environment).__name__} reads what no journal can hold (a "
-            "sandbox, a game), so recorded rollouts cannot be scored again",
-            remedy="{replay_command} plays the recorded replies in a live environment and scores that",
+            f"the rubric of {environment.env_id or type(environment).__name__} reads state that a journal cannot store "
+            "(such as a sandbox or a game), so recorded rollouts cannot be scored again",
+            remedy="{replay_command} repeats the recorded replies in a live environment and scores the result",
         )
     source = derivation.parent if derivation.taken is None else RunDir(derivation.taken.path.parent)
     planned = source.read_manifest().planned.get("rollouts_per_example", 1)

@@ -184,8 +184,8 @@ def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
 
 
 def _refuse_namesakes(env_id: str, root: Path, source: Path) -> None:
-    """Refuse an environment with a sibling module whose name exists beside another loaded environment: Python imports
-    one module per name, so one of the two would run the other's code."""
+    """Refuse an environment if a module in its folder has the same name as one in the folder of another loaded
+    environment: Python imports one module per name, so one of the two would run the other's code."""
     others = {other: other_id for other, other_id in _roots.items() if other != root}
     if not others or source.name == "__init__.py":  # modules of a package have distinct full names
         return
@@ -194,8 +194,8 @@ def _refuse_namesakes(env_id: str, root: Path, source: Path) -> None:
         for other, other_id in others.items():
             if file != source and (other / name).exists():
                 raise EnvironmentLoadError(
-                    f"environment {env_id!r}: {file} and {other / name}, beside {other_id}, are modules of one name, "
-                    "of which Python knows one at a time; rename one, or run the environments one at a time"
+                    f"environment {env_id!r}: {file} and {other / name} (of {other_id}) have the same module name, so "
+                    "Python can import only one of them; rename one, or run the environments separately"
                 )
 
 
@@ -212,7 +212,7 @@ def _function_of(env_id: str, module: ModuleType, name: str = _FUNCTION) -> Call
     function = getattr(module, name, None)
     if callable(function):
         return function
-    where = getattr(module, "__file__", None) or "a folder without a file of its own"
+    where = getattr(module, "__file__", None) or "a folder without an __init__.py"
     raise EnvironmentLoadError(
         f"environment {env_id!r}: module {module.__name__!r} ({where}) has no {name}(). If that is not the "
         "environment's file, another package of the same name hides it: uninstall or rename one"
@@ -230,7 +230,7 @@ def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[st
         unknown = [name for name in env_args if name not in names]
         near = difflib.get_close_matches(unknown[0], names, 1) if unknown else []
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        takes = f"it takes {', '.join(names)}" if names else "it takes none"
+        takes = f"it takes {', '.join(names)}" if names else "it takes no arguments"
         wrong = EnvironmentLoadError(f"environment {env_id!r}: env_args: {error}{hint}; {takes}")
         wrong.exit_code = 2  # invalid arguments of the caller, not an environment error
         raise wrong from error
@@ -261,9 +261,9 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
 
 def _how_to_find(env_id: str, name: str) -> str:
     if (meant := as_built_in(env_id)) is not None:
-        return f"no environment {env_id!r}: the one that is built in is called {meant.env_id!r}"
+        return f"no environment {env_id!r}: the built-in environment is called {meant.env_id!r}"
     if (beside := beside_cwd(env_id, Path.cwd())) is not None:
-        return f"no environment {env_id!r}: {beside} is here: to run it, write that path"
+        return f"no environment {env_id!r} is installed; to run {beside}, give that path"
     near = difflib.get_close_matches(env_id, installed_environments(), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
     local = next(
@@ -301,13 +301,13 @@ def _left_as_found(env_id: str) -> Generator[None]:
         changed = {name: value for name, value in keys.items() if os.environ.get(name) != value}
         if changed:
             os.environ.update(changed)
-            words = "environment %r changed the variables %s as it was loaded; they are put back"
+            words = "environment %r changed the environment variables %s while loading; their values were restored"
             logger.warning(words, env_id, ", ".join(changed))
         try:
             left = os.getcwd()
         except FileNotFoundError:
-            left = "a folder that is gone"
+            left = "a deleted folder"
         if left != home:
             os.chdir(home)
-            words = "environment %r changed the working directory to %s as it was loaded; it is %s again"
+            words = "environment %r changed the working directory to %s while loading; it was changed back to %s"
             logger.warning(words, env_id, left, home)

@@ -1,7 +1,6 @@
-"""Run evaluations: runs, environments, clients, keys, budget and listener in; ended runs out. All commands and Python
-entry points use this module. A command prepares in the main thread, where constructors of environments may install
-signal handlers, and has its own event loop: `prepare`, then `play`. A Python entry point is inside its caller's loop:
-`run` does both."""
+"""Evaluate one or more runs together, from their settings to their results. All commands and Python entry points use
+this module. A command calls `prepare` in the main thread, where constructors of environments may install signal
+handlers, and then `play` in its own event loop. A Python entry point is inside its caller's loop: `run` does both."""
 
 from __future__ import annotations
 
@@ -60,11 +59,11 @@ class Evaluation:
     progress: list[RunProgress] = field(init=False)
     """Live counters of the runs, in the same order."""
     joint: AbstractAsyncContextManager[object] = field(init=False)
-    """Held by each generating rollout."""
+    """Semaphore for `in_flight`, held by each generating rollout."""
     turns: AbstractAsyncContextManager[object] = field(init=False)
-    """Held by each executing run."""
+    """Semaphore for `at_once`, held by each executing run."""
     schedules: list[Schedule] = field(init=False, default_factory=list[Schedule])
-    """The schedules of all passes so far, to be stopped by an interrupt."""
+    """Schedulers of the runs so far; an interrupt stops them."""
     is_interrupted: bool = field(init=False, default=False)
     """Whether `interrupt` was called."""
     _names: Iterator[int] = field(init=False, default_factory=count)
@@ -132,7 +131,7 @@ class Evaluation:
             schedule.cancel()
 
     async def run(self) -> list[LiveRun]:
-        """Prepare and play inside the caller's event loop.
+        """Prepare and execute the runs inside the caller's event loop.
 
         Returns:
             The ended runs: `progress` has the status, `summary` the numbers. Locks are released and scratch folders

@@ -1,4 +1,4 @@
-"""Execute one prepared run: its client, judges and executor, its passes over the plan, and its end. Prints nothing."""
+"""Execute one prepared run: connect its model and judges, generate and score its rollouts, and finalize it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOST = (
-    "{missing} rollouts ended without an outcome: code of the environment cancels the task that runs it; give it a "
-    "task or a timeout of its own. A resume makes them again"
+    "{missing} rollouts ended without a result: the environment's code cancels the task that runs it; change it to "
+    "cancel only tasks that it has started. A resume repeats these rollouts"
 )
 
 
@@ -59,7 +59,7 @@ class RunExecution:
     Args:
         evaluation: The evaluation, with budget and listener.
         run: The prepared run.
-        name: Unique among the runs of the process.
+        name: A name that is unique among the runs of the process.
         pool: Source of clients.
         server: The embedded server, if a run needs it.
     """
@@ -159,7 +159,7 @@ class RunExecution:
                     run.manifest = replace(run.manifest, given_up=gone)
 
     async def _passes(self, play: Callable[[Stage], Awaitable[str | None]], journal: Journal) -> str | None:
-        """Generate and score together, or in two passes: then the second pass reads the journal back."""
+        """Generate and score the rollouts in one pass or in two; the second of two reads them from the journal."""
         run = self._run
         run.progress.state = "running"
         if run.plan.resolved.settings.env.interleave_scoring or run.plan.environment.rubric.needs_live_state:
@@ -221,7 +221,7 @@ class RunExecution:
         return _failure_note(run, error) if error is not None and run.progress.done < run.progress.total else None
 
     def _execution(self) -> Execution:
-        """Make the input of the executor: a model, or the recording that a derived run replays."""
+        """Return the executor's input, with a model or with the recording that a derived run replays."""
         plan = self._run.plan
         if plan.start.derive is not None and not plan.asks_model:
             recording = ReplayLane(plan.start.derive.recorded, plan.resolved, plan.environment)
@@ -255,7 +255,7 @@ async def _executing(execution: Execution) -> AsyncGenerator[Executor]:
 
 
 def _own_executor(execution: Execution) -> Executor:
-    """The executor of this process, or of the environment's own processes."""
+    """Return the executor that runs in this process, or the one for isolated processes of the environment."""
     plan, limits = execution.plan, execution.limits
     settings, environment = plan.resolved.settings.env, plan.environment
     if not isinstance(environment, IsolatedEnvironment):
@@ -297,20 +297,20 @@ def _end_early(progress: RunProgress) -> None:
     saved = progress.total - progress.done - target.lacking
     if target.ended_early and saved > 0:
         progress.total = progress.done + target.lacking
-        progress.note = f"ended early, as asked, {target.words()}: {saved:,} rollouts saved"
+        progress.note = f"early stopping ended it: {target.words()}; {saved:,} rollouts saved"
     elif target.outside is not None:
         progress.note = (
-            f"until_ci came to nothing: a reward of {target.outside:g} lies outside the rubric's range, "
-            "so no interval could be kept"
+            f"until_ci had no effect: a reward of {target.outside:g} is outside the rubric's range, so no interval "
+            "could be computed"
         )
 
 
 def _failure_note(run: LiveRun, record: Failed | Scored) -> str:
     error = record.error if isinstance(record, Failed) else record.words
     if run.plan.start.fail_fast:
-        return f"as asked, at its first error: {error}"
+        return f"stopped at its first error, as requested: {error}"
     limit = run.plan.resolved.settings.env.max_failures
-    return f"more than {limit} rollouts have no score, which is the limit of max_failures; the last: {error}"
+    return f"more than {limit} rollouts have no score, the limit set by max_failures; the last error: {error}"
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:

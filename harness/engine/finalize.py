@@ -58,7 +58,7 @@ async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerato
             try:
                 await asyncio.to_thread(writer.checkpoint)
             except StoreError as error:  # the journal is complete; the end of the run rebuilds the dataset from it
-                logger.warning("the dataset on disk is behind; the next checkpoint tries again: %s", error)
+                logger.warning("the dataset could not be updated; the next checkpoint tries again: %s", error)
 
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as tasks:

@@ -42,11 +42,13 @@ _NAMING = frozenset({"judge_model", "judge_base_url"})
 """Environment arguments that name a judge, with any value."""
 
 _REMEDY = (
-    "write its url (judge_base_url, if the environment takes it), or make its name an endpoint_id of the endpoint "
-    "registry with the url"
+    "set its url (judge_base_url, if the environment takes it), or add the judge to the endpoint registry, with its "
+    "name as endpoint_id and its url"
 )
 
-_DEFAULT_REMEDY = "set OPENAI_BASE_URL, or make its name an endpoint_id of the endpoint registry with the url"
+_DEFAULT_REMEDY = (
+    "set OPENAI_BASE_URL, or add the judge to the endpoint registry, with its name as endpoint_id and its url"
+)
 
 _clients = count(1)
 
@@ -56,7 +58,7 @@ class JudgeBinding:
     """One judge of a run, with its endpoints and settings resolved before the first call."""
 
     name: str
-    """`judge`, then `judge_2` and so on."""
+    """Name of the judge in the run: `judge` for the first, then `judge_2` and so on."""
     spec: JudgeSpec
     endpoints: tuple[Endpoint, ...]
     alias: str | None = None
@@ -124,9 +126,9 @@ def _bind(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
         if environment.has_reference_verdict:
             return JudgeBinding(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
         raise ConfigError(
-            f"{resolved.env_id} is scored by {spec.model}, which would cost money for answers of "
-            f"{resolved.settings.model.model}, and it has no reference judge to stand in (reference_verdict).",
-            remedy="To ask the real one all the same, name it: {env_args} judge_model={model}",
+            f"{resolved.env_id} has no reference judge (reference_verdict), and its real judge {spec.model} would cost "
+            f"money for answers of {resolved.settings.model.model}.",
+            remedy="To use the real judge nevertheless, name it: {env_args} judge_model={model}",
             model=spec.model,
         )
     # A judge with its own URL is a separate endpoint: the registry entry of that name does not apply.
@@ -166,8 +168,8 @@ def _check(binding: JudgeBinding, resolved: ResolvedRun, environment: Environmen
     policy = parse_model(binding.model).name if is_reference(binding.model) or binding.is_embedded else None
     if is_reference(binding.model) and policy != "judge":
         raise ConfigError(
-            f"judge_model {binding.model}, of {resolved.env_id}: {policy} plays, and judges nothing; name "
-            f"{REFERENCE_JUDGE}, or a real model"
+            f"judge_model {binding.model}, of {resolved.env_id}: {policy} cannot judge; set judge_model to "
+            f"{REFERENCE_JUDGE} or to a real model"
         )
     if binding.is_embedded and policy == "judge" and not environment.has_reference_verdict:
         raise ConfigError(
@@ -226,7 +228,9 @@ class RunPanel:
             raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None
         if judge.binding.is_embedded and example is None:
-            raise EnvironmentFault(f"{judge.binding.model} must know which rollout it judges: pass state to judge(…)")
+            raise EnvironmentFault(
+                f"the judge {judge.binding.model} needs the rollout that it judges: pass state to judge(…)"
+            )
         item = None
         if example is not None and judge.connection.is_local:
             item = self._rollouts.item(example, cast("State", state)["rollout_index"])

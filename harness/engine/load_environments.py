@@ -62,7 +62,7 @@ class Loader:
         return self._loaded[key]
 
     def give_up(self) -> None:
-        """End the processes of environments that will not be played."""
+        """End the processes of environments that were loaded but will not be used."""
         for worker in self._started.values():
             worker.kill_and_wait()
         for environment in self._loaded.values():
@@ -89,7 +89,7 @@ def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
     origin = resolved.origins["env.worker_memory_mb"]
     if origin.layer != "builtin":
         raise ConfigError(
-            f"{origin.source}: only Linux bounds a process's memory, and this is {platform}; leave it out, or set -1"
+            f"{origin.source}: a memory limit works only on Linux, and this is {platform}; remove it, or set it to -1"
         )
     return -1
 

@@ -51,7 +51,7 @@ class ModelSource(Protocol):
 
 
 class CountingPlayer(EnvironmentPlayer):
-    """Player that drops an example after as many calls of `forget` as there were of `learn`."""
+    """Player of the embedded server that keeps an example until each `learn` was followed by a `forget`."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
@@ -74,7 +74,7 @@ class Connection:
     """Connection of a run to its model or to a judge: client, prices, and headers for an endpoint on this machine.
 
     Args:
-        name: Unique among the runs of the process; the limiter shares its slots fairly between these names.
+        name: A name unique among the runs of the process; the limiter shares its slots fairly between these names.
         endpoints: Endpoints of the model; one without a URL is the embedded server.
         settings: Call settings of the run.
         pool: Source of clients.
@@ -124,7 +124,7 @@ class RunClient:
     """Model source of a run that calls an endpoint.
 
     Args:
-        name: Unique among the runs of the process.
+        name: A name that is unique among the runs of the process.
         resolved: The run's settings.
         environment: Provides default sampling arguments, which the run's own override.
         pool: Source of clients.

@@ -32,11 +32,11 @@ class PlannedExample:
     item_keys: Sequence[str]
     """Keys of the attempts at the example."""
     items: Callable[[], Sequence[Item]]
-    """Makes the attempts' items; reads the row."""
+    """Returns the items, one for each attempt at the example; reads the dataset row."""
 
 
 class PlannedRollouts:
-    """The items of one run.
+    """Plan of one run: its examples, and the attempts (items) at each.
 
     Args:
         environment: The environment, whose rows are evaluated.

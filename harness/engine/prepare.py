@@ -60,7 +60,7 @@ class StartOptions:
     budget: JsonDict = field(default_factory=dict[str, object])
     """The invocation's budget, for the manifest; empty without bounds."""
     is_ours: bool = True
-    """Whether the settings count as made on this machine; see `store.known_runs`."""
+    """Whether the settings may be marked as written on this machine, so that a resume trusts them."""
 
     @property
     def asks_model(self) -> bool:
@@ -163,7 +163,9 @@ def prepare(
         made += [_try(_load, each, counters, loader, start) for each, counters in zip(runs, progress, strict=True)]
         if start.resume_from is not None and len(made) > 1:
             words = Message(
-                "{resume_from} {run} names one run, but {count} are to be made", run=start.resume_from, count=len(made)
+                "{resume_from} {run} names one run, but this command has {count}",
+                run=start.resume_from,
+                count=len(made),
             )
             raise UsageError(words, remedy="{resume} finds the earlier run of each")
         taken: set[Path] = set()
@@ -240,7 +242,7 @@ def _check(resolved: ResolvedRun, environment: Environment) -> None:
     model = resolved.endpoints[0].model
     policy = parse_model(model).name if resolved.is_reference else None
     if policy == "judge":
-        raise ConfigError(f"{model} judges and plays nothing; to be judged by it, name it as judge_model")
+        raise ConfigError(f"{model} can only be a judge, not the evaluated model; to use it as judge, set judge_model")
     if policy in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
             f"{resolved.env_id} has no reference policy, so {model} cannot play it",
@@ -261,9 +263,9 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
         return run
     if folder.path in taken:
         raise ResumeRefused(
-            f"two runs called {run.manifest.name!r} would both go on with {folder.path}",
+            f"two runs called {run.manifest.name!r} would both resume {folder.path}",
             setting="resume",
-            remedy="give each a `name`, or go on with one at a time: {resume_command} RUN",
+            remedy="give each run its own `name`, or resume one at a time: {resume_command} RUN",
         )
     taken.add(folder.path)
     run.lock = folder.lock()
@@ -273,7 +275,7 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
             check_growth(run.plan.rollouts, run.recorded, folder.read_manifest().planned)
         elif folder.has_data() or folder.read_summary() is not None:
             raise ResumeRefused(
-                f"{folder.path} has results but no journal.jsonl, so nothing says what was done; restore the journal "
+                f"{folder.path} has results but no journal.jsonl, which is needed to resume; restore the journal "
                 "from a copy, or start a new run"
             )
         resolved, run.manifest = stay_private(run.plan.resolved, run.manifest, folder)

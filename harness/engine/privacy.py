@@ -31,12 +31,12 @@ def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> t
     if save.save_to_hf_hub:
         raise ResumeRefused(
             f"{folder.path} is private, and {origins['save.save_to_hf_hub'].source} would publish it",
-            remedy="leave that out; when it has ended, `{push_command} RUN {allow_private}` publishes it",
+            remedy="remove that setting; when the run has ended, `{push_command} RUN {allow_private}` publishes it",
         )
     if origins[PRIVATE].layer != "builtin":
         raise ResumeRefused(
-            f"{folder.path} is private and stays so: leave {origins[PRIVATE].source} out. To let others read it, "
-            "change the modes of its files (chmod) when it has ended"
+            f"{folder.path} is private and stays private: remove {origins[PRIVATE].source}. To let others read it, "
+            "change the modes of its files (chmod) when the run has ended"
         )
     settings = resolved.settings.model_copy(update={"save": save.model_copy(update={"private": True})})
     resolved = replace(resolved, settings=settings)

@@ -61,7 +61,7 @@ class Todo:
 
 
 Aside: TypeAlias = Callable[[], None]
-"""Counts some finished rollouts; takes a millisecond or two."""
+"""Function that adds some finished rollouts to the live counters; takes a millisecond or two."""
 
 
 class Todos(Iterator[Todo]):
@@ -110,7 +110,7 @@ class Worklist:
         """Key and example index of finished rollouts that are not counted yet."""
 
     def todos(self, stage: Stage) -> Iterator[Todo]:
-        """The work, lazily and in the plan's order; `Todos` for a resumed run."""
+        """Yield the remaining items lazily, in the plan's order; for a resumed run, the iterator is a `Todos`."""
         if self._recorded is None:
             return self._fresh()
         return Todos(self._left(self._recorded, stage))

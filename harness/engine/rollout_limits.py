@@ -137,7 +137,7 @@ class CallGate:
     def _cost_words(self, limit: float) -> str:
         """Why the cost of the replies allows no further call; "" if it does."""
         if not self.is_cost_known:
-            return f"a reply came without a cost that is known, so cost_limit (${limit:g}) cannot be kept"
+            return f"the cost of a reply is unknown, so cost_limit (${limit:g}) cannot be enforced"
         is_reached = self.cost >= limit or math.isclose(self.cost, limit)  # ten replies at $0.01 are $0.10
         return f"the rollout has cost ${self.cost:.4g} of the ${limit:g} that cost_limit allows" if is_reached else ""
 

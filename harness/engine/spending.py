@@ -38,11 +38,11 @@ class SpendTracker:
 
 
 def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonDict) -> JsonDict:
-    """Usage of replies that no journal line holds.
+    """Sum the usage of replies that a run paid for but that its journal lacks, such as those of cancelled rollouts.
 
     Args:
         paid: Usage that an attempt paid for.
-        recorded: The part of it that the journal holds (`spent_in`).
+        recorded: Usages in the journal, each with whether it was free, as `spent_in` yields them.
         earlier: Usage lost in earlier attempts.
 
     Returns:
@@ -113,7 +113,7 @@ def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: Journa
 
 
 def priced_usages(usages: Sequence[object], pricing: Pricing | None = None) -> Iterator[tuple[Usage, bool]]:
-    """Convert usages from JSON, such as the result of `given_up`, to the form that `spent_in` yields."""
+    """Parse usages from JSON and add their cost; yields each usage with whether it was free."""
     for value in usages:
         try:
             usage = Usage(**cast("dict[str, Any]", value))

@@ -1,6 +1,6 @@
 """Watchdog thread that reports which environment blocks the event loop. It stops nothing, since blocking code cannot be
 interrupted from outside. Also reports code that ignores the cancellation of its task. Every rollout of every run waits
-while one `async def` blocks: the most expensive mistake of an environment, and otherwise invisible. A heartbeat on the
+while one `async def` blocks, and nothing else would show the cause. A heartbeat on the
 loop records its last turn; when it is late, the thread inspects the loop thread's stack."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from harness.usercode.exceptions import where
 logger = logging.getLogger(__name__)
 
 THRESHOLD = 0.5
-"""Seconds that one call may block the loop without a report. A full loop iteration at 512 in flight takes a good part
-of it."""
+"""Seconds that one call may block the loop without a report. With 512 rollouts in flight, an iteration of the loop
+takes a good part of this time without any blocking code."""
 
 STUBBORN = 5.0
 """Seconds after which a task that ignores its cancellation is reported: a time limit can only cancel."""
@@ -119,9 +119,9 @@ class Watchdog:
             self._cancelled[task] = math.inf  # report it once
             name, place = self._names[frame.f_code.co_filename], where(frame)
             logger.warning(
-                "%s: %s goes on although it was cancelled%s", name, place,
-                "" if self._on_stubborn else ", and the run waits for it: let CancelledError through, or set isolate = "
-                "true, which ends its process",
+                "%s: %s still runs although it was cancelled%s", name, place,
+                "" if self._on_stubborn else ", and the run waits for it: do not catch CancelledError, or set isolate "
+                "= true, which ends its process",
             )  # fmt: skip
             if self._on_stubborn is not None:
                 self._on_stubborn(place)

@@ -49,7 +49,7 @@ def test_one_at_a_time_stops_at_the_reply_that_meets_the_bound(bench: Bench, ech
     assert run["state"] == "stopped"
     assert run["note"] == (
         "the budget is reached (--max-cost 0.5): $0.500 spent; resume the run with a larger max_cost: "
-        "what is spent counts"
+        "it includes the amount already spent"
     )
     assert (run["summary"]["scored"], run["summary"]["not_run"]) == (5, 15)
     assert result["budget"].pop("spent") | {"seconds": 0} == {
@@ -294,7 +294,7 @@ def test_an_endpoint_that_breaks_its_word_stops_it(bench: Bench, echo: Write) ->
         done = bench(*RUN, "-c", "1", "--max-cost", "1")
         assert (done.code, model.requests) == (1, 3)
         result = json.loads(done.out)
-        assert "a reply of paid-model came without a cost that is known" in result["runs"][0]["note"]
+        assert "the cost of a reply of paid-model is unknown" in result["runs"][0]["note"]
         assert result["budget"]["spent"]["unpriced"] == 1
         # It was told of that one; the next attempt may go on, with a lower bound for what was spent before.
         more = bench("resume", "latest", "-c", "1", "-q", "--max-cost", "1")
@@ -326,7 +326,7 @@ def test_time_that_is_up_before_anything_begins_asks_for_nothing(bench: Bench, e
         assert (done.code, model.requests) == (1, 0)
         [run] = json.loads(done.out)["runs"]
         assert (run["state"], run["summary"]["not_run"]) == ("stopped", 20)
-        assert "(--max-time 0.0001)" in run["note"] and "the time counts anew" in run["note"]
+        assert "(--max-time 0.0001)" in run["note"] and "the time limit then starts again" in run["note"]
         assert json.loads(done.out)["budget"]["reached"] == "max_time"
         more = bench("resume", "latest", "--max-time", "1h", "-q")
         assert (more.code, model.requests) == (0, 20), more.err

@@ -169,7 +169,7 @@ def test_a_looping_agent_of_a_silent_server_ends(evals: Evals) -> None:
         begun = ("eval", "-m", "stubborn:Stubborn", *usual)
         spent = evals.bench(*begun, "--max-turns", "3", "--max-tokens-total", "3000")
         assert spent.code == 1 and model.by_model["some-model"] <= 2, "a reply, and the connection check"
-        assert "did not say its tokens" in spent.out and "budget: 1 of 1" in spent.out
+        assert "did not report its tokens" in spent.out and "budget: 1 of 1" in spent.out
         before = model.requests
         done = evals.bench(*begun, "--message-limit", "5")
         assert done.code == 0 and model.requests - before in (15, 16), done.err
@@ -218,7 +218,7 @@ def test_a_cost_limit_needs_a_price_and_a_cost_of_each_reply(bench: Bench, loope
         looper("configs/endpoints.toml", registry(model.url, None))
         refused = bench(*RUN, "--cost-limit", "0.3")
         assert (refused.code, model.requests) == (2, 0)
-        assert "--cost-limit 0.3: the price of paid-model (looper) is unknown, so this limit could not be kept" in (
+        assert "--cost-limit 0.3: the price of paid-model (looper) is unknown, so this limit cannot be enforced" in (
             refused.err
         )
         assert "or limit the tokens: --token-limit" in refused.err
@@ -304,7 +304,7 @@ def test_a_run_stops_beyond_its_limit_of_failures_and_can_be_resumed(bench: Benc
     stopped = bench(*args, "--max-failures", "1")
     [run] = json.loads(stopped.out)["runs"]
     assert (stopped.code, run["state"], run["summary"]["scored"]) == (1, "stopped", 1)
-    assert run["note"].startswith("more than 1 rollouts have no score, which is the limit of max_failures; the last: ")
+    assert run["note"].startswith("more than 1 rollouts have no score, the limit set by max_failures; the last error: ")
     again = bench("resume", "latest", "--json", "-q")
     [run] = json.loads(again.out)["runs"]
     assert (run["state"], run["summary"]["scored"]) == ("done", 2)

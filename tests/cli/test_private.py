@@ -144,7 +144,7 @@ def test_what_would_open_it_is_refused(bench: Bench, spy: Path) -> None:
     before = run.manifest_path.read_bytes()
     done = bench("resume", "latest", "--set", "save.private=false", "--set", "env.num_examples=5")
     assert (done.code, done.out) == (2, "")
-    assert "is private and stays so: leave --set save.private=false out" in done.err
+    assert "is private and stays private: remove --set save.private=false" in done.err
     done = bench(*RUN, "--private", "-H")
     assert (done.code, done.err) == (
         2,
@@ -167,8 +167,8 @@ def test_a_resume_does_not_publish_it(bench: Bench, spy: Path, monkeypatch: pyte
     path = one_run(spy / "outputs").path.relative_to(spy)
     assert (done.code, done.err.splitlines()[-1]) == (
         2,
-        f"error: {path} is private, and -H would publish it; leave that out; when it has ended, `bench push RUN "
-        "--allow-private` publishes it",
+        f"error: {path} is private, and -H would publish it; remove that setting; when the run has ended, `bench "
+        "push RUN --allow-private` publishes it",
     )
 
 

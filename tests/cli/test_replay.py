@@ -245,7 +245,7 @@ def test_what_is_being_written_or_holds_nothing_is_refused(bench: Bench, write: 
     (parent / "journal.jsonl").unlink()
     done = bench("replay", "latest")
     assert (done.code, done.out) == (2, "")
-    assert f"{parent} holds no rollout: there is nothing to replay" in done.err
+    assert f"{parent} has no recorded rollouts, so there is nothing to replay" in done.err
     (parent / "config.toml").unlink()
     assert "has no config.toml, which says how to load it" in bench("replay", "latest").err
     assert all_runs() == [parent]

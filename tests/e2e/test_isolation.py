@@ -87,19 +87,19 @@ def test_whoever_ends_its_process_alone_fails_and_everything_else_is_finished(sh
     deadly, group = runs["deadly"]["summary"], runs["group"]["summary"]
     assert (deadly["scored"], deadly["unscored"], deadly["reward"]["mean"]) == (8, {"worker_died": 6}, 1.0)
     process = "the process of deadly"
-    found = {number: words.partition(", each")[0] for number, words in failures(shop, runs["deadly"]).items()}
+    found = {number: words.partition(", in each")[0] for number, words in failures(shop, runs["deadly"]).items()}
     assert found == {
         0: f"{process} was killed by SIGKILL",
         2: f"{process} was killed by SIGSEGV",
         4: f"worker_died: {process} was killed by SIGKILL",
-        6: f"{process} ended itself with exit code 3",
-        8: f"{process} was ended: something in it wrote into the pipe that bench talks through",
-        10: f"{process} was ended: something in it closed the pipe that bench talks through",
+        6: f"{process} exited with code 3",
+        8: f"{process} was ended: its code wrote into the pipe through which bench communicates with it",
+        10: f"{process} was ended: its code closed the pipe through which bench reads it",
     }
     assert (group["scored"], group["unscored"]) == (6, {"worker_died": 2})
     assert set(failures(shop, runs["group"])) == {1}
     unloadable = runs["unloadable"]["note"]
-    assert "'unloadable': the process of unloadable was killed by SIGSEGV while it was loaded" in unloadable
+    assert "'unloadable': the process of unloadable was killed by SIGSEGV while loading" in unloadable
     assert runs["last"]["summary"]["scored"] == 6
     assert "the process of last was killed by SIGKILL, in its teardown" in done.said
     assert "processes were replaced: one " in runs["deadly"]["note"]
@@ -552,7 +552,7 @@ def test_code_that_swallows_its_cancellation_is_named_and_its_process_ended(shop
     assert runs["sums"]["summary"]["scored"] == 24
     summary = runs["stubborn"]["summary"]
     assert (summary["scored"], summary["unscored"]) == (3, {"worker_hung": 1}), done.err
-    words = "one was ended, as setup_state (stubborn.py:9) goes on although it was cancelled"
+    words = "one was ended because setup_state (stubborn.py:9) still runs although it was cancelled"
     assert words in runs["stubborn"]["note"]
     assert left_over(str(shop.modules)) == []
 

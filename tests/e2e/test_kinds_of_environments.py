@@ -185,7 +185,7 @@ def test_two_environments_by_path_never_share_a_module_of_one_name(shop: Worksho
     assert both.code == 1
     assert [run["state"] for run in both.runs] == ["done", "failed"]
     assert both.runs[0]["summary"]["reward"]["mean"] == 1.0
-    assert "modules of one name" in both.runs[1]["note"]
+    assert "have the same module name" in both.runs[1]["note"]
     alone = shop.bench("run", "./y/env.py", "-m", "reference/oracle", "-n", "2", "-r", "1", "--json")
     assert alone.run["summary"]["reward"]["mean"] == 0.0
 

@@ -420,7 +420,7 @@ def test_what_only_a_live_state_can_tell_is_not_rescored(shop: Workshop) -> None
     for only in ((), ("--only", "unscored"), ("--only", "played")):
         refused = shop.bench("rescore", parent.name, *only)
         assert (refused.code, refused.out) == (2, "")
-        assert "the rubric of game reads what no journal can hold" in refused.said
+        assert "the rubric of game reads state that a journal cannot store" in refused.said
         assert "bench replay" in refused.said
     assert shop.run_dir() == parent, "and no folder was made"
 

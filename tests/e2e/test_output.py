@@ -230,7 +230,7 @@ def test_runs_that_nothing_tells_apart_do_not_resume_into_each_other(shop: Works
     assert "2 runs are called 'sums' with model reference/oracle; give each a `name`" in first.said
     again = shop.bench(*args, "--resume")
     assert (again.code, again.out) == (2, "")
-    assert "two runs called 'sums' would both go on with" in again.said
+    assert "two runs called 'sums' would both resume" in again.said
     for run in first.runs:
         config = f"{run['path']}/config.toml"
         one = shop.bench("run", config, "--resume-from", run["path"], "--json", "--set", "env.num_examples=4")
@@ -300,7 +300,7 @@ def test_the_commands_that_are_shown_work(shop: Workshop) -> None:
     publish = next(line.partition("publish:")[2].strip() for line in done.out.splitlines() if "publish:" in line)
     refused = shop.bench(*shlex.split(publish)[1:], env={"HF_TOKEN": ""})
     assert refused.code == 1
-    assert "nobody is logged in" in refused.said
+    assert "you are not logged in" in refused.said
 
 
 def test_a_dataset_smaller_than_what_is_asked_for_is_said(shop: Workshop) -> None:

@@ -216,7 +216,7 @@ def test_damage_in_the_middle_is_named_and_nothing_is_changed(shop: Workshop) ->
     ("args", "words"),
     [
         (("sums", "--no-save", "--resume"), "--resume needs the journal of an earlier run, and --no-save keeps none"),
-        (("sums,sums", "--resume-from", "latest"), "names one run, but 2 are to be made"),
+        (("sums,sums", "--resume-from", "latest"), "names one run, but this command has 2"),
     ],
 )
 def test_what_cannot_be_resumed_is_said_before_anything_starts(

@@ -105,9 +105,9 @@ def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
     budget = Budget(BudgetLimits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
     assert spend(budget, Usage(10, 5, requests=1)) == [False]
     assert budget.note() == (
-        "the budget is reached (--max-cost 5): a reply of some/model came without a cost that is known, so it cannot "
-        "be kept; resume the run with a price in the [[endpoint]] table of the model, or pip install "
-        "'bench-harness[prices]'; or without max_cost"
+        "the budget is reached (--max-cost 5): the cost of a reply of some/model is unknown, so it cannot be "
+        "enforced; resume the run with a price in the [[endpoint]] table of the model (or pip install "
+        "'bench-harness[prices]'), or without max_cost"
     )
     assert budget.to_json()["spent"] | {"seconds": 0} == {
         "cost": None, "unpriced": 1, "tokens": 15, "unreported": 0, "seconds": 0,
@@ -125,7 +125,7 @@ def test_a_cost_that_is_no_amount_is_unknown(cost: float) -> None:
 def test_unreported_tokens_end_a_bound_on_tokens_and_no_other() -> None:
     tokens = Budget(BudgetLimits(max_tokens_total=1000))
     assert spend(tokens, SILENT) == [False]
-    assert "did not say its tokens" in tokens.note()
+    assert "did not report its tokens" in tokens.note()
     dollars = Budget(BudgetLimits(max_cost=1.0))
     assert spend(dollars, Usage(requests=1, unreported=1, cost=0.1)) == [True]
 
@@ -158,7 +158,7 @@ def test_a_note_says_what_was_reached_and_how_to_go_on() -> None:
     spend(budget, CENT, 6)
     assert budget.note() == (
         "the budget is reached (s.toml: budget.max_cost = 0.05): $0.0600 spent; resume the run with a larger "
-        "max_cost: what is spent counts"
+        "max_cost: it includes the amount already spent"
     )
 
 
@@ -167,7 +167,7 @@ def test_time_counts_anew_and_says_so() -> None:
     budget = Budget(BudgetLimits(max_time=90), clock=clock)
     clock.now += 95
     budget.may_start()
-    assert budget.note().endswith("1 min 35 s spent; resume the run to go on; the time counts anew")
+    assert budget.note().endswith("1 min 35 s spent; resume the run to continue; the time limit then starts again")
     assert budget.flags() == ["--max-time", "90"]
 
 
@@ -288,7 +288,8 @@ def test_an_unknown_price_is_refused_with_every_way_out() -> None:
     with pytest.raises(ConfigError) as refused:
         budget.begin(runs)
     assert str(refused.value).startswith(
-        "--max-cost 5: the price of mine (gsm8k), half (a judge of wordle) is unknown, so this budget could not be kept"
+        "--max-cost 5: the price of mine (gsm8k), half (a judge of wordle) is unknown, so this budget cannot be "
+        "enforced."
     )
     for way in ("price = {", 'price = "reported"', "bench-harness[prices]", "max_tokens_total"):
         assert way in str(refused.value)

@@ -170,7 +170,7 @@ def test_a_rescore_makes_no_rollout_even_if_failed_ones_are_to_be_tried_again(ma
 def test_what_needs_a_live_state_cannot_be_scored_again(make: Callable[..., RunDir]) -> None:
     parent = make("live")
     with pytest.raises(
-        ConfigError, match=r"reads what no journal can hold .*; bench replay plays the recorded replies"
+        ConfigError, match=r"reads state that a journal cannot store .*; bench replay repeats the recorded replies"
     ):
         make("live", parent, "rescore")
     assert [each.name for each in parent.parent.iterdir() if each.is_dir()] == [parent.id]
@@ -180,5 +180,5 @@ def test_what_needs_a_live_state_cannot_be_scored_again(make: Callable[..., RunD
 def test_of_nothing_nothing_is_made(make: Callable[..., RunDir]) -> None:
     parent = make("worded")
     parent.journal_path.write_bytes(b"")
-    with pytest.raises(UsageError, match=r"holds no rollout: there is nothing to replay$"):
+    with pytest.raises(UsageError, match=r"has no recorded rollouts, so there is nothing to replay$"):
         make("worded", parent)

@@ -128,7 +128,7 @@ def test_an_unknown_environment_says_how_to_install_it_and_what_is_like_it(
     assert "no module 'kit_summs' is installed; did you mean 'kit-sums', which is installed?" in str(caught.value)
     assert "bench env install" not in str(caught.value)  # nobody should install a typo
     assert caught.value.exit_code == 2
-    with pytest.raises(EnvironmentNotFound, match=r"'agent_eval': the one that is built in is called 'agent-eval'$"):
+    with pytest.raises(EnvironmentNotFound, match=r"'agent_eval': the built-in environment is called 'agent-eval'$"):
         load_environment("agent_eval")  # and no word of pip: a package of that name is a stranger's
     write(tmp_path / "environments" / "kit_summs" / "pyproject.toml", "")
     with pytest.raises(EnvironmentNotFound, match=r"bench env install \./environments/kit_summs"):
@@ -214,7 +214,7 @@ def test_wrong_arguments_name_the_right_ones(tmp_path: Path) -> None:
     )
     assert caught.value.exit_code == 2
     none = write(tmp_path / "kit_no_args.py", GOOD.replace('word="hi", times=1', "").replace("word * times", '"x"'))
-    with pytest.raises(EnvironmentLoadError, match="; it takes none"):
+    with pytest.raises(EnvironmentLoadError, match="; it takes no arguments"):
         load_environment(str(none), word="x")
 
 
@@ -336,8 +336,8 @@ def test_what_loading_does_to_the_process_is_undone_and_said(
     assert os.environ["LAB_PAT"] == "of another run, too"
     assert (sys.stdout, sys.stderr) == streams
     assert [message.partition("kit_rude.py' ")[2] for message in caplog.messages] == [
-        "changed the variables LAB_API_KEY, LAB_PAT as it was loaded; they are put back",
-        f"changed the working directory to / as it was loaded; it is {tmp_path} again",
+        "changed the environment variables LAB_API_KEY, LAB_PAT while loading; their values were restored",
+        f"changed the working directory to / while loading; it was changed back to {tmp_path}",
     ]
 
 

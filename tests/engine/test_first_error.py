@@ -162,7 +162,7 @@ def test_an_error_stops_its_own_run_alone_and_the_run_says_so(suite_file: Callab
     target = suite_file({"answers": ["a", "fail", "c", "d"]}, {})
     bad, good = asyncio.run(run_hosted(target, fail_fast=True))
     assert (bad.progress.state, good.progress.state) == ("stopped", "done")
-    assert bad.progress.note.startswith("as asked, at its first error: ValueError: no")
+    assert bad.progress.note.startswith("stopped at its first error, as requested: ValueError: no")
     assert bad.summary is not None
     assert (bad.summary.scored, bad.summary.unscored, bad.summary.not_run) == (1, {"environment_error": 1}, 2)
 

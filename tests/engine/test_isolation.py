@@ -202,16 +202,18 @@ async def test_a_memory_hog_is_refused_memory_and_costs_its_rollout_alone(odd: s
 def test_a_bound_that_leaves_no_room_is_refused_with_the_least_that_does(odd: str) -> None:
     IsolatedEnvironment(recipe(odd, {}), 1).pool.kill()  # compiles modules, which takes more memory than loading them
     with pytest.raises(
-        EnvironmentLoadError, match=r"worker_memory_mb = 16 is too little: .* set (\d+) at least"
+        EnvironmentLoadError, match=r"worker_memory_mb = 16 is too little: .* set it to (\d+) at least"
     ) as caught:
         IsolatedEnvironment(recipe(odd, {}, memory_mb=16), 1)
-    least = int(re.findall(r"set (\d+)", str(caught.value))[0])
+    least = int(re.findall(r"set it to (\d+)", str(caught.value))[0])
     environment = IsolatedEnvironment(recipe(odd, {}, memory_mb=least + 8), 1)  # which is not the same every time
     environment.pool.kill()
 
 
 def test_a_process_that_cannot_go_on_without_more_memory_says_which_bound_it_has(odd: str) -> None:
-    with pytest.raises(EnvironmentLoadError, match=r"of odd ran out of worker_memory_mb = 900 while it was loaded$"):
+    with pytest.raises(
+        EnvironmentLoadError, match=r"of odd ran out of memory \(worker_memory_mb = 900\) while loading$"
+    ):
         IsolatedEnvironment(recipe(odd, {}, memory_mb=900, loads="lacks"), 1)
 
 
@@ -221,7 +223,7 @@ def test_outside_linux_a_memory_bound_that_was_asked_for_is_refused() -> None:
         return memory_bound(run, platform)
 
     assert (bound("linux"), bound("darwin"), bound("darwin", worker_memory_mb=-1)) == (4096, -1, -1)
-    with pytest.raises(ConfigError, match=r"^--worker-memory-mb 512: only Linux bounds"):
+    with pytest.raises(ConfigError, match=r"^--worker-memory-mb 512: a memory limit works only on Linux"):
         bound("darwin", worker_memory_mb=512)
 
 
@@ -288,7 +290,7 @@ async def test_what_waits_for_its_model_is_not_what_killed_the_process(odd: str)
                 await until(lambda: way.asked.count("0") == made_again, "the innocent one waits")  # noqa: B023
                 [failed] = await run.make(number)
                 assert isinstance(failed, Failed) and failed.reason == "worker_died" and not failed.retryable
-                words = "was killed by SIGKILL, each of the 2 times that this rollout was made"
+                words = "was killed by SIGKILL, in each of 2 attempts at this rollout"
                 assert failed.error == f"the process of odd {words}"
                 usage = failed.usage
                 assert (failed.attempts, usage.requests, usage.input_tokens) == (2, 2, 6)  # paid for both times
@@ -325,7 +327,7 @@ async def test_a_blocked_loop_is_ended_with_and_without_a_timeout(
     async with case(recipe(odd, {"setup": "block"}, {}, **bounds), terms=terms) as run:
         blocked, fine = await run.make(0, 1)
     assert isinstance(blocked, Failed) and blocked.reason == "worker_hung"
-    assert f"gave no sign of life for {seconds} s and was ended (setup_state (odd_env.py:" in blocked.error
+    assert f"did not respond for {seconds} s and was ended (setup_state (odd_env.py:" in blocked.error
     assert isinstance(fine, Generated)
 
 
@@ -334,7 +336,7 @@ async def test_code_that_cancels_its_own_task_fails_its_rollout(odd: str) -> Non
     async with case(recipe(odd, {"setup": "cancel"}, {})) as run:
         cancelled, fine = await run.make(0, 1)
     assert isinstance(cancelled, Failed) and cancelled.reason == "environment_error"
-    assert cancelled.error.startswith("code of the environment cancels the task that runs it")
+    assert cancelled.error.startswith("the environment's code cancels the task that runs it")
     assert isinstance(fine, Generated)
 
 
@@ -414,8 +416,8 @@ async def test_ten_rollouts_in_a_row_that_end_their_process_end_the_run(odd: str
         with pytest.raises(EnvironmentFault) as caught:
             await run.executor.generate(run.items[MAX_FAILURES])
         assert str(caught.value) == (  # what they died of is in the note, which stands behind it
-            "10 times in a row a process of odd ended and nothing was finished; run a single rollout "
-            "(num_examples = 1, rollouts_per_example = 1) to see what it does"
+            "10 times in a row a process of odd ended without finishing a rollout; run a single rollout "
+            "(num_examples = 1, rollouts_per_example = 1) to find the cause"
         )
 
 
@@ -424,7 +426,9 @@ async def test_an_environment_that_hangs_while_it_loads_or_tears_down_is_ended(
     odd: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = recipe(odd, loads="hang", load_seconds=1.5)
-    with pytest.raises(EnvironmentLoadError, match=r"'odd': its process was ended, as loading took longer than 1.5 s"):
+    with pytest.raises(
+        EnvironmentLoadError, match=r"'odd': its process was ended because loading took longer than 1.5 s"
+    ):
         await asyncio.to_thread(IsolatedEnvironment, slow, 1)
     async with case(recipe(odd, {}, hangs=True)) as run:
         await run.make(0)
@@ -464,7 +468,7 @@ def test_a_process_for_which_no_descriptor_is_left_is_refused_in_words_and_leave
         os.close(first)
         resource.setrlimit(resource.RLIMIT_NOFILE, (first + few, hard))
         try:
-            with pytest.raises(EnvironmentLoadError, match="no process can be started for it: Too many open files"):
+            with pytest.raises(EnvironmentLoadError, match="its process cannot be started: Too many open files"):
                 Spawned(recipe(odd))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

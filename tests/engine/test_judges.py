@@ -152,20 +152,20 @@ def test_a_real_model_is_not_judged_by_the_reference_judge_unless_asked(module: 
         (
             "reference/oracle",
             {"known": False},
-            "no reference judge to stand in .* name it: env_args judge_model=far/judge",
+            "has no reference judge .* name it: env_args judge_model=far/judge",
         ),
         ("some-model", {"known": False, "grader": "reference/judge"}, "no reference judge, so reference/judge cannot"),
         ("some-model", {"grader": "reference/juge"}, "did you mean reference/judge"),
         (
             "some-model",
             {"grader": "reference/oracle"},
-            "judge_model reference/oracle, .* name reference/judge, or a real",
+            "judge_model reference/oracle, .* set judge_model to reference/judge or to a real",
         ),
-        ("reference/oracle", {"grader": "reference/noisy?seed=2"}, "noisy plays, and judges nothing"),
+        ("reference/oracle", {"grader": "reference/noisy?seed=2"}, "noisy cannot judge"),
         (
             "some-model",
             {"grader": "reference/null", "judge_base_url": "http://localhost:9/v1"},
-            "null plays, and judges",
+            "null cannot judge",
         ),
         ("some-model", {"sampling": {"n": 4}, "grader": "twins"}, "sampling_args.n = 4"),
     ],
@@ -239,7 +239,7 @@ def test_no_judge_is_asked_at_the_default_host_where_a_layer_names_another(
         return
     with pytest.raises(ConfigError, match=refused) as caught:
         judges_of(run, loaded(run), environ)
-    assert "write its url (judge_base_url" in str(caught.value)
+    assert "set its url (judge_base_url" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["", " \n"])

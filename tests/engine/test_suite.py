@@ -252,7 +252,7 @@ def test_rollouts_that_cancel_what_runs_them_are_no_run_that_is_done(prepared: C
     good, bad = prepared({}, {"answers": ["cancel", "b", "cancel"]})
     asyncio.run(Evaluation([]).play([good, bad]))
     assert (good.progress.state, bad.progress.state) == ("done", "failed")
-    assert bad.progress.note.startswith("2 rollouts ended without an outcome")
+    assert bad.progress.note.startswith("2 rollouts ended without a result")
     assert bad.summary is not None and (bad.summary.scored, bad.summary.not_run) == (1, 2)
 
 

@@ -145,7 +145,7 @@ def test_code_that_goes_on_although_it_was_cancelled_is_named_once(
         asyncio.run(main(told.append))
         assert [len(told), told[0].startswith("swallows (slow_env.py:")] == [1, True]
         [said] = caplog.messages
-        assert said == f"slow: {told[0]} goes on although it was cancelled"
+        assert said == f"slow: {told[0]} still runs although it was cancelled"
         caplog.clear()
         asyncio.run(main(None))
         assert [each.partition(", and the run waits for it")[1] != "" for each in caplog.messages] == [True]

@@ -132,7 +132,7 @@ def test_where_nothing_was_scored_the_first_error_is_said_in_words() -> None:
     error = "KeyError: 'n\x1b[2Jope' (in setup_state, raises.py:4)"
     none = replace(report(of=summary(examples=2, rollouts=1, lose=2)), error=error)
     assert "  first error: KeyError: 'nope' (in setup_state, raises.py:4)" in printed([none], 120)
-    told = replace(none, state="stopped", note=f"as asked, at its first error: {error}")
+    told = replace(none, state="stopped", note=f"stopped at its first error, as requested: {error}")
     some = replace(report(of=summary(lose=3)), error=error)
     assert "  first error:" not in "\n".join([*printed([told], 120), *printed([some], 120)])
 

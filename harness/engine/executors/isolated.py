@@ -28,7 +28,8 @@ from harness.store.outcome_kinds import unscored
 from harness.usercode.deadline import relayed
 
 MAX_SHARED = 3
-"""Worker deaths of a rollout that was waiting for its model each time, before it is retried alone in a process."""
+"""Number of times that a rollout may lose its worker process while it waits for its model, before it is retried alone
+in a process."""
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class IsolatedExecutor:
             number = item.example.index if self._is_group else None
             report, worker = await self._carry_out(work, begin, number=number)
         except WorkerDied as death:
-            error = redactor.text(f"{death}, each of the {work.deaths} times that this rollout was made")
+            error = redactor.text(f"{death}, in each of {work.deaths} attempts at this rollout")
             return Failed(
                 item.key, item.example.key, item.rollout_index, "generation", death.reason, error, retryable=False,
                 attempts=work.deaths, usage=meter.usage,
@@ -120,7 +121,7 @@ class IsolatedExecutor:
         limits = replace(self._terms.limits.times(1 + self._terms.max_retries), is_refusable=False)
         if not limits.may_refuse:
             return None
-        death = WorkerDied(f"{worker.recipe.name} asked its model again and again beyond the rollout's limits")
+        death = WorkerDied(f"{worker.recipe.name} kept calling its model beyond the rollout's limits")
 
         def stop() -> None:
             work.is_beyond_limits = True
@@ -256,7 +257,7 @@ class IsolatedExecutor:
             return work.model
         spec, seated = self._environment.judges[place], panel()
         if seated is None:
-            raise EnvironmentFault(f"nobody has connected the judge {spec.model!r}")
+            raise EnvironmentFault(f"the judge {spec.model!r} is not connected to this run")
         example = work.examples.get(frame["example_key"])
         return seated.chat(spec, None if example is None else _named(example, frame["rollout_index"]))
 

@@ -37,7 +37,7 @@ class _Request:
 
 @dataclass(slots=True)
 class PendingRequests:
-    """Requests that wait for the parent's answer."""
+    """Requests to models and judges that wait for the parent's answer."""
 
     send: Callable[[JsonDict], None]
     _numbers: count[int] = field(default_factory=count)
@@ -77,7 +77,7 @@ class PendingRequests:
 
 @dataclass(frozen=True, slots=True)
 class ChildChat:
-    """The model or a judge of one rollout in the child; implements `harness.core.types.Chat`."""
+    """Chat in an isolated process: forwards the calls of one rollout to its model or judge through the parent."""
 
     pending: PendingRequests
     environment: Environment
@@ -86,7 +86,7 @@ class ChildChat:
     model: str
     """Name of the model at its endpoint."""
     plays: Sequence[str]
-    """Environment methods whose replies the embedded server sends if it plays the model or judge."""
+    """Names of the environment's methods that compute the replies, if the embedded server is the model or judge."""
     example: Example | None
     rollout_index: int | None
     judge: int | None = None

@@ -32,7 +32,7 @@ ROWS = 64
 """Maximum number of rows in one message."""
 
 HEADROOM = 40
-"""Megabytes that rollouts need beyond the loaded environment: threads, of which each counts 8, and messages."""
+"""Megabytes that rollouts need in addition to the loaded environment, for messages and for threads (8 each)."""
 
 
 def main(orders: int, reports: int) -> None:
@@ -168,8 +168,8 @@ def _too_little(megabytes: int) -> str:
     if megabytes - used >= HEADROOM:
         return ""
     return (
-        f"worker_memory_mb = {megabytes} is too little: {used} MB are in use when it is loaded, and rollouts need "
-        f"{HEADROOM} more; set {used + HEADROOM + 1} at least, or -1 for no bound"
+        f"worker_memory_mb = {megabytes} is too little: the loaded environment uses {used} MB, and rollouts need "
+        f"{HEADROOM} MB more; set it to {used + HEADROOM + 1} at least, or to -1 for no limit"
     )
 
 

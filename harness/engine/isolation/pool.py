@@ -58,13 +58,13 @@ class Pool:
         """Number of unexpected process ends, by reason."""
 
     def open_run(self, order: JsonDict) -> int:
-        """Announce a run to all current and future processes.
+        """Send a run's settings to all current and future processes.
 
         Args:
-            order: Description of the run for the processes.
+            order: The message with the settings.
 
         Returns:
-            The run's number, for orders.
+            The number by which later messages refer to the run.
         """
         number = len(self._runs)
         self._runs[number] = {"type": "open", "run": number, **order}
@@ -75,7 +75,7 @@ class Pool:
 
     @asynccontextmanager
     async def place(self, wanted: Worker | None = None, number: int | None = None) -> AsyncGenerator[Worker]:
-        """Context manager that assigns a process to one order, by default the least busy one.
+        """Context manager that assigns a process, by default the least busy one, to one rollout or scoring.
 
         Args:
             wanted: Preferred process, used if it is alive.
@@ -103,10 +103,10 @@ class Pool:
 
     @asynccontextmanager
     async def alone(self, *, fresh: bool) -> AsyncGenerator[Worker]:
-        """Context manager that assigns a process to one order exclusively; raises as `place` does.
+        """Context manager that assigns a process exclusively to one rollout or scoring; raises as `place` does.
 
         Args:
-            fresh: Require a process that has never executed another order.
+            fresh: Require a process that has executed nothing before.
         """
         seat = min(self._apart, key=lambda seat: (seat.busy, seat.worker is None))
         async with self._turn(seat, fresh=fresh) as worker:
@@ -141,7 +141,7 @@ class Pool:
                     tasks.create_task(self._end(worker))
 
     def kill(self) -> None:
-        """Kill processes of an environment that was loaded and will not be played; blocking."""
+        """Kill the processes of an environment that was loaded but will not be used; blocking."""
         for seat in self._all():
             if seat.worker is not None:
                 seat.worker.kill_and_wait()
@@ -180,9 +180,9 @@ class Pool:
                         await worker.end(0.0)
                     if self._failures >= MAX_FAILURES:
                         raise EnvironmentFault(
-                            f"{self._failures} times in a row a process of {self._recipe.name} ended and nothing was "
-                            "finished; run a single rollout (num_examples = 1, rollouts_per_example = 1) to see what "
-                            "it does"
+                            f"{self._failures} times in a row a process of {self._recipe.name} ended without finishing "
+                            "a rollout; run a single rollout (num_examples = 1, rollouts_per_example = 1) to find the "
+                            "cause"
                         )
                     worker = seat.worker = Worker(self._recipe)
                 try:
@@ -199,5 +199,5 @@ class Pool:
     def _has_died(self, death: WorkerDied) -> None:
         words = str(death)
         if not self._deaths[words]:
-            logger.warning("%s; what was under way in it is made again", words)
+            logger.warning("%s; its unfinished rollouts are repeated", words)
         self._deaths[words] += 1

@@ -103,13 +103,13 @@ class Worker(asyncio.Protocol):
         Raises:
             HarnessError: the environment's code raised it, or its process ended.
         """
-        assert self._transport is None, "its pipes are the event loop's by now"
+        assert self._transport is None, "ask must not be called once the event loop reads the pipes"
         self._send_blocking(order)
         return self._hear()
 
     def _slow(self) -> EnvironmentLoadError:
         return EnvironmentLoadError(
-            f"environment {self.recipe.name!r}: its process was ended, as loading took longer than "
+            f"environment {self.recipe.name!r}: its process was ended because loading took longer than "
             f"{self.recipe.load_seconds:g} s"
         )
 
@@ -134,7 +134,7 @@ class Worker(asyncio.Protocol):
                     words, bound = self._spawned.how_it_ended(2.0), f"worker_memory_mb = {self.recipe.memory_mb}"
                     has_said = self.recipe.memory_mb < 0 or bound in words
                     raise EnvironmentLoadError(
-                        f"environment {self.recipe.name!r}: {words} while it was loaded"
+                        f"environment {self.recipe.name!r}: {words} while loading"
                         + ("" if has_said else f", with {bound}")
                     )
                 for frame in frames:
@@ -252,7 +252,7 @@ class Worker(asyncio.Protocol):
                 self.blocked_by = str(frame["text"])
             _log(frame)
         elif kind == "stubborn":
-            words = f"{self.recipe.name} was ended, as {frame['where']} goes on although it was cancelled"
+            words = f"{self.recipe.name} was ended because {frame['where']} still runs although it was cancelled"
             self.die(WorkerDied(f"the process of {words}", "worker_hung"))
         elif kind == "ended":
             self._has_said_end = True
@@ -306,7 +306,7 @@ class Worker(asyncio.Protocol):
             where = f" ({self.blocked_by.partition(', and with it')[0].partition(': ')[2]})" if self.blocked_by else ""
             self.die(
                 WorkerDied(
-                    f"the process of {self.recipe.name} gave no sign of life for {self._silent * _TICK:g} s and was "
+                    f"the process of {self.recipe.name} did not respond for {self._silent * _TICK:g} s and was "
                     f"ended{where}",
                     "worker_hung",
                 )
@@ -316,7 +316,8 @@ class Worker(asyncio.Protocol):
 
     def _garbled(self) -> str:
         return (
-            f"the process of {self.recipe.name} was ended: something in it wrote into the pipe that bench talks through"
+            f"the process of {self.recipe.name} was ended: its code wrote into the pipe through which bench "
+            "communicates with it"
         )
 
 

@@ -49,7 +49,7 @@ class SpooledRows:
 
     def __getitem__(self, index: int) -> Row:
         if not 0 <= index < len(self._places):
-            raise IndexError(f"there is no row {index}: there are {len(self._places)}")
+            raise IndexError(f"row {index} does not exist: the dataset has {len(self._places)} rows")
         if self._places[index] < 0:
             self._fetch(index)
         self._file.seek(self._places[index])
@@ -64,7 +64,7 @@ class SpooledRows:
 
 
 def _described(*names: str) -> Callable[[type[T]], type[T]]:
-    """Class decorator that defines properties whose values are in the child's description, the attribute `_told`."""
+    """Class decorator that adds read-only properties, whose values the isolated process has sent."""
 
     def decorate(kind: type[T]) -> type[T]:
         for name in names:
@@ -79,7 +79,7 @@ class StandInRubric(Rubric):
     """Proxy of a rubric that scores in another process.
 
     Args:
-        told: The properties of the rubric, and its judges, always as the same objects.
+        told: The properties of the rubric, as its process sent them, and its judges.
         worker: The child, to be asked about single functions.
     """
 
@@ -89,7 +89,7 @@ class StandInRubric(Rubric):
         self._worker = worker
 
     def only(self, name: str) -> Rubric:
-        """Proxy of the part of the rubric that runs one function.
+        """Return the proxy of a rubric that runs only one of the reward functions.
 
         Raises:
             UsageError: see `Rubric.only`.
@@ -99,7 +99,7 @@ class StandInRubric(Rubric):
         return StandInRubric({**self._told, **told, "judges": judges}, self._worker)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Raise AssertionError: the environment's processes score."""
+        """Raise AssertionError: scoring runs in the environment's own processes."""
         raise AssertionError("an isolated rubric is scored by its executor")
 
 
@@ -161,7 +161,7 @@ class IsolatedEnvironment(Environment):
         return self._rows[index]
 
     async def play(self, state: State) -> None:
-        """Raise AssertionError: the environment's processes play."""
+        """Raise AssertionError: rollouts run in the environment's own processes."""
         raise AssertionError("an isolated environment is played by its executor")
 
     async def teardown(self) -> None:
@@ -188,15 +188,15 @@ class IsolatedEnvironment(Environment):
                 del self._played[place]
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The reply of an ideal player."""
+        """Return the reply of the environment's ideal player, which its process has sent."""
         return self._said("reference_reply", example, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The reply of a player without knowledge."""
+        """Return the reply of the environment's player without knowledge, which its process has sent."""
         return self._said("null_reply", example, messages)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """The verdict of an ideal judge."""
+        """Return the verdict of the environment's ideal judge, which its process has sent."""
         return cast(str, self._said("reference_verdict", example, messages))
 
     def _said(self, method: str, example: Example, messages: Messages) -> Message | str:

@@ -30,18 +30,18 @@ from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
 from harness.usercode.scope import enter_run
 
-_CANCELS = "code of the environment cancels the task that runs it; give it a task or a timeout of its own"
+_CANCELS = "the environment's code cancels the task that runs it; change it to cancel only tasks that it has started"
 
 BEAT = 1.0
 """Seconds between two heartbeats of the event loop."""
 
 
 class _Run:
-    """One run of the parent that plays this environment, and the model source of its rollouts in the child.
+    """One run, as its isolated process sees it: live rollouts, and chats that forward model calls to the parent.
 
     Args:
         environment: The loaded environment.
-        opened: The order that opens the run.
+        opened: The parent's message with the run's settings.
         pending: Requests that wait for the parent's answer.
     """
 
@@ -78,7 +78,7 @@ class _Run:
         return ChildChat(self._pending, self._environment, order, self.model, self._plays, example, item.rollout_index)
 
     def close(self, item: Item) -> None:
-        """Forget the order of a rollout that makes no more calls."""
+        """Forget a rollout that makes no more calls."""
         del self.orders[item.key]
 
     def judge(self, order: int, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:

@@ -75,7 +75,7 @@ class Recipe:
     """Seconds of silence beyond the time limit of an order after which the process counts as hung."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
-        """Those of the key variables `names` that the process would receive without being in `allowed`."""
+        """Return those of the given key variables that the process would receive although `allowed` lacks them."""
         given = self.environ(os.environ)
         return frozenset(name for name in names if name and name in given and name not in self.allowed)
 
@@ -115,7 +115,7 @@ class Spawned:
         except BaseException as error:
             _close(ends)
             if isinstance(error, OSError):
-                words = f"no process can be started for it: {error.strerror}"
+                words = f"its process cannot be started: {error.strerror}"
                 raise EnvironmentLoadError(f"environment {recipe.name!r}: {words}") from error
             raise
         _close([orders, reports, life])
@@ -148,14 +148,14 @@ class Spawned:
         self.watch.join(patience)
         code = self._process.poll()
         if code is None:
-            return f"the process of {self._name} was ended: something in it closed the pipe that bench talks through"
+            return f"the process of {self._name} was ended: its code closed the pipe through which bench reads it"
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"the process of {self._name} was killed by {signal.Signals(-code).name}"
         if code == OUT_OF_MEMORY:
-            bound = f"worker_memory_mb = {self._memory_mb}" if self._memory_mb >= 0 else "the machine's memory"
-            return f"the process of {self._name} ran out of {bound}"
-        return f"the process of {self._name} ended itself with exit code {abs(code)}"
+            bound = f" (worker_memory_mb = {self._memory_mb})" if self._memory_mb >= 0 else ""
+            return f"the process of {self._name} ran out of memory{bound}"
+        return f"the process of {self._name} exited with code {abs(code)}"
 
 
 class _Watch:

@@ -53,7 +53,7 @@ class IsolatedJudge:
     model: str
     """Name of the model at its endpoint."""
     plays: Sequence[str] = ()
-    """Environment methods whose replies the embedded server sends if it plays this judge."""
+    """Names of the environment's methods that compute the replies, if the embedded server is this judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class IsolatedRunConfig:
     function: str | None = None
     """The one reward function to run; None for the whole rubric."""
     plays: Sequence[str] = ()
-    """Environment methods whose replies the embedded server sends as the run's model."""
+    """Names of the environment's methods that compute the replies, if the embedded server is the run's model."""
     judges: Sequence[IsolatedJudge | None] = ()
     """The judges of the rubric in its order; None for a judge that the run does not call."""
 
@@ -96,7 +96,7 @@ class FrameReader:
             self._rest.append(data)
             self._size += len(data)
             if self._size > MAX_FRAME:
-                raise ValueError("a line without an end")
+                raise ValueError(f"a line is longer than {MAX_FRAME} bytes")
             return []
         *whole, rest = b"".join((*self._rest, data)).split(b"\n")
         self._rest, self._size = [rest] if rest else [], len(rest)
@@ -126,7 +126,7 @@ def response_from_json(document: JsonDict) -> ModelResponse:
 
 
 def error_to_json(error: BaseException) -> JsonDict:
-    """Convert an error to JSON; `describe` gives the message of an error outside our hierarchy."""
+    """Convert an error to JSON; an error that is not a `HarnessError` is reduced to a message."""
     if not isinstance(error, HarnessError):
         return {"kind": EnvironmentFault.__name__, "words": describe(error), "exit_code": 1}
     document: JsonDict = {"kind": type(error).__name__, "words": str(error), "exit_code": error.exit_code}
