@@ -63,8 +63,7 @@ class ConfidenceSequence:
         if limits is not None and not (all(map(math.isfinite, limits)) and limits[0] < limits[1]):
             raise ValueError(f"ConfidenceSequence: limits {limits} are not a range")
         if not 0 < level < 1 or (planned is not None and planned < 1) or (population is not None and population < 1):
-            given = f"not {level}, {planned} and {population}"
-            raise ValueError(f"ConfidenceSequence: needs 0 < level < 1, planned >= 1 and population >= 1, {given}")
+            raise ValueError(f"ConfidenceSequence: {level=} not in (0, 1), or {planned=} or {population=} is below 1")
         if population is not None and limits is None:
             raise ValueError("ConfidenceSequence: drawing without replacement needs limits")
         self._limits = limits

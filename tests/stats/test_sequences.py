@@ -114,7 +114,7 @@ def test_arguments_out_of_range_are_refused() -> None:
         ConfidenceSequence(None).add(math.nan)
     with pytest.raises(ValueError, match="needs limits"):
         ConfidenceSequence(None, population=10)
-    with pytest.raises(ValueError, match="planned >= 1"):
+    with pytest.raises(ValueError, match="planned=0 or population=None is below 1"):
         ConfidenceSequence((0, 1), planned=0)
 
 
