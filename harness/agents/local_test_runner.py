@@ -18,7 +18,7 @@ from harness.agents.schemas import RolloutMetrics
 from harness.agents.scoring import AGENT_REWARD, WHOLE
 from harness.core.records import Example, Failed, Generated
 from harness.core.types import JsonDict, Messages
-from harness.settings.flags import shared_options
+from harness.settings.command_line import shared_options
 from harness.store.journal_index import Recorded
 from harness.store.outcomes import outcomes
 

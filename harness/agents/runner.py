@@ -22,7 +22,7 @@ from harness.agents.options import AgentOptions, Mode
 from harness.agents.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.summaries import build_result
 from harness.core.errors import EvalFnError, SystemicProviderError
-from harness.settings.flags import shared_options
+from harness.settings.command_line import shared_options
 from harness.store.journal_index import Recorded
 
 logger = logging.getLogger(__name__)

@@ -23,9 +23,9 @@ from harness.engine.environment_loader import load_environment
 from harness.engine.load_environments import Loader
 from harness.settings.budget import BudgetLimits
 from harness.settings.built_in import AGENT_EVAL
+from harness.settings.command_line import parse_set
 from harness.settings.endpoint_selection import is_reference
 from harness.settings.endpoints import Registry, load_registry
-from harness.settings.flags import parse_set
 from harness.settings.layers import Origin
 from harness.settings.providers import BARE_NAMES_GO_TO, BASELINE_KEY_VAR, LITERAL_KEY_VAR, Route, route
 from harness.settings.resolved_run import ResolvedRun

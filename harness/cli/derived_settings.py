@@ -14,7 +14,7 @@ from harness.cli.options import SHARED, TRUST_HELP, RunOptions
 from harness.core.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.engine.provenance import IN_PLACE
 from harness.settings.built_in import BUILT_INS
-from harness.settings.flags import Override, command_line, parse_set
+from harness.settings.command_line import Override, command_line, parse_set
 from harness.settings.layers import LayerName, LayerValue
 from harness.settings.resolver import Origin, Resolution, resolve
 from harness.settings.schema import BY_FLAT_NAME, ROLLOUT_LIMITS, SHORTCUT_BY_KEY

@@ -26,7 +26,7 @@ from harness.multi.fields import (
     read_fields,
     snake,
 )
-from harness.settings.flags import shared_options
+from harness.settings.command_line import shared_options
 
 Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
 """Receives the name of an event and its payload; may be async."""

@@ -17,9 +17,9 @@ from harness.multi.fields import MODEL_LABELS, as_dict, camel
 from harness.multi.models import Model, numbered
 from harness.settings.budget import BudgetLimits
 from harness.settings.built_in import MULTI_EVAL
+from harness.settings.command_line import parse_set
 from harness.settings.endpoint_selection import is_reference
 from harness.settings.endpoints import Endpoint, Registered, Registry, load_registry
-from harness.settings.flags import parse_set
 from harness.settings.layers import Origin
 from harness.settings.providers import (
     BARE_NAMES_GO_TO,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import ConfigError
+from harness.settings.command_line import typed
 from harness.settings.endpoint_selection import Layers, LeftOut
-from harness.settings.flags import typed
 from harness.settings.layers import KeyPath, Layer, LayerValue, dotted, fold
 from harness.settings.resolved_run import ResolvedRun
 from harness.settings.wording import MASK, is_secret_header, listed, shown, use_set

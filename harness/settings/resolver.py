@@ -16,10 +16,10 @@ from harness.core.messages import COMMANDS, Message
 from harness.settings import budget
 from harness.settings.built_in import BUILT_INS, built_in
 from harness.settings.classic_keys import usable
+from harness.settings.command_line import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.settings.endpoint_selection import Layers, RunEndpoints, serve, serving_notices
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.environment_lookup import require_environment
-from harness.settings.flags import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
 from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origin, below, dotted, merge, value_at
 from harness.settings.notices import Shadows, duplicate_run_notices, not_used, refuse_hub_clashes, shadowed
 from harness.settings.packages import FoundEnvironment
@@ -65,7 +65,7 @@ def resolve(
 
     Args:
         target: A suite file (`.toml`), or environments separated by commas.
-        flags: Command-line values by setting key, dotted path or shortcut key; see `flags.command_line`.
+        flags: Command-line values by setting key, dotted path or shortcut key; see `command_line.command_line`.
         sets: `--set` texts, each `PATH=VALUE` or `ENV_ID:PATH=VALUE`, or parsed ones.
         endpoints_path: Endpoint registry; default: `configs/endpoints.toml` or `configs/endpoints.py`, if it exists.
         cwd: Base of relative paths; default: the working directory.

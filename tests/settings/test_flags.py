@@ -9,7 +9,7 @@ import pytest
 from tables import for_each_row
 
 from harness.core.errors import ConfigError
-from harness.settings.flags import parse_set
+from harness.settings.command_line import parse_set
 from harness.settings.resolver import resolve
 
 Write = Callable[[str, str], Path]

@@ -14,9 +14,9 @@ from harness.cli.doctor.hub import HubDataset, find_datasets
 from harness.cli.doctor.packages import WantedEnvironment
 from harness.core.errors import HarnessError
 from harness.settings.built_in import built_in
+from harness.settings.command_line import command_line
 from harness.settings.endpoint_selection import MODEL, Layers, serve
 from harness.settings.endpoints import Endpoint, Registry, load_registry
-from harness.settings.flags import command_line
 from harness.settings.layers import value_at
 from harness.settings.paths import looks_like_path
 from harness.settings.resolver import OUTPUT_DIR, ResolvedRun, resolve
