@@ -71,7 +71,7 @@ def test_the_quickstart_needs_no_model_no_key_and_no_network(checkout: Path) -> 
     resolution = load("quickstart")
     assert all(run.is_reference for run in resolution.runs)
     pairs = {(run.settings.env.env_id, run.settings.model.model) for run in resolution.runs}
-    assert pairs == {(env, model) for env in OURS for model in ("reference/oracle", "reference/noisy?accuracy=0.7")}
+    assert pairs == {(env, model) for env in OURS for model in ("reference/oracle", "reference/noisy?accuracy=0.8")}
     for run in resolution.runs:
         if run.settings.env.env_id == "gsm8k":
             assert run.settings.env.env_args == {"split": "sample"}
