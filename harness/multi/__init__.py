@@ -44,7 +44,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.multi.task_files": ("load_tasks",),
     "harness.multi.tasks": ("Task", "TaskScore"),
 }  # fmt: skip
-"""The module that defines each public name."""
+"""Module → the public names that this package imports from it on first use."""
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]
 

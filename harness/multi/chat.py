@@ -1,4 +1,4 @@
-"""Conversion of a task's chat options to the arguments of a request; `schemas.tools_of` reads the tools."""
+"""Conversion of a task's chat options to the arguments of a request to the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ WIRE_NAMES: Mapping[str, str] = {
 
 
 def sampling_args_of(chat_options: JsonDict) -> JsonDict:
-    """The sampling arguments among chat options: all except the tools.
+    """Return the sampling arguments among a task's chat options: all options except the tools, by their names in
+    requests.
 
     Raises:
         ConfigError: two options are the same argument, or one is not allowed in a run.
@@ -35,9 +36,9 @@ def sampling_args_of(chat_options: JsonDict) -> JsonDict:
         if wire in ("headers", "extra_headers"):
             raise ConfigError(f"chatOptions.{name}: set headers in the definition of the model")
         if wire in args:
-            raise ConfigError(f"chatOptions: {wire} is given twice, in two spellings; remove one")
+            raise ConfigError(f"chatOptions: {wire} is given in two spellings; remove one")
         if f'"{REDACTED}"' in json.dumps(value, default=str):
-            raise ConfigError(f"chatOptions.{name} contains a secret, which records leave out: pass it again")
+            raise ConfigError(f"chatOptions.{name}: the stored value lacks a secret; give the option again")
         args[wire] = value
     check_settings_of_sampling(args)
     return args

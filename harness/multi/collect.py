@@ -19,17 +19,18 @@ from harness.store.outcomes import outcomes
 UNKNOWN_USAGE = TaskUsage(
     inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
 )
-"""The usage of a task without a reply, and of a run whose journal cannot be summed."""
+"""Token usage of a task without a reply, and of a run whose journal cannot be summed."""
 
 TIMEOUT = "timeout"
 """Reason of a task that timed out, and the word by which the documented format recognizes timeout errors."""
 
 VALID, ERRORS = "valid", "errors"
-"""Results of the scoring: the name of a metric, and the state key of a list."""
+"""Names under which the scoring stores its results: a metric, and the state key of the errors."""
 
 
 def collect(recorded: Recorded, model_id: str) -> list[TaskResult]:
-    """Read the results in a run's journal, in the order of its tasks, each from its newest line.
+    """Read the results of a model's tasks from its run's journal, in the order of the tasks. If a task has several
+    lines, the newest one counts.
 
     A task whose reply has not been scored, because the run was interrupted, has no result.
 
@@ -84,7 +85,7 @@ def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scor
 
 
 def to_usage(usage: Usage) -> TaskUsage:
-    """Tokens for results; numbers that no endpoint reported are None."""
+    """Convert token usage to the documented form; numbers that no endpoint reported are None."""
     known = usage_json(usage)
     return TaskUsage(
         inputTokens=known["input_tokens"],
@@ -97,7 +98,7 @@ def to_usage(usage: Usage) -> TaskUsage:
 
 
 def _failed(base: Generated | Failed, score: Scored | None) -> tuple[str, bool] | None:
-    """The reason why a task has no score, and whether that is a timeout; None if it has a score."""
+    """Return the reason why a task has no score, and whether that is a timeout; None if it has a score."""
     if isinstance(base, Failed):
         words = redactor.text(base.error or base.reason)
         return words, base.reason == TIMEOUT or TIMEOUT in words.lower()

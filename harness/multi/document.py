@@ -1,4 +1,5 @@
-"""The result object of an evaluation, with its keys in order and the content of `meta`. Computes no statistics."""
+"""The result object of a multi-model evaluation, with its keys in order and the content of `meta`. Computes no
+statistics."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ DOCUMENT_VERSION = 1
 """Version of the result. Increased when a reader of the former version would misread it; not for new keys alone."""
 
 RUN, REPLAY = "mmeval", "mmeval_replay"
-"""Prefixes of evaluation ids."""
+"""Prefixes of the ids of evaluations and of replays."""
 
 _DIGITS = string.digits + string.ascii_lowercase
 
@@ -39,13 +40,13 @@ class Started:
 
     @property
     def totals(self) -> Totals:
-        """The number of requested tasks, models and runs."""
+        """Number of requested tasks, models and runs of the evaluation."""
         return Totals(tasks=self.tasks, models=self.models, totalRuns=self.tasks * self.models)
 
 
 def new_run_id(kind: str = RUN) -> str:
-    """Create an id such as `mmeval_mb4x0k2c_8fh2k1qz`: the time in milliseconds and eight random characters, in base
-    36."""
+    """Create an evaluation id such as `mmeval_mb4x0k2c_8fh2k1qz`: the time in milliseconds and eight random characters,
+    in base 36."""
     moment, digits = milliseconds(), ""
     while moment:
         moment, digit = divmod(moment, 36)
@@ -61,7 +62,7 @@ def milliseconds() -> int:
 def result_document(
     started: Started, models: Sequence[ModelResult], meta: JsonDict, *, finished_at: int | None = None
 ) -> EvaluationResult:
-    """Build the whole result, with `persist` disabled until a record is stored.
+    """Build the complete result object of an evaluation, with `persist` disabled until a record is stored.
 
     Args:
         started: The evaluation.
@@ -86,7 +87,7 @@ def result_document(
 def meta_of(
     models: Sequence[Model], runs: Sequence[ResolvedRun], results: Sequence[ModelResult], extra: JsonDict
 ) -> JsonDict:
-    """The value of `meta`: request settings of each model, and the comparison of the models; without secrets.
+    """Build the value of `meta`: request settings of each model, and the comparison of the models; without secrets.
 
     Args:
         models: As they were given.

@@ -31,7 +31,7 @@ TASK_NAME = "multi-eval"
 
 
 class TaskEnv(Environment):
-    """A list of tasks, each with one request to the model.
+    """Environment of a list of tasks, each with one request to the model.
 
     Args:
         tasks: At least one; dicts are accepted.
@@ -63,13 +63,14 @@ class TaskEnv(Environment):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of tasks and hook, and the options, unless the run's arguments contain them."""
+        """Hashes of the tasks and the scoring hook, by which a resume recognizes changes; and the options, unless the
+        run's arguments contain them."""
         if self.options.fingerprint is not None:
             return self.options.fingerprint
         return {**_hashes(self.tasks, self.options.score_output), "options": changed_options(self.options)}
 
     def settable(self) -> set[str]:
-        """The settings that have an effect here: prompt, tools and turns belong to the tasks."""
+        """Names of the settings that have an effect here: prompt, tools and turns belong to the tasks instead."""
         return {"sampling_args"}
 
     def _check(self, task: Task) -> None:
@@ -89,7 +90,7 @@ class TaskEnv(Environment):
     # A rollout
 
     async def play(self, state: State) -> None:
-        """Send the task's one request.
+        """Send the one request of a rollout's task.
 
         Raises:
             TaskTimeout: the reply took too long; the request is cancelled.
@@ -128,7 +129,7 @@ class TaskEnv(Environment):
     # Reference policies
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """The output with the best score by the formula, as far as expected text and schema determine it."""
+        """Reply with the best score by the documented formula, as far as expected text and schema determine it."""
         return ideal_output(read_task(example.info["task"], 0), self.options)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
@@ -146,7 +147,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of its tabl
     chat_options: JsonDict | None = None,
     model_id: str | None = None,
 ) -> TaskEnv:
-    """Build the environment from a file of tasks.
+    """Build the environment of a multi-model evaluation from a file of tasks.
 
     Args:
         tasks: A .json, .jsonl or .toml file.
@@ -176,7 +177,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of its tabl
 
 
 def _hashes(tasks: Sequence[Task], hook: ScoringHook | None) -> JsonDict:
-    """Hashes of the content of tasks and hook."""
+    """Hashes of the content of the tasks and of the scoring hook."""
     hashes: JsonDict = {"tasks_content": digest([task.document() for task in tasks])}
     if hook is not None:
         hashes["score_output_source"] = _source_of(hook)
@@ -189,13 +190,13 @@ def _source_of(hook: ScoringHook) -> JsonDict | str:
     code = code_of(hook.function)
     try:
         return digest(inspect.getsource(code))
-    except (OSError, TypeError):  # typed at a prompt, or not Python
+    except (OSError, TypeError):  # entered at a prompt, or not written in Python
         compiled = getattr(code, "__code__", None)
         return digest(_bytecode(compiled)) if isinstance(compiled, CodeType) else hook.name
 
 
 def _bytecode(code: CodeType) -> list[object]:
-    """A function's bytecode and constants, equal in every process with the same Python version."""
+    """Bytecode and constants of a function, equal in every process with the same Python version."""
     constants: list[object] = []
     for value in cast("tuple[object, ...]", code.co_consts):
         if isinstance(value, CodeType):

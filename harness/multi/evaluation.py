@@ -56,12 +56,12 @@ _LABELS = {
     "save.output_dir": "output_dir",
     "save.private": "private",
 }
-"""The names of settings for callers of this API, for messages about their origin."""
+"""Names of settings in this API, for messages about the origin of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """A validated evaluation, ready to run."""
+    """A validated multi-model evaluation, ready to run."""
 
     inputs: Inputs
     runs: ModelRuns
@@ -70,7 +70,8 @@ class _Evaluation:
     hook: ScoringHook | None
     started: Started
     is_whole: bool
-    """Whether its settings fully describe it: tasks are in a file, and a hook, if any, is given by name."""
+    """Whether the run's settings fully describe the evaluation: tasks are in a file, and a hook, if any, is given by
+    name."""
 
     @property
     def options(self) -> Options:
@@ -104,7 +105,7 @@ async def evaluate(
 
 
 async def list_runs(limit: int = 25, *, persist_dir: str | Path = RECORDS) -> list[RunEntry]:
-    """The last `limit` stored evaluations, the oldest first.
+    """List the last `limit` stored evaluations, the oldest first.
 
     Args:
         limit: Maximum number; 0 for all.
@@ -129,7 +130,7 @@ async def load_run(run_id: str, *, persist_dir: str | Path = RECORDS) -> RunReco
 async def replay_run(
     run_id: str, /, options: Options | Mapping[str, object] | object = None, *, trust: bool = False, **more: object
 ) -> EvaluationResult:
-    """Evaluate the stored tasks and models again, with the stored options overridden by the given ones.
+    """Evaluate the stored tasks and models of an evaluation again; given options override the stored ones.
 
     API keys and a scoring hook are not stored: keys are read from their variables or `api_keys`, and a hook must be
     given again. The replay is stored only with `persist`.
@@ -149,8 +150,8 @@ async def replay_run(
     tasks, models, chosen = replayed(run_id, record, given)
     if record is not None and not trust and (leaks := leaks_of(record)):
         raise UsageError(
-            f"{record['runId']} was not made on this machine, and this would {' and '.join(leaks)}; if you trust its "
-            "author, pass trust=True"
+            f"{record['runId']} was not made on this machine, and its replay would {' and '.join(leaks)}; if you trust "
+            "its author, pass trust=True"
         )
     if record is not None and (hook := lost_hook(record, chosen)):
         logger.warning("%s was scored by %s, which is not stored: this replay is scored by the documented formula "
@@ -161,7 +162,7 @@ async def replay_run(
 def replayed(
     run_id: str, record: RunRecord | None, given: Options
 ) -> tuple[Sequence[JsonDict], Sequence[JsonDict], Options]:
-    """Tasks, models and options of a replay.
+    """Return the tasks, models and options with which a stored evaluation is replayed.
 
     Args:
         run_id: The requested id.
@@ -183,7 +184,8 @@ def replayed(
 
 
 def lost_hook(record: RunRecord, options: Options) -> str | None:
-    """The name of the hook that scored a record, if its replay would use the documented formula instead; else None."""
+    """Return the name of the hook that scored a record, if its replay would use the documented formula instead; else
+    None."""
     hook = (record.get("meta") or {}).get("scoreOutput")
     return str(hook) if hook and options.score_output is None else None
 
@@ -191,7 +193,7 @@ def lost_hook(record: RunRecord, options: Options) -> str | None:
 async def _prepared(tasks: object, models: object, options: Options) -> _Evaluation:
     try:
         return await asyncio.to_thread(_job, tasks, models, options)
-    except HarnessError as error:  # the message may quote an address with a password
+    except HarnessError as error:  # the message may contain an address with a password
         error.labels = error.labels or MODEL_LABELS
         error.args = (redactor.text(str(error), patterns=False),)
         error.place = error.setting = ""
@@ -200,7 +202,7 @@ async def _prepared(tasks: object, models: object, options: Options) -> _Evaluat
 
 
 def _job(tasks: object, models: object, options: Options) -> _Evaluation:
-    """Read, validate and resolve everything; sends nothing."""
+    """Read, validate and resolve the tasks, models and options of an evaluation, without sending a request."""
     file = _file_of(tasks)
     if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
         raise ValidationError(f"Task list required{not_a_list(cast(object, tasks))}")
@@ -236,7 +238,7 @@ def _file_of(value: object) -> Path | None:
 
 
 def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple[Model, ...], dict[str, str]]:
-    """The models with the keys given by model id, and the keys given by variable name."""
+    """Return the models with the API keys that were given by model id, and the keys given by variable name."""
     labels = {model.label for model in models}
     others: dict[str, str] = {}
     for name, key in given.items():
@@ -270,7 +272,7 @@ async def _evaluate(job: _Evaluation) -> EvaluationResult:
 
 @asynccontextmanager
 async def _open_events(job: _Evaluation) -> AsyncGenerator[Events]:
-    """The receivers of events, open until the last event has been delivered."""
+    """Context manager of the receivers of events, open until the last event has been delivered."""
     async with AsyncExitStack() as stack:
         sinks = await stack.enter_async_context(listening(job.options.on_event))
         if job.options.events is not None:
@@ -308,11 +310,12 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
 
 
 def _environments(job: _Evaluation) -> Loader:
-    """A loader with the tasks of each model: a hook gets the model whose output it scores."""
+    """Build the environment of each model's run. Each model has its own, since a scoring hook gets the name of the
+    model."""
     options = job.options
     loader = Loader()
     for model, run in zip(job.inputs.models, job.runs.runs, strict=True):
-        if job.is_whole:  # loaded as a command does, so that a command can resume the run
+        if job.is_whole:  # loaded from its settings, so that a command can resume the run
             loader.give(run, load_environment(**run.settings.env.env_args))
             continue
         how = TaskOptions(

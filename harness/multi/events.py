@@ -32,11 +32,11 @@ PROGRESS = "multi-model:eval:progress"
 COMPLETE = "multi-model:eval:complete"
 
 Sink: TypeAlias = Callable[[str, JsonDict], None]
-"""Receives an event and returns at once; must not raise."""
+"""Function that receives an event and returns at once; must not raise."""
 
 
 class Events:
-    """The events of one evaluation.
+    """The events of one evaluation, sent to all receivers.
 
     Args:
         started: The evaluation.
@@ -48,11 +48,11 @@ class Events:
         self._sinks = tuple(sinks)
 
     def start(self) -> None:
-        """Report the start, just before the first request."""
+        """Send the event of the start, just before the first request."""
         self._tell(START, {**self._started.totals})
 
     def progress(self, model_id: str, task_id: str, completed: int) -> None:
-        """Report a finished task of one model.
+        """Send the event of a finished task of one model.
 
         Args:
             model_id: The model's name in the results.
@@ -63,7 +63,7 @@ class Events:
         self._tell(PROGRESS, {"modelId": model_id, "taskId": task_id, "completed": completed, "totalRuns": of})
 
     def complete(self, duration_ms: int, summary: Sequence[ModelSummary]) -> None:
-        """Report that all models have finished; nothing is stored yet."""
+        """Send the event of the end, when all models have finished and before anything is stored."""
         self._tell(COMPLETE, {"durationMs": duration_ms, "summary": copy.deepcopy(list(summary))})
 
     def _tell(self, name: str, payload: JsonDict) -> None:
@@ -72,7 +72,8 @@ class Events:
 
 
 class EventFile:
-    """A file with one line of JSON per event: `{"event", "at", "payload"}`. Lines are appended to an existing file.
+    """File of an evaluation's events with one line of JSON per event: `{"event", "at", "payload"}`. Lines are appended
+    to an existing file.
 
     Args:
         path: The file; missing parent folders are created.
@@ -89,10 +90,10 @@ class EventFile:
             flags, mode = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, file_mode(private=private)
             self._fd: int | None = os.open(self._path, flags, mode)
             if private and self._path.is_file():
-                os.fchmod(self._fd, 0o600)  # of an existing file
+                os.fchmod(self._fd, 0o600)  # an existing file may be readable by others
 
     def write(self, name: str, payload: JsonDict) -> None:
-        """Append an event. A write error is logged once and closes the file."""
+        """Append an event to the file. A write error is logged once and closes the file."""
         if self._fd is None:
             return
         line = json.dumps({"event": name, "at": timestamp(), "payload": payload}, ensure_ascii=True, default=str)
@@ -119,8 +120,9 @@ class EventFile:
 
 @asynccontextmanager
 async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
-    """A sink that passes every event to `listener`, in order, awaiting it if it is async; no sink without a listener.
-    The block ends when the last event has been delivered. Only the first exception of the listener is logged."""
+    """Context manager of the sinks for a caller's listener: one sink that passes every event to `listener`, in order,
+    awaiting it if it is async; none without a listener. The `with` block ends when the last event has been delivered.
+    Only the first exception of the listener is logged."""
     if listener is None:
         yield []
         return
@@ -135,7 +137,7 @@ async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
                     await cast("Awaitable[object]", answer)
             except Exception:  # boundary around the caller's function: the evaluation is paid for
                 if is_well:
-                    logger.warning("on_event raised at %s; later exceptions are not logged", event[0], exc_info=True)
+                    logger.warning("on_event raised an error at %s; later ones are not logged", event[0], exc_info=True)
                 is_well = False
 
     failure: BaseException | None = None
@@ -146,7 +148,7 @@ async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
         except asyncio.CancelledError as error:
             telling.cancel()
             failure = error
-        except BaseException as error:  # raised again outside, as the group would wrap it
+        except BaseException as error:  # raised again below, since the task group would wrap it
             failure = error
         queue.put_nowait(None)
     if failure is not None:

@@ -1,5 +1,5 @@
-"""Named values given as dicts or dataclasses, with camelCase or snake_case keys: reading by field name, and validation
-of their types."""
+"""Reading of dicts and dataclasses with camelCase or snake_case keys, by field name, and validation of the types of
+their values."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ MODEL_LABELS = Labels({
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The type of a field's values."""
+    """The valid values of a field, such as "an integer of at least 1"."""
 
     accepts: Callable[[object], bool]
     words: str
-    """Description of the type, for messages."""
+    """Description of the valid values, for messages."""
     choices: tuple[str, ...] = ()
-    """All valid values, if there are few."""
+    """All valid values, if they are a fixed list."""
 
 
 def _is_number(value: object) -> bool:
@@ -45,7 +45,7 @@ def _is_number(value: object) -> bool:
 
 
 def choice(*values: str) -> FieldType:
-    """Return the type of a field that has one of these values."""
+    """Return the type of a field whose value must be one of these words."""
     return FieldType(lambda value: value in values, f"one of {', '.join(values)}", values)
 
 
@@ -69,7 +69,7 @@ def check_fields(
     Args:
         values: Values by field name.
         types: Types by field name; other fields are not checked.
-        where: Description of the fields' owner, for messages.
+        where: Beginning of a message: the object that has the fields.
         is_camel: Whether messages name fields in camelCase.
 
     Raises:
@@ -87,7 +87,7 @@ def check_fields(
 
 
 def plain_json(value: object, where: str) -> object:
-    """Copy a value as JSON stores it.
+    """Copy a JSON value in the form in which it is read back from a file.
 
     Raises:
         ConfigError: the value cannot be written as JSON.
@@ -101,12 +101,12 @@ def plain_json(value: object, where: str) -> object:
 
 
 def snake(name: str) -> str:
-    """Convert `modelConcurrency` to `model_concurrency`; a name in snake_case is unchanged."""
+    """Convert a name such as `modelConcurrency` to `model_concurrency`; a name in snake_case is unchanged."""
     return _HUMP.sub("_", name).lower()
 
 
 def camel(name: str) -> str:
-    """Convert `model_concurrency` to `modelConcurrency`."""
+    """Convert a name such as `model_concurrency` to `modelConcurrency`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -114,7 +114,7 @@ def camel(name: str) -> str:
 def read_fields(
     value: object, known: Iterable[str], where: str, *, aliases: Mapping[str, str] | None = None, hint: str = ""
 ) -> JsonDict:
-    """Return the values of `value` by field name; a field that is None is left out.
+    """Return the values of a dict or dataclass by field name; a field that is None is left out.
 
     Args:
         value: A mapping, or an instance of any dataclass.
@@ -157,5 +157,5 @@ def fields_of(value: object, where: str) -> Mapping[object, object]:
 
 
 def as_dict(value: object) -> object:
-    """A mapping as a plain dict; other values unchanged."""
+    """Convert a mapping to a plain dict; other values are returned unchanged."""
     return dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else value

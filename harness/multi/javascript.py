@@ -16,14 +16,14 @@ r"""Characters that `trim()` removes and `\s` matches. Python's white space diff
 U+0085, and lacks U+FEFF."""
 
 _INDEXES = 2**32 - 1
-"""Numeric keys from here on are not array indexes."""
+"""Numeric object keys from here on are not array indexes in JavaScript."""
 
 _EXACT = 2**53
 """Larger integers are rounded, because all JavaScript numbers are doubles."""
 
 
 def text_of(value: object) -> str:
-    """`String(value)` of a JSON value, including infinities and NaN."""
+    """Return JavaScript's `String(value)` of a JSON value, including infinities and NaN."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -41,7 +41,7 @@ def text_of(value: object) -> str:
 
 
 def number_text(number: float) -> str:
-    """A number as `String` prints it: the fewest digits that parse to the same double."""
+    """Format a number as JavaScript's `String` does: the fewest digits that parse to the same double."""
     if isinstance(number, int) and abs(number) <= _EXACT:
         return str(number)
     try:
@@ -63,13 +63,13 @@ def is_truthy(value: object) -> bool:
 
 
 def entries(fields: Mapping[str, object]) -> list[tuple[str, object]]:
-    """`Object.entries(fields)`: keys that are array indexes come first, in numeric order."""
+    """Return JavaScript's `Object.entries(fields)`: keys that are array indexes come first, in numeric order."""
     indexes = sorted((name for name in fields if index_of(name) is not None), key=int)
     return [(name, fields[name]) for name in (*indexes, *(name for name in fields if index_of(name) is None))]
 
 
 def index_of(name: str) -> int | None:
-    """The array index that a key represents; None for other keys."""
+    """Return the array index that an object key represents in JavaScript; None for other keys."""
     if not (name.isascii() and name.isdigit() and len(name) <= len(str(_INDEXES))):
         return None
     index = int(name)
@@ -77,17 +77,17 @@ def index_of(name: str) -> int | None:
 
 
 def trimmed(text: str) -> str:
-    """`text.trim()`."""
+    """Return JavaScript's `text.trim()`."""
     return text.strip(SPACE)
 
 
 def folded(text: str) -> str:
-    """`text.trim().toLowerCase()`."""
+    """Return JavaScript's `text.trim().toLowerCase()`."""
     return trimmed(text).lower()
 
 
 def length(text: str) -> int:
-    """`text.length`: the number of UTF-16 units; a character beyond U+FFFF has two."""
+    """Return JavaScript's `text.length`: the number of UTF-16 units, of which a character beyond U+FFFF has two."""
     return len(text) + sum(1 for letter in text if letter > "\uffff")
 
 
@@ -100,7 +100,7 @@ _SPACES = {ord(letter): " " for letter in SPACE}
 
 
 def _digits(value: float) -> str:
-    """Format a positive double with its shortest digits."""
+    """Format a positive double with its shortest digits, as JavaScript does."""
     shortest = Decimal(repr(value)).normalize()
     _, parts, exponent = shortest.as_tuple()
     digits = "".join(map(str, parts))

@@ -15,22 +15,23 @@ from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
 
 Check: TypeAlias = Callable[[object], list[str]]
-"""A function that returns the errors of a value in the order found; an empty list if the value is valid."""
+"""A function that validates a value: returns its errors in the order found, or an empty list."""
 
 _MOST = 10
-"""Maximum number of errors reported per output."""
+"""Maximum number of schema errors reported per output."""
 
 _LONGEST = 300
-"""Maximum length of an error in characters, since the library quotes the value."""
+"""Maximum length of a schema error in characters, since the library quotes the value."""
 
 _PROBES: tuple[object, ...] = (None, True, 0, "", list[object](), dict[str, object]())
-"""Values of every type: a schema that recurses endlessly on one of them is refused before any request."""
+"""Values of every type. A schema that recurses endlessly on one of them is rejected before any request."""
 
 TOO_DEEP = "Output is nested too deeply to be checked"
 
 
 def checker(schema: JsonDict) -> Check:
-    """The check of a schema, by the draft that `$schema` names, by default 2020-12. `format` is not checked.
+    """Return a function that validates values by a JSON Schema, of the draft that `$schema` names, by default 2020-12.
+    `format` is not checked.
 
     Raises:
         ConfigError: the schema is invalid, or refers outside itself or to itself endlessly; names the place.
@@ -79,8 +80,7 @@ def _made(schema: JsonDict) -> Check:
 
 
 def _not_multiple(validator: Any, step: Any, value: Any, _: Any) -> Iterator[Any]:
-    """The `multipleOf` check in decimal numbers, as in JSON: 19.99 is a multiple of 0.01, which is not true of
-    doubles."""
+    """Check `multipleOf` with decimal numbers, as JSON has them: 19.99 is a multiple of 0.01, but not as doubles."""
     if validator.is_type(value, "number") and not _is_multiple(value, step):
         from jsonschema import ValidationError
 
@@ -95,7 +95,7 @@ def _is_multiple(value: float, step: float) -> bool:
 
 
 def _follow_references(resource: Any, registry: Any) -> None:
-    """Refuse a reference that leads out of the schema, even if no value would use it."""
+    """Reject a reference that leads out of the schema, even if no value would use it."""
     from referencing.exceptions import Unresolvable
 
     resolver = registry.with_resource(resource.id() or "", resource).crawl().resolver_with_root(resource)

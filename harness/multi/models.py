@@ -1,5 +1,5 @@
-"""The models of an evaluation, given as names, dicts, dataclasses or a file of these: fields, validation and labels;
-`settings` resolves their endpoints."""
+"""The models of a multi-model evaluation, given as names, dicts, dataclasses or a file of these: fields, validation and
+labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.multi.task_files import FILES, not_a_list, read_list
 from harness.settings.wording import is_secret_header, shown
 
 UNKNOWN = "unknown"
-"""Label of a model without an id, a name and a provider."""
+"""Label of a model that has neither id nor name nor provider."""
 
 _ALIASES = {
     "endpoint": "base_url",
@@ -78,15 +78,15 @@ class Model:
     tpm: int | None = None
     """Tokens per minute."""
     max_concurrent: int | None = None
-    """Maximum number of concurrent requests at its endpoint."""
+    """Maximum number of concurrent requests to the model's endpoint."""
     price: Mapping[str, float] | None = None
     """US dollars per million tokens: `input`, `output`, `cached_input`."""
     place: str = field(default="models", repr=False, compare=False)
-    """The place in the caller's input, for messages."""
+    """Where the caller gave the model, such as `models[0]`, for messages."""
 
     @property
     def label(self) -> str:
-        """`modelId` of its results. Two models may have the same."""
+        """Name of the model in results (`modelId`). Two models may have the same."""
         return self.id or self.model_id or self.provider or UNKNOWN
 
     @property
@@ -96,12 +96,12 @@ class Model:
 
     @property
     def sampling(self) -> JsonDict:
-        """All its sampling arguments."""
+        """All sampling arguments of the model."""
         short = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {**{name: value for name, value in short.items() if value is not None}, **self.sampling_args}
 
     def to_config(self) -> JsonDict:
-        """The model's given fields for a record, under the documented names, without key and secret headers."""
+        """Return the model's given fields for a record, under the documented names, without key and secret headers."""
         config: JsonDict = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -116,11 +116,11 @@ _FIELDS = tuple(each.name for each in fields(Model) if each.name != "place")
 
 
 def read_model(value: object, place: str) -> Model:
-    """Read one model.
+    """Read and validate one model.
 
     Args:
         value: A name, a `Model`, or a dict or dataclass with its fields in camelCase or snake_case.
-        place: The place in the caller's input, for messages.
+        place: Where the caller gave the model, for messages.
 
     Raises:
         ConfigError: a field is unknown or of the wrong type, or the model has no name.
@@ -144,7 +144,7 @@ def read_model(value: object, place: str) -> Model:
 
 
 def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
-    """Read the models of an evaluation.
+    """Read and validate the models of an evaluation.
 
     Args:
         values: A list of names, dicts or dataclasses, or the path of a file; see `load_models`.

@@ -38,12 +38,13 @@ RECORDS = ".memory/multi-model-eval"
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _NOT_STORED = ("score_output", "persist", "persist_dir", "on_event", "events", "api_keys", "output_dir", "resume",
                "retry_failed", "private")  # fmt: skip
-"""Options that do not affect the measurement, cannot be stored, or must not be."""
+"""Options that a record does not contain: those that do not affect the measurement, cannot be stored, or must not be.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """The content and place of an evaluation's record."""
+    """Content and file of the record of an evaluation."""
 
     include_inputs: bool = True
     """Whether to store tasks and models; a record without them cannot be replayed."""
@@ -56,12 +57,12 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of an evaluation."""
+    """Options of a multi-model evaluation."""
 
     model_concurrency: int = MODEL_CONCURRENCY
     """Maximum number of models evaluated concurrently."""
     match_mode: str = "contains"
-    """Default of the tasks: `exact` or `contains`."""
+    """Default of the tasks for the comparison with the expected text: `exact` or `contains`."""
     length_target: float = 400
     """Number of characters for the full length bonus."""
     score_output: Callable[..., object] | str | None = None
@@ -71,10 +72,10 @@ class Options:
     abort_on_error: bool = False
     """Whether a model stops at its first failed task; the others continue."""
     persist: bool | Persist = False
-    """Whether to store a record, or its content."""
+    """Whether to store a record, or a selection of its content."""
     run_id: str | None = None
     chat_options: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Default of the tasks: `tools` and request arguments."""
+    """Default chat options of the tasks: `tools` and request arguments."""
     task_concurrency: int = 1
     """Maximum number of concurrent tasks per model; 1 runs them in order."""
     schema_mode: str = "subset"
@@ -98,18 +99,18 @@ class Options:
     api_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """API keys by model id, or by the name of their environment variable. Never stored."""
     given: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """Names of the given options, including those given with their default: a record stores these, and in a replay they
-    override the stored ones."""
+    """Names of the options that the caller gave, including those given with their default value: a record stores these,
+    and in a replay they override the stored ones."""
 
     def __new__(cls, *values: object, **named: object) -> Self:
-        """Record which options are given; `__init__` sets them."""
+        """Create options and record which of them the caller gives; `__init__` sets their values."""
         made = object.__new__(cls)
         names = [each.name for each in fields(cls) if each.init]
         object.__setattr__(made, "given", (*names[: len(values)], *named))
         return made
 
     def stored(self) -> JsonDict:
-        """The given options that a record stores, under the documented names."""
+        """Return the given options that a record stores, under the documented names."""
         found: JsonDict = {}
         for name in self.given:
             value = getattr(self, name)
@@ -141,7 +142,7 @@ _TYPES = {
 
 
 def read_options(options: object = None, more: Mapping[str, object] | None = None) -> Options:
-    """Read and validate the options of one call.
+    """Read and validate the options of an evaluation.
 
     Args:
         options: A dict or dataclass, in camelCase or snake_case; None for none.
@@ -168,7 +169,7 @@ def read_options(options: object = None, more: Mapping[str, object] | None = Non
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Convert a valid value of an option; None stands for its default."""
+    """Convert the valid value of an option; None becomes the option's default."""
     if name == "persist" and not isinstance(value, bool | Persist):
         found = read_fields(value, _PERSIST_TYPES, "options: persist")
         check_fields(found, _PERSIST_TYPES, "options: persist")
@@ -181,7 +182,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def storable(options: Mapping[str, object]) -> JsonDict:
-    """The options that a replay may take from a record: none that names code, an output path or a run. Unknown options
-    are left out, since the record may be another system's."""
+    """Select the options that a replay may take from a record: none that names code, an output path or a run. Unknown
+    options are left out, since the record may be from another system."""
     known = [name for name in _NAMES if name not in (*_NOT_STORED, "run_id")]
     return {name: value for name, value in options.items() if snake(name) in known}

@@ -41,7 +41,7 @@ from harness.store.safe_files import open_to_append, read_file
 
 INDEX = "index.jsonl"
 LATEST = "latest"
-"""The id that stands for the newest record."""
+"""Id that selects the newest record."""
 
 NO_FOLDER, NOT_STORED = "Failed to prepare run directory", "Persist failed"
 """The documented reasons for a failure to store a record."""
@@ -49,7 +49,7 @@ NO_FOLDER, NOT_STORED = "Failed to prepare run directory", "Persist failed"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The tasks, models and options of an evaluation."""
+    """Tasks, models and options of a multi-model evaluation."""
 
     tasks: Sequence[Task]
     models: Sequence[Model]
@@ -57,7 +57,7 @@ class Inputs:
 
 
 def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> RunRecord:
-    """Build the record of a result, without secrets.
+    """Build the record of an evaluation, without secrets.
 
     Args:
         result: The evaluation.
@@ -90,11 +90,11 @@ def _task(task: Task) -> JsonDict:
 def save_record(
     record: RunRecord, persist: Persist, folder: str | Path = RECORDS, *, private: bool = False
 ) -> PersistStatus:
-    """Write a record and its line in the index. Never raises.
+    """Write the record of an evaluation and its line in the index. Never raises.
 
     Args:
         record: The record.
-        persist: Has the record's path, if it is not in `folder`.
+        persist: The options of the record, with the path of its file if it is not in `folder`.
         folder: Folder of records and index; created if missing.
         private: Make the record, the index, and created folders readable by their owner only.
     """
@@ -113,13 +113,14 @@ def save_record(
         atomic_write(path.absolute(), indented_json(record), private=private)
         _append(where, _entry(record, path), private=private)
         remember(_models_of(record))
-    except (StoreError, TypeError, ValueError, RecursionError) as error:  # options or errors that are not JSON
+    except (StoreError, TypeError, ValueError, RecursionError) as error:  # some options or errors are not JSON
         return _not_stored(path, NOT_STORED, error)
     return PersistStatus(enabled=True, stored=True, path=str(path), reason=None)
 
 
 def leaks_of(record: RunRecord) -> list[str]:
-    """Uses of API keys in a replay that need trust: a record made on another machine may name a host to send them to.
+    """Describe the uses of API keys in a replay that need the user's trust, since a record from another machine may
+    name a host that should not get the keys.
 
     Args:
         record: As it was read.
@@ -137,7 +138,7 @@ def _models_of(record: RunRecord) -> bytes:
 
 
 def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry]:
-    """The last `limit` entries of the index, the oldest first; unreadable lines are skipped.
+    """Return the last `limit` entries of the index of records, the oldest first; unreadable lines are skipped.
 
     Args:
         limit: Maximum number; 0 for all.
@@ -161,7 +162,7 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
 
 
 def find_entry(run_id: str, folder: str | Path = RECORDS) -> RunEntry | None:
-    """The newest entry of the index for a run; None without a match.
+    """Return the newest entry for a run in the index of records; None without a match.
 
     Args:
         run_id: Its id, a unique prefix of it, or `latest`.
@@ -192,7 +193,7 @@ def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
         path = _place(entry, Path(folder))
         record = _read_record(path)
         if record is not None and record["runId"] != entry["runId"]:
-            raise StoreError(f"{entry['runId']} is no longer stored: {record['runId']} was stored in {path} after it")
+            raise StoreError(f"{entry['runId']} is no longer stored: {record['runId']} has replaced it in {path}")
         return record
     # Without an index, use the documented path of a record. An id must not be a path.
     if Path(run_id).name != run_id or not run_id:
@@ -201,7 +202,8 @@ def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
 
 
 def _place(entry: RunEntry, folder: Path) -> Path:
-    """The file of an index entry; records in the index's folder are found even if that was moved."""
+    """Return the file of a record from its entry in the index; a file in the index's own folder is found even if that
+    folder was moved."""
     path, beside = Path(entry["path"]), folder / Path(entry["path"]).name
     return beside if not path.is_absolute() or (not path.exists() and beside.exists()) else path
 
@@ -221,7 +223,7 @@ def _read_record(path: Path) -> RunRecord | None:
 
 
 def _entry(record: RunRecord, path: Path) -> bytes:
-    """Return a record's line in the index."""
+    """Return the line of a record for the index."""
     entry = RunEntry(
         runId=record["runId"],
         createdAt=record["persistedAt"],
@@ -248,7 +250,7 @@ def _read_entry(line: bytes) -> RunEntry | None:
 
 
 def _append(folder: Path, line: bytes, *, private: bool) -> None:
-    """Append a line to the index under a lock, since other processes may append at the same time.
+    """Append a line to the index of records under a lock, since other processes may append at the same time.
 
     Raises:
         StoreError: the line could not be written to disk.
@@ -258,10 +260,10 @@ def _append(folder: Path, line: bytes, *, private: bool) -> None:
         is_new = not path.exists()
         fd = open_to_append(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, file_mode(private=private))
         try:
-            if private:  # the index may be older and not private
+            if private:  # an index from an earlier evaluation may be readable by others
                 os.fchmod(fd, 0o600)
             end = os.lseek(fd, 0, os.SEEK_END)
-            torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # an incomplete line of a killed process is ended
+            torn = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # a killed process may have left an incomplete line
             write_all(fd, (b"\n" if torn else b"") + line)
             durable_sync(fd)
         finally:
@@ -276,7 +278,7 @@ def _not_stored(path: Path, reason: str, error: Exception) -> PersistStatus:
 
 
 def _unsaid(value: object) -> object:
-    """A copy of a JSON value without registered secrets. Texts that only look like secrets stay: prompts and replies
+    """Copy a JSON value without registered secrets. Texts that only look like secrets stay, since prompts and replies
     are data."""
     if isinstance(value, str):
         return redactor.text(value, patterns=False)

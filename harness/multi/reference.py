@@ -19,10 +19,10 @@ _EMPTY = ("I do not know.", "?", "")
 _FILLER = "This goes on until it is as long as the task wants it. "
 
 _LONGEST = 20_000
-"""Maximum length of a padded output in UTF-16 units, as a target may be any number."""
+"""Maximum length of a padded output in UTF-16 units, since the length target has no limit."""
 
 _DEEPEST = 8
-"""Maximum depth to which a schema is filled in, as it may refer to itself."""
+"""Maximum depth to which a schema is filled in, since it may refer to itself."""
 
 _COMPOSED = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 
@@ -30,7 +30,8 @@ _OF_TYPE: Mapping[str, object] = {"string": "text", "boolean": True, "null": Non
 
 
 def ideal_output(task: Task, options: TaskOptions) -> str:
-    """The best-scoring of several candidate outputs.
+    """Return an output for a task with the best score that the documented formula can give: the best of several
+    candidates.
 
     Args:
         task: A validated task.
@@ -48,7 +49,7 @@ def ideal_output(task: Task, options: TaskOptions) -> str:
 
 
 def empty_output(task: Task, options: TaskOptions) -> str:
-    """An output that does not answer the task, and does not pass if possible."""
+    """Return an output that does not answer the task, and does not pass if possible."""
     return next((each for each in _EMPTY if not score_output(task, each, options).valid), _EMPTY[0])
 
 
@@ -81,7 +82,7 @@ def _json(value: object) -> str:
 
 
 def _filled(output: str, target: float, *, is_json: bool) -> str:
-    """Pad an output to a length: with words, or with spaces in JSON."""
+    """Pad an output to a length: with words, or with spaces if it is JSON."""
     missing = math.ceil(target) - javascript.length(output)
     if missing <= 0:
         return output
@@ -95,7 +96,7 @@ def _made(schema: JsonDict, text: str | None, *, everything: bool) -> object:
     try:
         return _Maker(schema, text, everything=everything).make(schema)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
-        return None  # the documented check accepts schemas of any shape; for this one no output can be made
+        return None  # the documented check accepts schemas of any shape, also those for which no output can be made
 
 
 def _merged(rules: JsonDict, part: JsonDict) -> JsonDict:
@@ -120,7 +121,7 @@ class _Maker:
         self._everything = everything
 
     def make(self, schema: object, depth: int = 0) -> Any:
-        """Make a value that fits `schema`."""
+        """Make a value that fits a schema, down to a limited depth."""
         if not isinstance(schema, dict) or depth > _DEEPEST:
             return {}
         rules = self._whole(cast(JsonDict, schema))
@@ -142,7 +143,7 @@ class _Maker:
         return _OF_TYPE.get(kind, {})
 
     def _whole(self, rules: JsonDict) -> JsonDict:
-        """The rules merged with their references and the first of their alternatives."""
+        """Merge a schema's rules with its references and the first of its alternatives."""
         whole = rules
         for _ in range(_DEEPEST):
             parts = self._parts(whole)
@@ -160,7 +161,7 @@ class _Maker:
         return [cast(JsonDict, part) for part in parts if isinstance(part, dict)]
 
     def _at(self, reference: str) -> object:
-        """The part of the schema that a reference names; None if it is missing."""
+        """Return the part of the schema that a reference names; None if it is missing."""
         found: object = self._root
         for name in reference.removeprefix("#").split("/")[1:]:
             part = name.replace("~1", "/").replace("~0", "~")

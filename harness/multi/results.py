@@ -27,7 +27,7 @@ class TaskResult(TypedDict):
     taskId: str
     modelId: str
     output: str
-    """The reply without its thinking, trimmed; "" if the task failed."""
+    """The model's reply without its thinking, trimmed; "" if the task failed."""
     score: float
     """The score; 0 if the task failed."""
     valid: bool
@@ -62,7 +62,7 @@ class ModelSummary(TypedDict):
     notRun: int
     """Number of tasks without an outcome."""
     stopReason: str | None
-    """The reason why it stopped before its last task; None if it did not."""
+    """The reason why the model stopped before its last task; None if it did not."""
     usage: TaskUsage
     cost: float | None
     """US dollars for all replies whose cost is known."""
@@ -71,7 +71,7 @@ class ModelSummary(TypedDict):
 
 
 class ModelResult(TypedDict):
-    """The results and the summary of one model."""
+    """The results of one model's tasks, and their summary."""
 
     modelId: str
     results: list[TaskResult]
@@ -114,7 +114,7 @@ class _EvaluationKeys(TypedDict):
 
 
 class EvaluationResult(_EvaluationKeys):
-    """The result of an evaluation, as `evaluate` returns it and `bench multi --json` prints it."""
+    """The result of a multi-model evaluation, as `evaluate` returns it and `bench multi --json` prints it."""
 
     persist: PersistStatus
     meta: JsonDict

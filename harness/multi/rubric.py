@@ -21,15 +21,15 @@ from harness.usercode.deadline import was_cancelled
 from harness.usercode.threads import offload
 
 VALID, SCHEMA_VALID, MATCHED, TOKENS = "valid", "schema_valid", "matched", "tokens_estimate"
-"""The metrics. `schema_valid` is None for a task without a schema, `matched` for one without an expected text; neither
-affects the score."""
+"""Names of the metrics. `schema_valid` is None for a task without a schema, `matched` for one without an expected text;
+neither affects the score."""
 
 ERRORS = "errors"
-"""State key: the errors that the scoring found in the output."""
+"""State key of the errors that the scoring found in the output."""
 
 
 class TaskRubric(Rubric):
-    """Score rollouts by the documented formula, or by the hook that replaces it.
+    """Rubric that scores rollouts by the documented formula, or by the hook that replaces it.
 
     Args:
         tasks: All scored tasks; they determine the metrics.
@@ -49,29 +49,31 @@ class TaskRubric(Rubric):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The metrics that apply to at least one task."""
+        """Names of the metrics that apply to at least one task."""
         return self._names
 
     @property
     def weights(self) -> dict[str, float]:
-        """No weights: the reward is not a sum of the metrics."""
+        """Return no weights, since the reward is not a sum of the metrics."""
         return {}
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """0 to 1 by the formula; unlimited with a hook."""
+        """Range of the reward: 0 to 1 by the formula, unlimited with a scoring hook."""
         return super().reward_range if self._options.score_output is None else (-math.inf, math.inf)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
-        """Refuse a reward function: the score is the documented one, or the hook's.
+        """Reject a reward function, since the score is that of the documented formula or of the scoring hook.
 
         Raises:
             EnvironmentFault: always.
         """
-        raise EnvironmentFault("tasks are scored as documented, or by the hook score_output; write one of these")
+        raise EnvironmentFault(
+            "add no reward functions: tasks are scored by the documented formula or the hook score_output"
+        )
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts, one after the other.
+        """Score rollouts by the formula or the scoring hook, one after the other.
 
         Adds `errors` to each state, beside `reward` and `metrics`.
 
@@ -98,7 +100,7 @@ class TaskRubric(Rubric):
         return score
 
     async def _judge(self, task: Task, output: str, model: str) -> TaskScore:
-        """Score an output by the hook, or by the formula."""
+        """Score an output by the scoring hook, or by the documented formula."""
         options = self._options
         if options.score_output is not None:
             registry = registry_of(chat_options_of(task, options.chat_options), options.schema_mode)
@@ -121,5 +123,5 @@ def _reason(error: BaseException) -> str:
 
 
 def task_of(state: State) -> Task:
-    """The task of a rollout, from its example."""
+    """Return the task of a rollout from the rollout's example."""
     return read_task(state["info"]["task"], 0)

@@ -1,5 +1,5 @@
-"""Observation of an evaluation's runs: passes on every outcome, reads every finished journal, and builds the results of
-the models, for both the Python API and the command."""
+"""Observer of a multi-model evaluation's runs: passes on every outcome, reads every finished journal, and builds the
+results of the models, for both the Python API and the command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.store.outcomes import read_journal
 
 
 class EvaluationWatch:
-    """The observer of one evaluation's runs.
+    """Observer of one evaluation's runs: sends progress events and collects the results.
 
     Args:
         models: In the order of their runs.
@@ -32,24 +32,24 @@ class EvaluationWatch:
         self._found: dict[int, list[TaskResult]] = {}
 
     def attach(self, runs: Sequence[LiveRun]) -> None:
-        """Prepare for runs, one per model, that are about to start. Iterates over all tasks once."""
+        """Set the runs, one per model, that are about to start. Iterates over all tasks once."""
         self._runs = runs
         self._tasks = [
             {example.key: str(example.example_id) for example in run.plan.rollouts.examples()} for run in runs
         ]
 
     def results(self, runs: Sequence[LiveRun]) -> list[ModelResult]:
-        """The results of every model, in the order of the models; of an interrupted run, those in its journal. If a
-        journal cannot be read, only that model's results are missing, and its stop reason has the error."""
+        """Return the results of every model, in the order of the models; of an interrupted run, those in its journal.
+        If a journal cannot be read, only that model's results are missing, and its stop reason has the error."""
         return [self._result(index, run) for index, run in enumerate(runs)]
 
     def finished(self, run: LiveRun, record: Generated | Failed, _: Scored | None) -> None:
-        """Report the progress of the tasks as an event."""
+        """Send an event about a finished task."""
         index, completed = self._runs.index(run), sum(each.progress.done for each in self._runs)
         self._events.progress(self._models[index].label, self._tasks[index][record.example_key], completed)
 
     def recorded(self, run: LiveRun, journal: Recorded) -> int:
-        """Keep the results of an ended run; returns its index."""
+        """Read the results of an ended run from its journal, and return the index of the run."""
         index = self._runs.index(run)
         self._found[index] = collect(journal, self._models[index].label)
         return index

@@ -1,5 +1,5 @@
-"""Schemas of tasks in both modes: the schema of a task, the registry for scoring hooks, which selects the check of
-`subset` or `json_schema`, and the parsing of outputs as JSON, as strictly as `JSON.parse`."""
+"""Schemas of tasks: selection of the check of the module `subset` or `json_schema`, the registry for scoring hooks, and
+the parsing of outputs as JSON, as strictly as `JSON.parse`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SchemaRegistry:
         self._tools = tools or {}
 
     def get_tool_schema(self, name: str) -> JsonDict | None:
-        """The definition of a tool, with its `parameters`; None if there is no such tool."""
+        """Return the definition of a tool, with its `parameters`; None if there is no such tool."""
         return self._tools.get(name)
 
     def validate_schema(self, value: object, schema: object) -> JsonDict:
@@ -90,12 +90,13 @@ class SchemaRegistry:
 
 
 def chat_options_of(task: Task, common: JsonDict) -> JsonDict:
-    """Chat options of a task's request: its own, or by default those of all tasks; they are not merged."""
+    """Return the chat options of a task's request: its own, or by default those of all tasks; they are not merged."""
     return common if task.chat_options is None else task.chat_options
 
 
 def tools_of(chat_options: JsonDict) -> list[JsonDict]:
-    """The tools of chat options in the shape of requests. A bare `{name, description, parameters}` is accepted.
+    """Return the tools in chat options, in the form of requests. A tool given as `{name, description, parameters}` is
+    accepted.
 
     Raises:
         ConfigError: the value is not a list of tools.
@@ -120,12 +121,12 @@ def tools_of(chat_options: JsonDict) -> list[JsonDict]:
 
 
 def registry_of(chat_options: JsonDict, mode: SchemaMode) -> SchemaRegistry:
-    """Build the registry for a task with these chat options."""
+    """Build the schema registry of a task from the tools in its chat options."""
     return SchemaRegistry(mode, {tool["function"]["name"]: tool["function"] for tool in tools_of(chat_options)})
 
 
 def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
-    """Schema of a task, or of the tool that the task names; None without a schema.
+    """Return the schema of a task, or of the tool that the task names; None without a schema.
 
     Raises:
         ConfigError: there is no such tool, or it has no parameters.
@@ -145,7 +146,7 @@ def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
 
 
 def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
-    """Refuse a schema against which no output could be validated.
+    """Reject a schema against which no output could be validated.
 
     Raises:
         ConfigError: names the error in the schema.
@@ -164,7 +165,7 @@ def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
 
 
 class NotJsonError(Exception):
-    """A text is not JSON."""
+    """Error for a text that is not JSON."""
 
 
 def read_json(text: str) -> object:

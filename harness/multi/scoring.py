@@ -30,7 +30,7 @@ class TaskOptions:
     """
 
     match_mode: MatchMode = "contains"
-    """Default of the tasks: `exact` or `contains`."""
+    """Default of the tasks for the comparison with the expected text: `exact` or `contains`."""
     length_target: float = LENGTH_TARGET
     """Number of characters for the full length bonus; 0 means 400, and a negative number no bonus."""
     score_output: ScoringHook | None = None
@@ -39,11 +39,12 @@ class TaskOptions:
     timeout_ms: float = 0
     """Default timeout of a task, in milliseconds; 0 is no limit."""
     chat_options: JsonDict = field(default_factory=dict[str, Any])
-    """Default of the tasks: `tools`, which schemas may name, and request arguments."""
+    """Default chat options of the tasks: `tools`, which schemas may name, and request arguments."""
     model_id: str | None = None
-    """Name of the model in results and errors; its own name by default."""
+    """Name of the model in results and errors; by default the model's own name."""
     fingerprint: JsonDict | None = None
-    """Hashed content that a resume compares, if part of it is recorded elsewhere; by default everything."""
+    """Hashes that a resume compares, if other settings of the run record a part of the content; by default all content
+    is hashed."""
 
     def __post_init__(self) -> None:
         check_fields({name: getattr(self, name) for name in _TYPES}, _TYPES, is_camel=False)

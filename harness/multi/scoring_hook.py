@@ -21,8 +21,8 @@ from harness.usercode.separate_task import OwnTask
 from harness.usercode.threads import offload
 
 HookFunction: TypeAlias = Callable[..., Any]
-"""A hook: takes a `HookCall`, or the parts of it that its parameters name; returns a number, a bool, a dict of `score`,
-`valid` and `errors`, a `TaskScore`, or an awaitable of one."""
+"""Type of a scoring hook: takes a `HookCall`, or those parts of it that its parameters name; returns a number, a bool,
+a dict of `score`, `valid` and `errors`, a `TaskScore`, or an awaitable of one."""
 
 _PYTHON_NAMES: Mapping[str, str] = {"model_id": "modelId", "schema_registry": "SchemaRegistry"}
 
@@ -30,8 +30,8 @@ _NAMES = ("task", "output", "modelId", "SchemaRegistry")
 
 
 class HookCall(dict[str, Any]):
-    """The argument of a hook: `task`, `output`, `modelId` and `SchemaRegistry`, as keys and as attributes. The last two
-    are also `model_id` and `schema_registry`.
+    """Argument of a scoring hook: `task`, `output`, `modelId` and `SchemaRegistry`, as keys and as attributes. The last
+    two are also `model_id` and `schema_registry`.
 
     Args:
         task: The task; its fields can be read as attributes and by their documented names.
@@ -58,7 +58,7 @@ class HookCall(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class ScoringHook:
-    """A scoring hook.
+    """A user's scoring function with its name and source files.
 
     Raises:
         EvalFnError: its parameters do not accept a hook's arguments.
@@ -68,7 +68,7 @@ class ScoringHook:
     name: str = "scoreOutput"
     """The hook's name in the reasons of a missing score; `module:function` if it was loaded."""
     files: tuple[Path, ...] = ()
-    """The source files of its code."""
+    """Source files of the hook's code."""
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -76,7 +76,7 @@ class ScoringHook:
         _parameters(self.function, self.name)
 
     async def __call__(self, call: HookCall) -> TaskScore:
-        """Score one output. A plain function runs in a thread, an async one in a task of its own.
+        """Score one output with the hook. A plain function runs in a thread, an async one in a task of its own.
 
         Raises:
             EvalFnError: the returned value is not a score.
@@ -102,7 +102,7 @@ class ScoringHook:
 
 
 def hook_of(value: ScoringHook | HookFunction | str | None) -> ScoringHook | None:
-    """Convert a hook, given as such, as a function or as `module:function`, to a `ScoringHook`.
+    """Convert a scoring hook, given as a function or as `module:function`, to a `ScoringHook`.
 
     Raises:
         EvalFnError: there is no such function, or its parameters do not accept a hook's arguments.
@@ -120,13 +120,14 @@ def hook_of(value: ScoringHook | HookFunction | str | None) -> ScoringHook | Non
 
 
 def code_of(function: HookFunction) -> Callable[..., Any]:
-    """The function or class with a hook's code: the function of a partial, the class of another object."""
+    """Return the function or class that contains a hook's code: the function of a partial, the class of any other
+    object."""
     function = without_partials(function)
     return inspect.unwrap(function) if inspect.isroutine(function) or inspect.isclass(function) else type(function)
 
 
 def read_score(value: object) -> TaskScore:
-    """Convert a hook's returned value to a score. By default an output is valid if its score is above 0.
+    """Convert the value that a scoring hook returned to a score. By default an output is valid if its score is above 0.
 
     Raises:
         EvalFnError: the value is not a score.
@@ -141,7 +142,7 @@ def read_score(value: object) -> TaskScore:
 
 def _from_fields(fields: Mapping[str, object]) -> TaskScore:
     if "score" not in fields:
-        raise EvalFnError(f"returned a dict without 'score', which has {', '.join(map(str, fields)) or 'nothing'}")
+        raise EvalFnError(f"returned a dict without 'score'; its keys: {', '.join(map(str, fields)) or 'none'}")
     number = _number(fields["score"], " as 'score'")
     valid = fields.get("valid")
     truth = number > 0 if valid is None else read(valid)[0]
@@ -160,7 +161,7 @@ def _errors(value: object) -> list[TaskError]:
 
 
 def _error(value: object) -> TaskError:
-    """An error of a hook in a form that a journal can store; values that are not JSON become text."""
+    """Convert an error from a scoring hook to a form that a journal can store; values that are not JSON become text."""
     if not isinstance(value, dict):
         return str(value)
     try:
@@ -178,7 +179,8 @@ def _number(value: object, where: str = "") -> float:
 
 
 def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
-    """The keyword arguments with which a hook is called; None if it takes the whole call as its only argument.
+    """Return the keyword arguments with which a scoring hook is called; None if it takes the whole call as its only
+    argument.
 
     Raises:
         EvalFnError: its parameters fit neither.
@@ -200,8 +202,8 @@ def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
     is_one = len(needed) <= 1 and all(p in positional[:1] for p in needed) and not named
     if is_one and (positional or any(p.kind is p.VAR_POSITIONAL for p in parameters)):
         return None
-    wrong = f"{needed[0].name!r} gets no value" if needed and named else "its parameters have other names"
+    wrong = f"{needed[0].name!r} gets no value" if needed and named else "none of its parameters has such a name"
     raise EvalFnError(
-        f"scoring hook {name!r}: it is called with one object that has {', '.join(_NAMES)}, or with those of them that "
-        f"its parameters name (model_id and schema_registry as well), but {wrong}"
+        f"scoring hook {name!r}: it must take one object, which has {', '.join(_NAMES)}, or parameters with some of "
+        f"these names (also model_id and schema_registry), but {wrong}"
     )

@@ -37,7 +37,7 @@ from harness.settings.values import check
 from harness.settings.wording import is_secret_header, nearest, suggestion
 
 LITELLM, REFERENCE = "litellm", "reference"
-"""Providers without an entry in the table of hosts."""
+"""Providers that are not in the table of hosts."""
 
 _OWN = {
     "headers": ("model", "extra_headers"),
@@ -45,7 +45,7 @@ _OWN = {
     "tpm": ("model", "tpm"),
     "max_concurrent": ("model", "max_concurrent"),
 }
-"""Fields of a model → settings of its endpoint."""
+"""Fields of a model → paths of the settings of its endpoint."""
 
 _MODEL, _URL, _KEY = ("model", "model"), ("model", "api_base_url"), ("model", "api_key_var")
 _BOUND = ("model", "max_concurrent")
@@ -61,7 +61,7 @@ class ModelRuns:
 
     @property
     def runs(self) -> tuple[ResolvedRun, ...]:
-        """The settings of each run."""
+        """The resolved settings of each run."""
         return self.resolution.runs
 
 
@@ -77,7 +77,7 @@ class Common:
     registry: Registry | None = None
     """Aliases for model names; None reads `configs/endpoints.toml`, if it exists."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Dotted path of a setting → its name here, if it differs from the flag of `bench run`."""
+    """Dotted path of a setting → its name in this front end, if it differs from the flag of `bench run`."""
 
 
 def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[str, str] | None = None) -> ModelRuns:
@@ -105,12 +105,12 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
         found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
         runs += [_finished(run, model, entries, common.labels) for run in found.runs]
         notices += found.notices
-        limits = found.limits  # of the invocation, equal for all models
+        limits = found.limits  # limits of the whole invocation, equal for all models
     return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits))
 
 
 def without_rows(run: ResolvedRun) -> ResolvedRun:
-    """A copy of a run whose settings name no file of tasks, for tasks given in a program."""
+    """Copy a run without the file of tasks in its settings, for tasks that a program passed."""
     path = "env.env_args.tasks"
     env = run.settings.env
     args = {name: value for name, value in env.env_args.items() if name != "tasks"}
@@ -126,7 +126,7 @@ def _remember_secrets(model: Model) -> None:
 
 
 def _entries(model: Model, registry: Registry, environ: Mapping[str, str]) -> tuple[str, tuple[Registered, ...]]:
-    """The name in the run's settings, and its registry entries; a reference model has no entries."""
+    """Return the model's name in the run's settings, and the endpoints for it; a reference model has none."""
     own = _own_values(model)
     price = _prices(model)
     if not model.provider and not model.base_url and model.name in registry.entries:
@@ -148,7 +148,7 @@ def _entries(model: Model, registry: Registry, environ: Mapping[str, str]) -> tu
 
 
 def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The name and base URL for looking up a model in the table of providers."""
+    """Return the name and base URL by which a model is looked up in the table of providers."""
     provider, name = model.provider.strip(), model.name
     if model.base_url or not provider:
         return name, model.base_url
@@ -167,7 +167,7 @@ def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _own_values(model: Model) -> dict[tuple[str, str], object]:
-    """Validated settings of the endpoint that the model's own fields give."""
+    """Return the endpoint settings that the model's own fields give, validated."""
     values: dict[tuple[str, str], object] = {}
     for name, path in _OWN.items():
         value: object = getattr(model, name)
@@ -181,7 +181,7 @@ def _prices(model: Model) -> dict[str, float] | None:
 
 
 def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mapping[str, float] | None) -> Registered:
-    """A registry entry with the model's own values over it; headers are merged."""
+    """Return a registry entry in which the model's own values override others; headers are merged."""
     values = {**entry.values, **own}
     headers = _OWN["headers"]
     if headers in own and headers in entry.values:
@@ -197,7 +197,7 @@ def _place_of(model: Model) -> Place:
 def _flags(
     model: Model, name: str, alias: str, entries: Sequence[Registered], common: Mapping[str, object]
 ) -> dict[str, object]:
-    """Settings of one model's run, with its own sampling arguments over the shared ones."""
+    """Return the settings of one model's run, in which its own sampling arguments override the shared ones."""
     given = common.get("sampling_args")
     texts = [json.dumps(given)] if isinstance(given, Mapping) else [given] if isinstance(given, str) else given or []
     own = [_as_text(model)] if model.sampling else []
@@ -205,7 +205,7 @@ def _flags(
     args = cast("JsonDict | None", common.get("env_args")) or {}
     sent = entries[0].values.get(_MODEL) if entries else alias
     if args.get("score_output") or sent != model.label:
-        args = {**args, "model_id": model.label}  # for the hook, and for schema errors
+        args = {**args, "model_id": model.label}  # passed to the scoring hook, and shown in schema errors
     return {
         **common,
         "env_args": args,
@@ -225,14 +225,14 @@ def _as_text(model: Model) -> str:
 
 
 def _bound(asked: int, entries: Sequence[Registered], model: Model) -> int:
-    """The maximum number of concurrent tasks, limited by that of the endpoints together."""
+    """Return the maximum number of concurrent tasks, limited by that of all endpoints of the model together."""
     bounds = [cast("int | None", entry.values.get(_BOUND)) for entry in entries] or [model.max_concurrent]
     allowed = [bound for bound in bounds if bound is not None and bound > 0]
     return min(asked, sum(allowed)) if len(allowed) == len(bounds) and asked > 0 else asked
 
 
 def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], labels: Mapping[str, str]) -> ResolvedRun:
-    """The run with limits and prices of its endpoints, and with origins in the terms of this API."""
+    """Add limits and prices of its endpoints to a run, and name the origins of settings by the terms of this API."""
     bounds = {entry.values.get(_URL): entry.values.get(_BOUND) for entry in entries} or {"": model.max_concurrent}
     endpoints: list[Endpoint] = []
     for endpoint in run.endpoints:
@@ -245,7 +245,7 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], lab
 
 
 def _said_by(model: Model) -> dict[str, str]:
-    """Origins of the settings that the model itself determines, by dotted path."""
+    """Return the origins of the settings that the model's own fields determine, by dotted path."""
     where = f"{model.place} ({model.label})"
     words = {"model.model": where, "env.name": where}
     if model.base_url:
@@ -261,7 +261,7 @@ def _said_by(model: Model) -> dict[str, str]:
 
 
 def _origin(path: str, origin: Origin, words: Mapping[str, str]) -> Origin:
-    """The origin of a setting in the terms of this API; the origin of a table also applies to its entries."""
+    """Return the origin of a setting in the terms of this API; the origin of a table also applies to its entries."""
     if origin.layer not in ("cli", "registry"):
         return origin
     while path not in words and path.count(".") > 1:
@@ -270,7 +270,7 @@ def _origin(path: str, origin: Origin, words: Mapping[str, str]) -> Origin:
 
 
 def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]:
-    """The `--set` texts for one run; `fast:model.rpm=60` applies to the model named `fast`."""
+    """Return the `--set` texts for one model's run; `fast:model.rpm=60` applies to the model named `fast`."""
     chosen: list[str] = []
     for text in sets:
         # A name may itself contain a colon: `qwen2.5:7b:model.rpm=60`.
@@ -290,7 +290,7 @@ def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]
 
 
 def _refuse_own(name: str, path: Sequence[str]) -> None:
-    """Refuse a `--set` of a setting that belongs to a model or to the tasks."""
+    """Reject a `--set` of a setting that belongs to a model or to the tasks."""
     if tuple(path[:2]) in (_MODEL, _URL, _KEY, ("env", "name")):
         raise ConfigError(f"--set {name}: set the name, address and key of a model in its definition")
     if tuple(path[:2]) == ("env", "env_args"):

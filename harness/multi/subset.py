@@ -12,7 +12,7 @@ from harness.multi import javascript
 
 
 def check(value: object, schema: object) -> list[str]:
-    """The errors of a value, in the documented words.
+    """Validate a value by the documented schema check, and return its errors in the documented words.
 
     Args:
         value: A value from `read_json`.
@@ -55,7 +55,7 @@ def _misfits(value: Mapping[str, object] | list[object], properties: object) -> 
 
 
 def _kind(value: object) -> str:
-    """JavaScript's `typeof`, except that arrays are `array`; null is `object`."""
+    """Return JavaScript's `typeof`, except that arrays are `array`; null is `object`."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -66,7 +66,7 @@ def _kind(value: object) -> str:
 
 
 def _has(value: Mapping[str, object] | list[object], name: str) -> bool:
-    """JavaScript's `name in value`; an array has its indexes and `length`."""
+    """Evaluate JavaScript's `name in value`; an array has its indexes and `length`."""
     if isinstance(value, Mapping):
         return name in value
     return name == "length" or _index(value, name) is not None

@@ -18,12 +18,12 @@ from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
 
 SCHEMA_VALID, MATCHED = "schema_valid", "matched"
-"""Metrics of tasks with a schema, and of tasks with an expected text."""
+"""Names of the metrics of tasks with a schema, and of tasks with an expected text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The outcome of one model's run."""
+    """How one model's run ended, with the engine's statistics."""
 
     planned: int
     """Number of planned tasks."""
@@ -31,7 +31,7 @@ class RunOutcome:
     """The engine's own statistics; None if it has none."""
     state: str = "done"
     stop_reason: str | None = None
-    """The reason why it did not finish normally; None if it did."""
+    """The reason why the run did not finish normally; None if it did."""
     folder: str | None = None
     """The run folder; None if nothing was stored."""
     fail_fast: bool = False
@@ -41,7 +41,7 @@ class RunOutcome:
 
 
 def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOutcome) -> ModelSummary:
-    """Compute the summary of one model.
+    """Compute the statistics of one model of a multi-model evaluation.
 
     Args:
         model_id: The model's name in the results.
@@ -91,7 +91,7 @@ def compare(models: Sequence[ModelResult]) -> list[JsonDict]:
 
 
 def methods(*, has_pairs: bool) -> JsonDict:
-    """Descriptions of the methods, stored with the numbers."""
+    """Return the descriptions of the statistical methods, which are stored with the numbers."""
     words: JsonDict = {
         "avgScore": "mean over the tasks that came to an outcome; a failed task counts 0.0",
         "successRate": "tasks that are valid and did not fail, of those that came to an outcome",
@@ -117,7 +117,7 @@ def _is_success(result: TaskResult) -> bool:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The mean; 0 of no values, as documented."""
+    """Return the mean of values; 0 without values, as documented."""
     return math.fsum(values) / len(values) if values else 0.0
 
 

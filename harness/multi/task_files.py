@@ -16,7 +16,7 @@ from harness.multi.tasks import Task, read_tasks
 from harness.settings.wording import shown, suggestion
 
 FILES = (".json", ".jsonl", ".toml")
-"""Endings of files of tasks or models."""
+"""File name endings of files of tasks or models."""
 
 _RECORD = ("runId", "tasks", "modelConfigs")
 """Keys that identify the record of an evaluation, whose tasks can be evaluated again."""
@@ -36,7 +36,7 @@ def load_tasks(path: str | Path) -> list[Task]:
 
 
 def read_list(path: str | Path, keys: tuple[str, str]) -> tuple[str, list[object]]:
-    """Read the list in a file.
+    """Read the list of tasks or models in a file.
 
     Args:
         path: The file; its ending selects the format.
@@ -87,7 +87,7 @@ def _read_text(file: Path, what: str) -> str:
         return size_limits.read_text(file, size_limits.ROWS)
     except FileNotFoundError as error:
         beside = [str(each) for each in sorted(file.parent.glob("*")) if each.suffix.lower() in FILES]
-        near = suggestion(str(file), beside) if beside else f"there are no files of {what} beside it"
+        near = suggestion(str(file), beside) if beside else f"its folder has no files of {what}"
         raise ConfigError(f"{file}: there is no such file; {near}") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
@@ -105,7 +105,7 @@ def _parsed(text: str, where: str, *, is_toml: bool = False) -> object:
 
 
 def _object(where: str, fields: Sequence[tuple[str, object]]) -> object:
-    """Build an object of the file, refusing duplicate keys, which would silently drop a value."""
+    """Build a dict from a JSON object. Duplicate keys are rejected, since one of the values would be lost."""
     table: dict[str, object] = {}
     for name, value in fields:
         if name in table:

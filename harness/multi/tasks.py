@@ -1,4 +1,5 @@
-"""A task: its request and its expected answer, with the validation of its fields; and the score of an output."""
+"""Task of a multi-model evaluation: its request and expected answer, with the validation of its fields; and the score
+of an output."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ MATCH_MODES: tuple[MatchMode, ...] = ("exact", "contains")
 
 
 class Unset(enum.Enum):
-    """The marker for a task without `expected`, since None is a valid value: JSON's null."""
+    """Type of the marker for a task without `expected`, since None is a valid value: JSON's null."""
 
     UNSET = "unset"
 
@@ -58,15 +59,15 @@ class Task:
     """The expected output, or part of it, compared as `String(expected)`: None is the text "null"."""
     match_mode: MatchMode | None = None
     chat_options: JsonDict | None = None
-    """Chat options of this task's request, instead of those of all tasks."""
+    """Chat options of this task's request, which replace those of all tasks."""
     timeout_ms: float | None = None
     description: str | None = None
-    """Used as the prompt if there is none."""
+    """Used as the prompt if the task has none."""
     metadata: JsonDict = field(default_factory=dict[str, Any])
-    """Any data for a scoring hook."""
+    """Any data that the caller's scoring hook needs."""
 
     def document(self) -> JsonDict:
-        """The task as a dict: the fields that are set, by their documented names."""
+        """Return the task as a dict: the fields that are set, by their documented names."""
         document: JsonDict = {}
         for name in _NAMES:
             value: object = getattr(self, name)
@@ -85,24 +86,24 @@ class Task:
         return iter(self.document())
 
     def get(self, name: str, default: object = None) -> object:
-        """A field by its documented name, or `default` if it is not set."""
+        """Return a field of the task by its documented name, or `default` if it is not set."""
         return self.document().get(name, default)
 
     @property
     def conversation(self) -> Messages:
-        """The messages of the request: `messages`, else the prompt as a user message."""
+        """Return the messages of the task's request: `messages`, or else the prompt as a user message."""
         if self.messages:
             return self.messages
         return [{"role": "user", "content": self.prompt or self.description or ""}]
 
     @property
     def expected_text(self) -> str | None:
-        """`String(expected)`; None without an expected value."""
+        """Return the expected value as text, by JavaScript's `String(expected)`; None without an expected value."""
         return None if self.expected is UNSET else javascript.text_of(self.expected)
 
 
 TaskError: TypeAlias = "str | JsonDict"
-"""A text, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
+"""Error of a scored output: a text, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ _NAMES = (
     "id", "prompt", "description", "messages", "schema", "expected", "match_mode", "chat_options", "timeout_ms",
     "metadata",
 )  # fmt: skip
-"""The fields, in the order of a stored task."""
+"""Names of a task's fields, in the order of a stored task."""
 
 _TYPES = {
     "id": FieldType(lambda value: isinstance(value, str | int) and not isinstance(value, bool), "a string"),
@@ -143,7 +144,7 @@ _TYPES = {
 
 
 def read_tasks(values: object, where: str = "") -> list[Task]:
-    """Read a list of tasks. A task without an id gets `task-` and its number, from 0.
+    """Read and validate a list of tasks. A task without an id gets `task-` and its number, from 0.
 
     Args:
         values: Tasks, dicts or dataclasses.
@@ -170,7 +171,7 @@ def read_tasks(values: object, where: str = "") -> list[Task]:
 
 
 def read_task(value: object, index: int, where: str = "") -> Task:
-    """Read one task.
+    """Read and validate one task.
 
     Args:
         value: A `Task`, a mapping in either spelling (`matchMode`, `match_mode`), or a dataclass of the caller's, whose

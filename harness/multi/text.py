@@ -29,7 +29,7 @@ def without_thoughts(text: str) -> str:
 
 
 def output_of(completion: Prompt) -> str:
-    """The output of a rollout: the text of the last assistant message, without thinking.
+    """Return the text of a rollout that is scored: its last assistant message, without thinking.
 
     Args:
         completion: The messages after the prompt; a reply with tool calls alone, or a refusal, has no text.

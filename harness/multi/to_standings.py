@@ -1,5 +1,4 @@
-"""Conversion of documented results to standings, which distinguish a missing score from 0, for the result object and
-the screens. `stats.standings` computes the numbers."""
+"""Conversion of the documented results of models to standings, in which a missing score is not 0."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ TIMEOUT, FAILED = "timeout", "failed"
 
 
 def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, str]] = ()) -> Standings:
-    """Compute the standings of the models; duplicate names get a number.
+    """Convert the results of models to standings, which rank the models; duplicate names get a number.
 
     Args:
         models: The result of each model.
@@ -43,7 +42,7 @@ def _planned(model: ModelResult) -> int:
 
 
 def _promised(model: ModelResult) -> Range:
-    """The range of possible scores; infinite with a hook, and in a record of another program."""
+    """Return the range of possible scores; infinite with a scoring hook, and in a record of another program."""
     meta = model["summary"].get("meta") or {}
     match meta.get("scoreRange"):
         case [int() | float() as low, int() | float() as high] if low < high:
@@ -67,7 +66,7 @@ def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> TaskOutcome:
 
 
 def _usage(result: TaskResult) -> Usage:
-    """The usage of a task; empty in a record of another program."""
+    """Return the token usage of a task; empty in a record of another program."""
     if "usage" not in result:
         return Usage()
     usage = result["usage"]
@@ -83,7 +82,7 @@ def _usage(result: TaskResult) -> Usage:
 
 
 def _with_schema(model: Standing, result: ModelResult) -> Standing:
-    """Add the schema compliance, which is stored only in `meta`."""
+    """Add the schema compliance, which is stored only in `meta`, to a model's standing."""
     meta = result["summary"].get("meta") or {}
     spread = cast("Mapping[str, float] | None", meta.get("schemaCompliance"))
     if not spread or not spread.get("count"):

@@ -238,7 +238,7 @@ def test_errors_of_a_schema_name_the_model() -> None:
 
 def test_a_rubric_of_ones_own_comes_on_top_but_not_into_the_formula() -> None:
     env = TaskEnv(TASKS)
-    with pytest.raises(EnvironmentFault, match="tasks are scored as documented, or by the hook score_output"):
+    with pytest.raises(EnvironmentFault, match="tasks are scored by the documented formula or the hook score_output"):
         env.rubric.add_reward_func(lambda state: 1.0)
 
     async def shouted(completion: Any) -> float:
@@ -351,7 +351,7 @@ def _raises(error: BaseException) -> Callable[..., Any]:
         (_raises(ValueError("boom")), "raised ValueError: boom"),
         (_raises(KeyError("x")), "raised KeyError: 'x'"),
         (lambda output: None, "returned None"),
-        (lambda output: {"valid": True}, "returned a dict without 'score', which has valid"),
+        (lambda output: {"valid": True}, "returned a dict without 'score'; its keys: valid"),
         (lambda output: leaves(), "raised SystemExit: 3"),
         (lambda output: cancels(), "raised CancelledError: "),
     ],

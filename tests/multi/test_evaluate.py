@@ -626,7 +626,7 @@ def test_a_listener_that_raises_costs_no_result(caplog: pytest.LogCaptureFixture
         result = asyncio.run(evaluate(tasks(2), ["reference/null"], on_event=listen))
     assert result["summary"][0]["total"] == 2
     assert [each.getMessage() for each in caplog.records] == [
-        "on_event raised at multi-model:eval:start; later exceptions are not logged"
+        "on_event raised an error at multi-model:eval:start; later ones are not logged"
     ]
 
 

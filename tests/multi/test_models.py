@@ -168,9 +168,7 @@ def test_a_file_that_is_wrong(name: str, text: str, words: str, workplace: Path)
 
 
 def test_a_file_that_is_not_there_or_of_another_kind(workplace: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^none\.toml: there is no such file; there are no files of models beside it$"
-    ):
+    with pytest.raises(ConfigError, match=r"^none\.toml: there is no such file; its folder has no files of models$"):
         load_models(Path("none.toml"))
     (workplace / "m.yaml").write_text("- a")
     with pytest.raises(ConfigError, match=r"^m\.yaml: a file of models must end in \.json, \.jsonl, \.toml$"):

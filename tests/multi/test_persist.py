@@ -101,7 +101,7 @@ def test_a_path_that_was_used_again_is_not_taken_for_the_former_evaluation() -> 
     assert (first["runId"], second["runId"]) == ("first", "second")
     record = asyncio.run(load_run("second"))
     assert record is not None and record["runId"] == "second"
-    with pytest.raises(StoreError, match=r"^first is no longer stored: second was stored in \S+mine\.json after it"):
+    with pytest.raises(StoreError, match=r"^first is no longer stored: second has replaced it in \S+mine\.json"):
         asyncio.run(load_run("first"))
 
 

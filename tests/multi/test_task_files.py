@@ -103,7 +103,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_guessed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"taks\.json: there is no such file; there are no files of tasks beside it$"):
+    with pytest.raises(ConfigError, match=r"taks\.json: there is no such file; its folder has no files of tasks$"):
         load_tasks(tmp_path / "taks.json")
     (tmp_path / "tasks.json").write_text("[]")
     with pytest.raises(ConfigError, match=r'taks\.json: there is no such file; did you mean ".*/tasks\.json"\?$'):

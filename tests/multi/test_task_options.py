@@ -73,7 +73,7 @@ def test_chat_options_as_a_request_has_them() -> None:
 @for_each_row(
     ("given", "words"),
     [
-        ({"maxTokens": 1, "max_tokens": 1}, "chatOptions: max_tokens is given twice, in two spellings; remove one"),
+        ({"maxTokens": 1, "max_tokens": 1}, "chatOptions: max_tokens is given in two spellings; remove one"),
         ({"apiKey": "sk-123"}, "must not contain an api_key, because runs record them"),
         ({"stream": True}, "streamed replies are not supported"),
         ({"n": 2}, "only one answer per request is used"),
