@@ -122,7 +122,7 @@ class Budget:
         """Refuse bounds that cannot be enforced, and count the spending recorded by resumed runs. Blocking.
 
         Raises:
-            ConfigError: see `refuse_unpriced`.
+            ConfigError: the price of a model is unknown, as in `refuse_unpriced`.
             StoreError: a journal cannot be read.
         """
         refuse_unpriced(self.limits, runs)

@@ -1,5 +1,5 @@
 """Derive runs from another run's journal: replay recorded replies, ask another model for the same examples, or rescore.
-Defines the items of such a run and the records that it copies; `engine.replay` plays the recorded replies."""
+Defines the items of such a run and the records that it copies; `engine.replay` returns the recorded replies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Derivation:
     only: str | None = None
     """For a rescore: `unscored`, or the name of the one reward function to run; None rescores everything."""
     model: str | None = None
-    """For a replay: the model to ask instead of the recording; None plays the recorded replies."""
+    """For a replay: the model to call instead of using the recorded replies; None uses the recorded replies."""
     taken: Recorded | None = None
     """For a resumed rescore: the records that it copied from the parent. It rescores only these, even if the parent
     has more by now."""
@@ -75,7 +75,7 @@ class RecordedRollouts(PlannedRollouts):
 
     Args:
         derivation: How the run is derived, with the parent's journal.
-        environment: The environment that plays or scores the examples.
+        environment: The environment that runs or scores the examples.
         identity: Identity of the new run; see `identity_of`.
         rollouts_per_example: As planned for the parent.
 

@@ -234,7 +234,7 @@ class RunExecution:
 
 
 def plays_embedded(plan: RunPlan) -> bool:
-    """Whether the embedded server plays the run's model or one of its judges."""
+    """Whether the embedded server stands in for the run's model or for one of its judges."""
     return _plays_model(plan) or any(judge.is_embedded for judge in plan.judges)
 
 

@@ -67,7 +67,7 @@ class JudgeBinding:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the embedded reference server plays the judge."""
+        """Whether the embedded reference server answers as the judge."""
         return not self.endpoints[0].url
 
     @property
@@ -194,7 +194,7 @@ class RunPanel:
         lane: The run's unique name in the process.
         plan: The plan of the run.
         pool: Source of clients.
-        server: The embedded server; needed for judges that it plays.
+        server: The embedded server; needed for judges that it replaces.
         tracker: Tracker of the run's spending.
     """
 

@@ -128,7 +128,7 @@ class RunClient:
         resolved: The run's settings.
         environment: Provides default sampling arguments, which the run's own override.
         pool: Source of clients.
-        server: The embedded server, if it plays this run's model.
+        server: The embedded server, if it answers as this run's model.
         tracker: Tracker of the run's spending.
     """
 

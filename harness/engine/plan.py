@@ -24,7 +24,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class PlannedExample:
-    """An example by its keys, which suffice to find its records in a journal."""
+    """Description of an example by its keys, which suffice to find its records in a journal."""
 
     key: str
     index: int

@@ -83,7 +83,7 @@ class RunPlan:
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model plays the run; a derived run may use recorded replies or only score."""
+        """Whether the run calls a model; a derived run may use recorded replies or only score."""
         return self.start.asks_model
 
 
@@ -185,7 +185,7 @@ def prepare(
 
 
 def _try(step: Callable[..., LiveRun], subject: object, progress: RunProgress, *rest: object) -> LiveRun | FailedRun:
-    """Make one step of a run's preparation; an error becomes a failed run, unless it concerns the whole request."""
+    """Execute one step of a run's preparation; an error makes it a failed run, unless it concerns all runs."""
     try:
         return step(subject, progress, *rest)
     except HarnessError as error:
@@ -238,7 +238,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
 
 
 def _check(resolved: ResolvedRun, environment: Environment) -> None:
-    """Refuse a reference policy that cannot play the environment, and unsupported sampling arguments."""
+    """Refuse a reference policy that the environment does not support, and unsupported sampling arguments."""
     model = resolved.endpoints[0].model
     policy = parse_model(model).name if resolved.is_reference else None
     if policy == "judge":

@@ -29,7 +29,7 @@ _SAMPLE = Usage(input_tokens=1000, output_tokens=1000, requests=1)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model in the price list of the extra. Prices may depend on a reply's length, so each reply is looked up."""
+    """A model in the price list of `genai_prices`. Prices may depend on a reply's length, so each is looked up."""
 
     model: str
     url: str
@@ -62,7 +62,7 @@ class Pricing:
     """Price information about a model before its first call. Built by `pricing_of`."""
 
     listed: Listed | None = None
-    """Entry in the extra's list; None if the extra is not installed or does not know the model."""
+    """Entry in the list of `genai_prices`; None if this is not installed or does not know the model."""
     price: Mapping[str, float] | None = None
     """Price in the endpoint registry."""
     tells: bool = False

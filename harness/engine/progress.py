@@ -63,9 +63,9 @@ class RunProgress:
     total: int = 0
     """Number of planned rollouts; 0 until the environment is loaded."""
     held: int = 0
-    """Rollouts that earlier attempts finished; a resume adds them to the counts below gradually."""
+    """Number of rollouts that earlier attempts at this run finished; a resume adds them to the counters gradually."""
     resumed: int = 0
-    """Number of rollouts in the counts below that earlier attempts at this run finished."""
+    """Number of rollouts, among those that the counters include so far, that earlier attempts finished."""
     scored: int = 0
     unscored: Counter[str] = field(default_factory=Counter[str])
     """Number of rollouts without a score by reason (failed ones included)."""

@@ -25,7 +25,7 @@ class ReplayLane:
     """Model source of a run that calls no model.
 
     Args:
-        recorded: The journal whose replies are played.
+        recorded: The journal with the replies.
         resolved: The run's settings.
         environment: Provides default sampling arguments, which the run's own override.
     """

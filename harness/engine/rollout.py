@@ -119,7 +119,7 @@ async def generate(
 
     Raises:
         SystemicError: the endpoint is unusable; nothing is recorded for this item.
-        ThreadsHung: see `harness.usercode.threads`; nothing is recorded either.
+        ThreadsHung: too many calls of blocking environment code hang; nothing is recorded either.
     """
     meter, limits = MeteredChat(chat), limits or RolloutLimits()
     for number in range(1, max_retries + 2):
@@ -239,7 +239,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
 
     Raises:
         SystemicError: a judge's endpoint is unusable; the rollouts stay without a result.
-        ThreadsHung: see `harness.usercode.threads`; the rollouts stay without a result.
+        ThreadsHung: too many calls of blocking environment code hang; the rollouts stay without a result.
     """
     bound = Deadline(timeout)
     try:

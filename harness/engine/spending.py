@@ -83,7 +83,8 @@ def spent_in(
     asked = derivation is None or derivation.asks_model
     played = asked or (derivation is not None and derivation.how == "replay")
     judged: dict[str, int] = {}
-    """Number of judge replies of a rollout before its scoring, by key: each of its scores repeats them."""
+    """Number of judge replies in each rollout's `generated` line, by key. Its score lines repeat these, but they are
+    counted once."""
     with ExitStack() as stack:
         taken = None
         if derivation is not None and derivation.only == UNSCORED:
@@ -105,7 +106,7 @@ def spent_in(
 
 
 def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
-    """Whether a score is an unchanged copy from the parent of a rescore."""
+    """Whether a score in a rescored run's journal is an unchanged copy from the parent run."""
     if derivation is None or parent is None:
         return False
     offset = derivation.recorded.scored_at(str(line.get("key")))

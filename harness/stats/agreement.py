@@ -177,7 +177,7 @@ def prediction_powered(judged: Numbers, labelled_judged: Numbers, labels: Number
     few = column(labelled_judged, "prediction_powered")
     truth = column(labels, "prediction_powered")
     if len(few) != len(truth):
-        raise ValueError(f"prediction_powered: {len(few)} judge scores for {len(truth)} labels")
+        raise ValueError(f"prediction_powered: needs a judge score for each label, not {len(few)} for {len(truth)}")
     n, big = len(truth), len(many)
     if not n:
         return Estimate(level=level)

@@ -37,7 +37,7 @@ class Scores:
     seen: frozenset[float]
     """All distinct single scores."""
     promised: Range = UNKNOWN
-    """Range of the scores that the run declares."""
+    """Lowest and highest possible score, as the run declares them."""
     clusters: Mapping[str, str] | None = None
     """Cluster label of each example with a score, by key; None without clusters."""
 

@@ -35,7 +35,7 @@ class TaskOutcome:
     score: float | None
     """None if the task failed or could not be scored."""
     is_valid: bool = False
-    """Whether it counts as a success: it has a score, and the answer was valid."""
+    """Whether the attempt counts as a success: it has a score, and the answer was valid."""
     schema_valid: bool | None = None
     """Whether the answer conforms to the task's schema; None without a schema or an answer."""
     seconds: float | None = None
@@ -76,7 +76,7 @@ class Standing:
     failures: Mapping[str, int]
     """Number of attempts without a score by reason, most frequent first."""
     promised: Range = UNKNOWN
-    """Range of scores that the run declares."""
+    """Lowest and highest possible score, as the run declares them."""
 
     @property
     def made(self) -> int:

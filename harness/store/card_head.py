@@ -16,13 +16,13 @@ _HEAD = re.compile(r"\s*+---[\r\n]++([\S\s]*?)(?<![\r\n])[\r\n]+---(?:\r\n|\r|\n
 _EMPTY_HEAD = re.compile(r"\s*+---[\r\n]()[\r\n]+---(?:\r\n|\r|\n|$)")
 
 LONGEST = 500_000
-"""Maximum characters of a head: enough for more than a thousand runs."""
+"""Maximum characters of a card's YAML head: enough for more than a thousand runs."""
 
 MOST_VALUES = 25_000
-"""Maximum values in a head with aliases expanded: enough for two thousand runs."""
+"""Maximum values in a card's YAML head, with aliases expanded: enough for two thousand runs."""
 
 DEEPEST = 100
-"""Maximum nesting of a head: the C loader's stack overflows at some thousands."""
+"""Maximum nesting of a card's YAML head: the C loader's stack overflows at some thousands."""
 
 LONGEST_WORD = 2_000
 """Maximum characters of an unquoted value: converting a number takes quadratic time."""

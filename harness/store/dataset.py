@@ -278,7 +278,7 @@ class DatasetWriter:
         return file.rows
 
     def _is_final(self) -> bool:
-        """Whether the files on disk are already the result of `finish`."""
+        """Whether the files on disk already have all rows, sorted and with the newest scores, as after `finish`."""
         if self._rebuild or len(self._parts) != 1 or self._parts[0].level != SORTED:
             return False
         with translated("read", self._run.journal_path):

@@ -235,7 +235,7 @@ def choose(output_dir: Path, names: Sequence[str]) -> Invocation:
 
 
 def _suite_file(output_dir: Path, name: str) -> Path | None:
-    """Suite file for a name; None if the name may be a run's."""
+    """Find the suite file that a user's name refers to; None if it may be the name of a run."""
     path = Path(name)
     if path.suffix == ".json" and os.path.isfile(name) and not os.path.isfile(path.parent / "run.json"):
         return path

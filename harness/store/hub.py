@@ -168,7 +168,7 @@ class _Push:
         return head
 
     def _card(self, revision: str) -> str | None:
-        """README.md at a revision; None if missing."""
+        """Download the repository's README.md at a revision; None if missing."""
         from huggingface_hub import hf_hub_url
 
         url = hf_hub_url(self.repo, "README.md", repo_type="dataset", revision=revision, endpoint=self._api.endpoint)

@@ -230,7 +230,7 @@ class Tries:
     notice: Callable[[str], None]
     """Called with one line before each wait."""
     subject: Callable[[], str]
-    """Function that returns the subject of these lines."""
+    """Function that returns the first words of these lines: a description of the operation."""
     advice: Mapping[int, str] = field(default_factory=lambda: ADVICE)
     """Advice for the user by HTTP status."""
     _met: dict[HubFailureKind, int] = field(default_factory=lambda: dict.fromkeys(HubFailureKind, 0))

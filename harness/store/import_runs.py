@@ -46,7 +46,7 @@ class ImportedRollout:
     error: str = ""
     """Message about the missing reward."""
     is_complete: bool = True
-    """Whether the generation ended; without it, the rollout is a failed one."""
+    """Whether the generation ended; if not, the rollout counts as failed."""
     stop_condition: str | None = None
     is_truncated: bool = False
     usage: Usage = field(default_factory=Usage)

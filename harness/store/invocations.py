@@ -17,7 +17,7 @@ from harness.store.codec import from_text
 from harness.store.safe_files import files_in, is_file, is_folder, read_file, refuse_links
 
 SECOND = 16
-"""Length of the time in an id, to the second."""
+"""Number of characters in an id that give the time, to the second."""
 
 
 @dataclass(frozen=True, slots=True)

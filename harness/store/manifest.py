@@ -36,7 +36,7 @@ class Manifest:
     status: RunStatus = "running"
     """`running` without a process that holds the run's lock means that the process died."""
     created: str = ""
-    """UTC, ISO 8601 with microseconds."""
+    """Creation time of the run in UTC, as ISO 8601 with microseconds."""
     command: str = ""
     """The command line as typed."""
     settings: JsonDict = field(default_factory=dict[str, Any])

@@ -28,7 +28,7 @@ class OutcomeKind:
     resume: Work | None = None
     """Work that every resume does for a rollout of this kind; None for nothing."""
     retry: Work | None = None
-    """Work that a resume does for it if failed rollouts are retried; None for nothing."""
+    """Work that a resume does for a rollout of this kind if failed ones are retried; None for nothing."""
 
 
 OUTCOMES: dict[str, OutcomeKind] = {

@@ -124,7 +124,7 @@ def test_a_useless_judge_does_no_harm_and_labels_alone_are_enough() -> None:
     assert prediction_powered([0.5] * 100, [0.5] * 4, labels).mean == 0.75
     assert prediction_powered([0.1, 0.9], [], []).mean is None
     assert prediction_powered([0.1, 0.9], [0.4], [1.0]).low is None
-    with pytest.raises(ValueError, match="2 judge scores for 1"):
+    with pytest.raises(ValueError, match="needs a judge score for each label, not 2 for 1"):
         prediction_powered([0.1], [0.2, 0.3], [1.0])
 
 

@@ -82,7 +82,7 @@ class ChildChat:
     pending: PendingRequests
     environment: Environment
     order: int
-    """Number of the order that is being executed."""
+    """Number of the parent's order (to generate or score a rollout) that is being executed."""
     model: str
     """Name of the model at its endpoint."""
     plays: Sequence[str]

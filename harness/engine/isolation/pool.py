@@ -26,7 +26,7 @@ _GRACE = 5.0
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """Slot for one worker process, with the number of its orders."""
+    """Slot for one worker process, with the number of orders (rollouts and scorings) that it executes."""
 
     worker: Worker | None = None
     busy: int = 0

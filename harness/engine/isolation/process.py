@@ -30,7 +30,7 @@ is not mistaken for a silent child."""
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """An order that a process is executing."""
+    """An order, for example to generate a rollout, that a worker process is executing."""
 
     number: int
     patience: float | None
@@ -98,7 +98,7 @@ class Worker(asyncio.Protocol):
         self._spawned.watch.join(PATIENCE)
 
     def ask(self, order: JsonDict) -> JsonDict:
-        """Send an order before the run and return its report; blocking.
+        """Send an order before the event loop runs, and return the process's report; blocking.
 
         Raises:
             HarnessError: the environment's code raised it, or its process ended.

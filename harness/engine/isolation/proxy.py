@@ -80,7 +80,7 @@ class StandInRubric(Rubric):
 
     Args:
         told: The properties of the rubric, as its process sent them, and its judges.
-        worker: The child, to be asked about single functions.
+        worker: The environment's process, for questions about single functions.
     """
 
     def __init__(self, told: JsonDict, worker: Worker) -> None:
@@ -92,7 +92,7 @@ class StandInRubric(Rubric):
         """Return the proxy of a rubric that runs only one of the reward functions.
 
         Raises:
-            UsageError: see `Rubric.only`.
+            UsageError: the function is unknown or cannot be run separately; see `Rubric.only`.
         """
         told = self._worker.ask({"type": "only", "function": name})
         judges = tuple(self.judges[place] for place in cast("list[int]", told["judges"]))
@@ -162,7 +162,7 @@ class IsolatedEnvironment(Environment):
 
     async def play(self, state: State) -> None:
         """Raise AssertionError: rollouts run in the environment's own processes."""
-        raise AssertionError("an isolated environment is played by its executor")
+        raise AssertionError("rollouts of an isolated environment are run by its executor")
 
     async def teardown(self) -> None:
         """End all processes, each after the environment's own teardown."""
@@ -203,7 +203,7 @@ class IsolatedEnvironment(Environment):
         under_way = self._played.get((example.key, digest(messages)), [])
         reply = next((replies[method] for replies in under_way if method in replies), None)
         if reply is None:
-            raise EnvironmentFault(f"{self.env_id}: its process sent no reply of {method} to these messages")
+            raise EnvironmentFault(f"{self.env_id}: its process sent no result of {method} for these messages")
         if "raised" in reply:
             error = error_from_json(reply["raised"])
             raise NotImplementedError(str(error)) if reply["is_missing"] else error

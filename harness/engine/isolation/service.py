@@ -108,7 +108,7 @@ class _Panel:
 
 
 class Service:
-    """Executes the parent's orders.
+    """Executes the orders of the parent process: to generate a rollout, or to score some.
 
     Args:
         environment: The loaded environment.
@@ -153,7 +153,7 @@ class Service:
         loop.call_later(BEAT, self._beat, loop)
 
     def _take(self, frame: JsonDict, tasks: asyncio.TaskGroup) -> bool:
-        """Start the work of an order; False if it was the last order."""
+        """Start to execute an order of the parent; returns False if it was the last one."""
         kind = frame["type"]
         if kind in ("answer", "refused", "waits"):
             self._pending.hear(frame)
