@@ -110,7 +110,7 @@ def read_group(value: object, size: int) -> list[Value]:
     tolist = getattr(value, "tolist", None)
     values: object = tolist() if callable(tolist) else value
     if not isinstance(values, list | tuple):
-        return [(None, f"returned {type(value).__name__}: a group function returns a list of numbers")] * size
+        return [(None, f"returned {type(value).__name__}: a group function must return a list of numbers")] * size
     items = cast("list[object] | tuple[object, ...]", values)
     if len(items) != size:
         return [(None, f"returned {len(items)} values for {size} rollouts")] * size

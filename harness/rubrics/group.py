@@ -137,7 +137,7 @@ class RubricGroup(CombinedRubric):
 
 
 def add_scores(scores: Sequence[Score]) -> Score:
-    """Add the scores of one rollout, and metrics of one name. A sum is None if a part is; its reasons come first."""
+    """Add the scores that rubrics gave one rollout, and metrics of the same name. A sum with a missing part is None."""
     metrics: dict[str, float | None] = {}
     for score in scores:
         for name, value in score.metrics.items():

@@ -95,7 +95,7 @@ class Panel(Protocol):
 
 @dataclass(slots=True)
 class _ScoringPass:
-    """Errors of one scoring pass."""
+    """Errors of judge calls in one scoring pass."""
 
     fault: SystemicError | None = None
     failed: dict[tuple[int, str], ModelError] = field(default_factory=dict[tuple[int, str], ModelError])
@@ -109,7 +109,7 @@ class _JudgeContext:
     panel: Panel | None = None
     scoring: _ScoringPass | None = None
     failures: list[ModelError] | None = None
-    """Errors of failed calls; see `collect_failures`."""
+    """Errors of failed judge calls, for `collect_failures`; None outside of it."""
 
 
 _context: ContextVar[_JudgeContext] = ContextVar("judges", default=_JudgeContext())  # noqa: B039 - frozen

@@ -134,9 +134,9 @@ class _Process:
             if died == signal.SIGPROF:
                 raise Exhausted(f"{check} was stopped after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds")
             if died in CRASHES:
-                raise Exhausted(f"{check} crashed (signal {died})")
+                raise Exhausted(f"{check} crashed the process (signal {died})")
             if died is not None:
-                raise _CheckLost(f"signal {died}")
+                raise _CheckLost(f"killed by signal {died}")
             if reply.get("id") == self._number:
                 break
         if "error" in reply:
@@ -178,7 +178,7 @@ class _Process:
             _wait(self._stdout, select.POLLIN, until)
             part = os.read(self._stdout, 1 << 16)
             if not part:
-                raise _WorkerGone("its pipe closed")
+                raise _WorkerGone("it closed its pipe")
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         return cast("dict[str, Any]", json.loads(line))

@@ -158,7 +158,7 @@ class Rubric:
 
     @property
     def _overrides_score(self) -> bool:
-        """Whether the method `score` is that of a class outside of this package."""
+        """Whether a subclass outside of this package overrides the method `score`."""
         owner = next(base for base in type(self).__mro__ if "score" in vars(base))
         return not owner.__module__.startswith("harness.")
 

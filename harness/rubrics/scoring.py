@@ -106,7 +106,7 @@ class Scoring:
         if inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
-            except BaseException as error:  # as in `invoke`
+            except BaseException as error:  # becomes the reason for a missing value
                 if hung := _hung(error):
                     raise hung from None
                 if should_propagate(error):

@@ -159,5 +159,5 @@ def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
     every = [name for names in result for name in names]
     repeated = sorted({name for name in every if every.count(name) > 1})
     if repeated or not every:
-        raise ValueError(f"field {repeated[0]!r} occurs twice" if repeated else "a parser needs at least one field")
+        raise ValueError(f"field {repeated[0]!r} occurs twice" if repeated else "XMLParser needs at least one field")
     return result

@@ -182,5 +182,5 @@ def test_a_group_result_is_read_entry_by_entry() -> None:
     assert read_group([1, None, 0.5], 3) == [(1.0, ""), (None, "returned None"), (0.5, "")]
     assert read_group((1.0,), 1) == [(1.0, "")]
     assert read_group([1.0], 2) == [(None, "returned 1 values for 2 rollouts")] * 2
-    assert read_group(1.0, 2) == [(None, "returned float: a group function returns a list of numbers")] * 2
+    assert read_group(1.0, 2) == [(None, "returned float: a group function must return a list of numbers")] * 2
     assert read_group("ab", 2)[0][0] is None

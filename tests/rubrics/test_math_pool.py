@@ -152,7 +152,7 @@ def test_a_check_whose_child_is_killed_twice_has_no_verdict() -> None:
                             os.kill(child, signal.SIGKILL)
                             seen.add(child)
                     await asyncio.sleep(0.01)
-            assert "died 2 times (signal 9; signal 9)" in str(asked.result())
+            assert "died 2 times (killed by signal 9; killed by signal 9)" in str(asked.result())
             assert "binom" in str(asked.result())
             assert await pool.check("2", "2.0", 5)
 

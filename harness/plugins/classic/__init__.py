@@ -1,3 +1,3 @@
-"""Compatibility implementation of the classic `verifiers` API, which classic packages get on `import verifiers`.
-`surface` lists the names of each module, `modules` makes the modules, and the rest implements the names, mostly as a
-thin layer over `harness.envs` and `harness.rubrics`. Nothing is imported before a package needs it."""
+"""Our own implementation of the classic API of `verifiers` (releases 0.1.8 to 0.3), which packages written for that API
+get on `import verifiers`. `modules` lists and creates its modules; the others implement the names, mostly as a thin
+layer over `harness.envs` and `harness.rubrics`. Nothing is imported before a package needs it."""

@@ -1,6 +1,6 @@
-"""Model calls of classic environments: through the rollout's own model, or through a client of the author's. Includes
-the client classes of generation C: an author's subclass converts prompt and tools to its endpoint's form, sends the
-request, and converts the reply to a `vf.Response`; the base classes return the client that they wrap."""
+"""Model calls of classic environments: to the rollout's model, or by a client of the environment's author. Includes the
+client classes of generation C, the later releases of the classic API: an author's subclass converts prompt and tools to
+the form of its endpoint, sends the request, and converts the reply to a `vf.Response`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def ask(
     client: Any = None,
     model: str | None = None,
 ) -> ModelResponse | Response:
-    """Call the rollout's model, or `client` if given.
+    """Send a prompt to the rollout's model, or by `client` if given.
 
     Raises:
         ModelError: the call failed.
@@ -42,8 +42,8 @@ async def ask(
         return await _through(chosen, state, prompt, tools, args, model or state["model"])
     if model is not None and model not in (chat.model, state["model"]):
         raise EnvironmentFault(
-            f"the environment asked for the model {model!r}, and the run's is {chat.model!r}; "
-            "for another one it must pass a client"
+            f"the environment requested the model {model!r}, but the model of the run is {chat.model!r}; "
+            "to call another model, pass `client` to get_model_response"
         )
     return await chat(prompt, tools=list(tools) or None, sampling_args=args)
 
@@ -54,7 +54,7 @@ async def _through(
     try:
         if not hasattr(client, "get_response"):
             return as_response(await _send(client, prompt, model, args, tools))
-        # A client class of generation C.
+        # Only client classes of generation C have this method.
         reply = client.get_response(
             prompt=prompt, model=model, tools=tools_of(list(tools), "C") or None, state=state,
             sampling_args={name: value for name, value in args.items() if value is not None},
@@ -72,7 +72,7 @@ async def _through(
 
 
 async def _send(client: Any, prompt: Any, model: str, args: Mapping[str, Any], tools: Sequence[Any] | None) -> Any:
-    """Send a request by the methods of the openai package, sync or async."""
+    """Send a request with a client of the openai package, sync or async."""
     given = {name: value for name, value in args.items() if value is not None}
     if isinstance(prompt, str):
         reply = client.completions.create(model=model, prompt=prompt, **given)
@@ -96,7 +96,7 @@ class Client:
         if not cls.__module__.startswith("harness."):
             return super().__new__(cls)
         if client_or_config is None:
-            raise EnvironmentFault(f"vf.{cls.__name__} wraps a client: pass an openai.AsyncOpenAI")
+            raise EnvironmentFault(f"vf.{cls.__name__}(…): pass the client to wrap, an openai.AsyncOpenAI")
         return client_or_config
 
     def __init__(self, client_or_config: Any = None) -> None:
@@ -112,7 +112,9 @@ class Client:
 
     def setup_client(self, config: ClientConfig) -> Any:
         """Create the wrapped client from a configuration."""
-        raise NotImplementedError(f"{type(self).__name__}.setup_client: pass a client, or make one there")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no client: pass one to the constructor, or return one from setup_client"
+        )
 
     async def to_native_tool(self, tool: Any) -> Any:
         """Convert a tool to the endpoint's form; by default that of the OpenAI API."""
@@ -123,7 +125,7 @@ class Client:
         return None if tools is None else [await self.to_native_tool(tool) for tool in tools]
 
     async def to_native_prompt(self, messages: Prompt) -> tuple[Any, JsonDict]:
-        """Convert the prompt to the endpoint's form; also returns further arguments of the call."""
+        """Convert the prompt to the endpoint's form; return it with further arguments for the request."""
         return plain(messages), {}
 
     async def get_native_response(
@@ -142,7 +144,7 @@ class Client:
     async def get_response(
         self, prompt: Prompt, model: str, sampling_args: JsonDict, tools: Sequence[Any] | None = None, **kwargs: Any
     ) -> Response:
-        """Run all steps of a model call.
+        """Call the model: convert prompt and tools, send the request, and convert and check the reply.
 
         Raises:
             ModelError: a step failed.
@@ -155,7 +157,7 @@ class Client:
             return await self.from_native_response(answer)
         except (faults.Error, HarnessError):
             raise
-        except Exception as error:  # documented: any exception of a step is a failed call
+        except Exception as error:  # any exception of an author's client means that the model call failed
             raise faults.ModelError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:

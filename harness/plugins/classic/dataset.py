@@ -1,7 +1,7 @@
 """Datasets of classic environments: the author's rows as `harness.envs` reads them and as the classic API returns them
-(`env.dataset`, `env.get_dataset()`). Prompts are formatted by the classic rules; our `Table` validates the result. Rows
-are formatted when they are read. Values that our records cannot hold (an answer that is a number, the author's own
-columns) stay in the author's row, which `Rows.columns` finds by its id."""
+(`env.dataset`, `env.get_dataset()`). Prompts are formatted by the classic rules when a row is read;
+`harness.envs.dataset.Table` validates the result. Values that bench does not record (an answer that is a number, the
+author's own columns) stay in the author's row, which `Rows.columns` finds by its id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.plugins.classic.state import as_text
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Rules that turn a row into a prompt."""
+    """How a prompt is made from a dataset row."""
 
     generation: Generation
     message_type: MessageType
@@ -33,7 +33,7 @@ class Format:
     """Default task name of rows without a task."""
 
     def prompt(self, cells: Mapping[str, Any], where: str) -> Prompt:
-        """The prompt of a row.
+        """Return the formatted prompt of a row.
 
         Raises:
             EnvironmentFault: the row has neither a prompt nor a question.
@@ -41,7 +41,7 @@ class Format:
         prompt, question = cells.get("prompt"), cells.get("question")
         if prompt is None and question is None:
             raise EnvironmentFault(
-                f"{where}: there is neither a 'prompt' nor a 'question'; its columns are "
+                f"{where}: it needs a column 'prompt' or 'question'; its columns are "
                 f"{', '.join(str(name) for name in cells)}"
             )
         if self.message_type == "completion":
@@ -57,7 +57,7 @@ class Format:
 
 
 class Rows(Sequence[JsonDict]):
-    """An author's dataset as a sequence of rows in our format.
+    """An author's dataset as a sequence of rows in the format of `harness.envs`.
 
     Args:
         source: A `datasets.Dataset` or any sequence of mappings.
@@ -98,7 +98,7 @@ class Rows(Sequence[JsonDict]):
         return row
 
     def columns(self, example_id: object, prompt: Prompt) -> JsonDict | None:
-        """The author's own row for an example; None if the dataset has changed.
+        """Return the author's own row for an example; None if the dataset has changed since the rollout.
 
         Args:
             example_id: Id of the example.
@@ -126,7 +126,7 @@ class Rows(Sequence[JsonDict]):
         return dict(cast("Mapping[str, Any]", cells))
 
     def _own_ids(self) -> list[int]:
-        """The dataset's own ids, if they are unique integers."""
+        """Return the ids in the dataset's column `example_id` if they are unique integers; otherwise row numbers."""
         if len(self.source) == 0:
             return []
         names: Any = getattr(self.source, "column_names", None)
@@ -153,7 +153,7 @@ class Source:
 
     @property
     def is_built(self) -> bool:
-        """Whether the rows exist already; a builder function runs only on first use."""
+        """Whether the rows are loaded already; a function that returns them is called only on first use."""
         return "rows" in vars(self) or not callable(self._given)
 
     @cached_property
@@ -175,13 +175,14 @@ class Source:
 
 
 def selected(dataset: Any, n: int, seed: int | None) -> Any:
-    """The first `n` rows, or all if `n` is not above 0, shuffled if a seed is given. Returns a new dataset."""
+    """Return a new dataset with the first `n` rows, or all rows if `n` is not above 0; shuffled first if a seed is
+    given."""
     shuffled = dataset if seed is None else dataset.shuffle(seed=seed)
     return shuffled.select(range(min(n, len(shuffled)))) if n > 0 else shuffled
 
 
 def to_dataset(rows: Rows) -> Any:
-    """The formatted rows as a `datasets.Dataset`, including the author's further columns."""
+    """Convert formatted rows to a `datasets.Dataset`, including the author's other columns."""
     formatted: list[JsonDict] = []
     for index in range(len(rows)):
         own = rows[index]
@@ -207,13 +208,13 @@ def _info(value: object) -> Any:
 
 
 def _jsonable(value: Any) -> JsonDict:
-    """An author's `info` as JSON; values without a JSON form are replaced by the name of their type."""
+    """Convert an author's `info` to JSON; a value without a JSON form is replaced by the name of its type."""
     shown = json.loads(json.dumps(plain(value), default=lambda item: f"<{type(item).__name__}>"))
     return cast(JsonDict, shown) if isinstance(shown, dict) else {"info": shown}
 
 
 def _without_gaps(message: object) -> Message:
-    """The message without fields that are None: `datasets` adds every column to every row."""
+    """Copy a message without its fields that are None, which `datasets` adds to every row."""
     fields = plain(message)
     if not isinstance(fields, dict):
         raise EnvironmentFault(f"a message of a prompt must be a dict, not {type(message).__name__}")

@@ -1,5 +1,5 @@
-"""Groups of classic environments, on top of our `EnvGroup`. Each member environment sees its rows under their own
-numbers, and its name in `task` (generation B) or `info["env_id"]` (C)."""
+"""Groups of classic environments, based on `harness.EnvGroup`. Each environment of a group gets its rows with its own
+row numbers. The environment's name is in `task` (generation B) or in `info["env_id"]` (generation C)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENV_GROUP_INFO_KEY = "env_id"
 
 
 class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatibleMethodOverride]  # theirs
-    """`vf.EnvGroup(envs, env_names)`.
+    """`vf.EnvGroup(envs, env_names)` of the classic API: several environments evaluated as one.
 
     Args:
         envs: The environments.
@@ -33,7 +33,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         **kwargs: Stored as attributes.
 
     Raises:
-        ValueError: no environments, or the number of names differs from theirs.
+        ValueError: there are no environments, or not one name per environment.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         self.__post_init__()
 
     def settle(self) -> None:
-        """Validate the environments of the group."""
+        """Validate the reward functions of all environments of the group."""
         for env in self.envs:
             if isinstance(env, Environment):
                 env.settle()
 
     def get_env_for_task(self, task: str) -> NativeEnvironment:
-        """The environment of a task; the first one if the task is unknown."""
+        """Return the environment that a task name belongs to; the first environment if the task is unknown."""
         return self.env_map.get(task.partition(SEPARATOR)[0], self.envs[0])
 
     def prepared(self, state: State) -> ClassicState:
-        """Prepare the state with the row's member environment."""
+        """Convert a rollout's state to a classic state, as the environment of the rollout's row does it."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         name = str(state["task"]).partition(SEPARATOR)[0]
@@ -75,14 +75,14 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         ends = list(accumulate(each.row_count for each in self.envs))
         before = ends[self.env_names.index(name)] - env.row_count
         number = state["example_id"]
-        state["example_id"] = number - before  # the member's own number, by which it finds its row
+        state["example_id"] = number - before  # the environment finds its row by its own row number
         try:
             return env.prepared(state)
         finally:
             state["example_id"] = number
 
     async def play(self, state: State) -> None:
-        """Let the row's environment run the whole rollout."""
+        """Run the rollout in the environment of the row."""
         assert state.chat is not None
         task = str(state["task"])
         env = self.enter(state)
@@ -92,7 +92,8 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
             state["task"] = task
 
     def enter(self, state: State) -> NativeEnvironment:
-        """Adapt the state to the row's environment, and return that environment."""
+        """Return the environment of a rollout's row, and set the task or `info` in the state as this environment
+        expects."""
         name, _, own = str(state["task"]).partition(SEPARATOR)
         env = self.env_map[name]
         if isinstance(env, EnvGroup):
@@ -106,7 +107,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         return env
 
     async def render_completion(self, state: State) -> None:
-        """Do nothing: the row's environment has rendered it."""
+        """Do nothing: the environment of the row has already set the completion."""
 
     def _all_rows(self) -> list[JsonDict]:
         rows = [self.row(index) for index in range(self.row_count)]
@@ -117,7 +118,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
 
 
 class EnvGroupRubric(GroupedRubric):
-    """Rubric of a classic group."""
+    """Rubric of a classic environment group: each rollout is scored by the rubric of its environment."""
 
     def __init__(self, group: EnvGroup | Mapping[str, NativeEnvironment]) -> None:
         self._group = group if isinstance(group, EnvGroup) else None

@@ -1,5 +1,5 @@
-"""Base environment of the classic API, on top of our `Environment`: constructor, attributes, model calls in the classic
-form, and support for an author's own `rollout`."""
+"""Base class of the environments of the classic API, based on `harness.Environment`: constructor, attributes, model
+calls in the classic form, and support for subclasses that define `rollout` themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from harness.plugins.classic.state import ClassicState, adopt, count_model_call,
 from harness.rubrics.rubric import Rubric as NativeRubric
 
 _TOOLS: dict[Generation, str] = {"B": "oai_tools", "C": "tool_defs"}
-"""Name of the tool definitions in an environment and in a state, by generation."""
+"""Name of the attribute and state key with the tool definitions, by generation of the classic API."""
 
 
 class Environment(NativeEnvironment):
@@ -47,8 +47,8 @@ class Environment(NativeEnvironment):
         parser: Parses answers.
         rubric: Scores rollouts.
         **options: `sampling_args` (overridden by those of the run), `message_type`, `oai_tools` (B) or `tool_defs` (C),
-            `env_id`, `env_args`. All others become attributes, including those without a function here
-            (`map_kwargs`, `max_seq_len`, `max_workers`, `interleaved_rollouts`, `score_rollouts`, `pass_threshold`).
+            `env_id`, `env_args`. All others become attributes, including those without an effect here (`map_kwargs`,
+            `max_seq_len`, `max_workers`, `interleaved_rollouts`, `score_rollouts`, `pass_threshold`).
     """
 
     generation: Generation = "B"
@@ -63,7 +63,7 @@ class Environment(NativeEnvironment):
         if not cls.__module__.startswith("harness."):
             wrap_own(cls, "rollout", lambda own: dispatching(own, Environment.rollout))
             wrap_own(cls, "get_model_response", reading)
-        # Our base class refuses an author's `rollout`; classic environments are written with one.
+        # The base class of bench rejects subclasses that define `rollout`, but classic environments may define it.
         super(NativeEnvironment, cls).__init_subclass__(**kwargs)
 
     def __init__(
@@ -78,7 +78,7 @@ class Environment(NativeEnvironment):
     ) -> None:
         message_type: MessageType = options.pop("message_type", "chat")
         if message_type == "completion" and (system_prompt or few_shot):
-            raise ValueError("system_prompt and few_shot go with messages, not with message_type='completion'")
+            raise ValueError("system_prompt and few_shot cannot be combined with message_type='completion'")
         if dataset is None and eval_dataset is None:
             raise ValueError("Either dataset or eval_dataset must be provided")
         self.generation = running()
@@ -106,16 +106,17 @@ class Environment(NativeEnvironment):
         self.__post_init__()
 
     def _native_options(self) -> dict[str, Any]:
-        """Further constructor options of our base environment."""
+        """Return further constructor options for the base class of bench."""
         return {}
 
     def __post_init__(self) -> None:
-        """Find the methods marked by decorators."""
+        """Find the methods that are marked as hooks by decorators such as `@vf.stop`."""
         self._cleanups = marks.hooks_of(self, "cleanup", self.generation)
         self._teardowns = marks.hooks_of(self, "teardown", self.generation)
 
     def settle(self) -> None:
-        """Validate the reward functions after construction, since functions may be added to a rubric until then.
+        """Validate the reward functions of an environment that is completely built, since functions may be added until
+        then.
 
         Raises:
             EnvironmentFault: a reward function has a parameter that cannot be supplied.
@@ -169,27 +170,28 @@ class Environment(NativeEnvironment):
         self._put("eval_dataset", source)
 
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Any:
-        """The formatted training rows, shuffled if a seed is given; the first `n` if `n` is above 0."""
+        """Return the formatted training rows, shuffled if a seed is given; only the first `n` if `n` is above 0."""
         if "dataset" not in self._sources:
             raise ValueError("dataset is not set")
         return selected(self.dataset, n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Any:
-        """As `get_dataset`, for the rows that are evaluated."""
+        """Return the formatted evaluation rows, shuffled if a seed is given; only the first `n` if `n` is above 0."""
         return selected(self.eval_dataset, n, seed) if "eval_dataset" in self._sources else self.get_dataset(n, seed)
 
     def build_dataset(self) -> Any:
-        """The formatted training rows."""
+        """Return the formatted training rows."""
         return self.dataset
 
     def build_eval_dataset(self) -> Any:
-        """The formatted evaluation rows."""
+        """Return the formatted evaluation rows."""
         return self.eval_dataset
 
     # Tools
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """The row's own tools, else the environment's; also stored in the state in its generation's form."""
+        """Return the tool definitions in the row's `info`, or else those of the environment; also store them in the
+        state."""
         given: Any = state.get("info")
         info: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
         own: Any = info.get("tool_defs") or info.get("oai_tools")
@@ -205,7 +207,8 @@ class Environment(NativeEnvironment):
         return timing_of(super()._timing(), self.generation)
 
     def prepared(self, state: State) -> ClassicState:
-        """Convert a state of our engine, fresh or restored from a journal, to a classic state; the same object."""
+        """Convert a state of the engine, new or restored from a journal, to a classic state. The object remains the
+        same."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         prompt = state["prompt"] if state.example is None else state.example.prompt
@@ -217,7 +220,7 @@ class Environment(NativeEnvironment):
         return adopted
 
     async def rollout(self, *args: Any, **kwargs: Any) -> Any:
-        """Run one rollout, called as our engine's `(state, chat)` or as the classic `(input, client, model,
+        """Run one rollout. The engine calls this with `(state, chat)`, authors with `(input, client, model,
         sampling_args)`."""
         if not is_engine(args, kwargs):
             own = await self.init_state(*args, **kwargs)
@@ -233,7 +236,8 @@ class Environment(NativeEnvironment):
             state.check_client()
 
     async def play(self, state: State) -> None:
-        """Run the rollout by the author's own `rollout(input, client, model, sampling_args)`, if defined."""
+        """Run the rollout with the author's `rollout(input, client, model, sampling_args)` if there is one, else with
+        the default loop."""
         own: Callable[..., Awaitable[Any]] | None = getattr(type(self).rollout, "own", None)
         if own is None:
             return await self._loop(state)
@@ -244,12 +248,12 @@ class Environment(NativeEnvironment):
         state["is_completed"] = True
 
     async def _loop(self, state: State) -> None:
-        raise EnvironmentFault(f"{type(self).__name__} must have a rollout(input, client, model, sampling_args)")
+        raise EnvironmentFault(f"{type(self).__name__} must define rollout(input, client, model, sampling_args)")
 
     async def init_state(
         self, input: Mapping[str, Any], client: Any, model: str, sampling_args: JsonDict | None = None
     ) -> ClassicState:
-        """The state of a rollout of `input`: the engine's own state if the engine started the rollout."""
+        """Create the state of a rollout of `input`, or return the engine's state if the engine started the rollout."""
         if isinstance(input, Input):
             return self.prepared(input.state)
         fields = copy.deepcopy(dict(input))
@@ -288,18 +292,19 @@ class Environment(NativeEnvironment):
         message_type: MessageType | None = None,
         **options: Any,
     ) -> Any:
-        """Call the rollout's model, or `client` if it is one of the author's own. The form of the prompt selects chat
-        or text completion; `tool_defs` is an alias of `oai_tools`.
+        """Call the rollout's model, or `client` if the author passes a different one. The form of the prompt selects
+        chat or text completion; `tool_defs` is an alias of `oai_tools`.
 
         Raises:
             EnvironmentFault: `message_type` does not match the prompt.
-            ModelError: `vf.ModelError`, `vf.OverlongPromptError` and so on; or ours, if the endpoint is unusable.
+            ModelError: the call failed: `vf.ModelError`, `vf.OverlongPromptError` or another classic exception; or
+                bench's own exception if the endpoint is unusable.
         """
         asked: Prompt = messages_of(prompt, self.generation)
         is_text = isinstance(asked, str)
         if message_type is not None and is_text != (message_type == "completion"):
             kind = "a text" if is_text else "messages"
-            raise EnvironmentFault(f"get_model_response was given {kind} as the prompt, and {message_type=}")
+            raise EnvironmentFault(f"get_model_response: the prompt is {kind}, which does not match {message_type=}")
         mine = state.get(_TOOLS[self.generation])
         tools = tools_to_wire(oai_tools or options.get("tool_defs") or mine)
         started = time.time()
@@ -318,7 +323,7 @@ class Environment(NativeEnvironment):
     # Changes
 
     def add_rubric(self, rubric: NativeRubric) -> None:
-        """Add `rubric` to the scoring."""
+        """Add `rubric` to the rubrics that score rollouts."""
         mine = cast(NativeRubric, self.rubric)
         if isinstance(mine, RubricGroup):
             mine.rubrics.append(rubric)
@@ -326,7 +331,8 @@ class Environment(NativeEnvironment):
             self.rubric = RubricGroup([mine, rubric])
 
     def set_kwargs(self, **values: Any) -> None:
-        """Set attributes: any from the author's own code, only existing ones from a run's settings.
+        """Set attributes of the environment. An author's code may set any attribute, a run's settings only existing
+        ones.
 
         Raises:
             ConfigError: a run's settings name an unknown attribute.
@@ -341,21 +347,21 @@ class Environment(NativeEnvironment):
                 setattr(self, name, value)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse to evaluate.
+        """Raise an error: the classic method `evaluate` is not supported.
 
         Raises:
             UsageError: always; the message names the alternative.
         """
         name = self.env_id or type(self).__name__
         raise UsageError(
-            f"{name}: evaluate() and generate() are not available; use `bench run {self.env_id or 'ENV'} -m MODEL`, "
+            f"{name}: evaluate() and generate() are not supported; use `bench run {self.env_id or 'ENV'} -m MODEL`, "
             "which sends requests by its endpoints and limits, and records the replies"
         )
 
     generate = generate_sync = evaluate_sync = run_rollout = run_group = evaluate
 
     async def teardown(self) -> None:
-        """Run the `@vf.teardown` methods, then the rubric's."""
+        """Run the methods marked `@vf.teardown` of the environment, then those of its rubric."""
         await super().teardown()
         mine = cast(NativeRubric, self.rubric)
         if isinstance(mine, Rubric):

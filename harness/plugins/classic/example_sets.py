@@ -1,5 +1,5 @@
-"""`vf.load_example_dataset` and related functions: fifteen known datasets of the Hub as questions and answers, with the
-repository, split and columns of each."""
+"""`vf.load_example_dataset` and related functions of the classic API: fifteen datasets on the Hub as questions and
+answers, with the repository, split and columns of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS = "ABCDEFGHIJ"
 
 
 def strip_non_numeric(text: str) -> str:
-    """The digits and decimal points of a text."""
+    """Return only the digits and decimal points of a text."""
     return "".join(letter for letter in text if letter.isdigit() or letter == ".")
 
 
@@ -54,7 +54,7 @@ def _openbook(cells: Cells) -> JsonDict:
 
 @dataclass(frozen=True, slots=True)
 class ExampleSet:
-    """One known dataset."""
+    """A dataset that `vf.load_example_dataset` can load by its short name."""
 
     repository: str
     split: str
@@ -116,11 +116,11 @@ SETS: dict[str, ExampleSet] = {
 
 
 def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int | None = None, seed: int = 0) -> Any:
-    """Load one of the known datasets with the columns `question` and `answer`.
+    """Load one of fifteen known datasets from the Hub, with the columns `question` and `answer`.
 
     Args:
         name: Name of the dataset.
-        split: Its split; the dataset's usual one by default.
+        split: Split of the dataset; by default the one that is usual for it.
         n: Number of rows, sampled with `seed`; all by default.
         seed: Seed of the sample.
 
@@ -130,7 +130,9 @@ def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int |
     if name not in SETS:
         near = difflib.get_close_matches(name, SETS, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise EnvironmentFault(f"load_example_dataset({name!r}): no such dataset; {hint}Known are {', '.join(SETS)}")
+        raise EnvironmentFault(
+            f"load_example_dataset({name!r}): no such dataset; {hint}Known names are {', '.join(SETS)}"
+        )
     chosen = SETS[name]
     hub: Any = importlib.import_module("datasets")
     parts: list[Any] = [

@@ -1,5 +1,5 @@
 """Exceptions of the classic API, and the conversion of bench's errors to them. `vf.ModelError` is also a subclass of
-ours, so that the cause is kept if an author's code lets it pass."""
+bench's `ModelError`, so that the engine recognizes it if an author's code does not catch it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.core.errors import ModelError as HarnessModelError
 
 
 class Error(Exception):
-    """Base of exceptions by which a classic package fails a rollout."""
+    """Base class of the exceptions of the classic API, with which a package's code makes a rollout fail."""
 
 
 class ModelError(Error, HarnessModelError):
@@ -35,7 +35,7 @@ class OverlongPromptError(Error, ContextLengthError):
 
 
 class ToolError(Error):
-    """Base of tool errors."""
+    """Base class of errors of tool calls."""
 
 
 class ToolParseError(ToolError):
@@ -47,7 +47,7 @@ class ToolCallError(ToolError):
 
 
 class InfraError(Error):
-    """Infrastructure of the environment failed."""
+    """Something that an environment needs, such as a sandbox or a network tunnel, failed."""
 
 
 class SandboxError(InfraError):
@@ -55,16 +55,16 @@ class SandboxError(InfraError):
 
 
 class TunnelError(InfraError):
-    """A tunnel failed."""
+    """A network tunnel failed; for `except` clauses of authors, since bench does not open tunnels."""
 
 
 class BrowserSandboxError(SandboxError):
-    """A browser's sandbox failed."""
+    """The sandbox of a browser failed; for `except` clauses of authors, since bench does not run browsers."""
 
 
 def classic(error: HarnessModelError) -> HarnessModelError:
-    """Convert a failed model call to a classic exception, with bench's as its cause. An unusable endpoint's error is
-    returned unchanged: it ends the run, and author code must not handle it."""
+    """Convert the error of a failed model call to an exception of the classic API, whose cause is the original error.
+    The error of an unusable endpoint is returned unchanged: it ends the run, and author code must not handle it."""
     if isinstance(error, Error | SystemicError):
         return error
     if isinstance(error, ContextLengthError):

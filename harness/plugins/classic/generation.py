@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 Generation: TypeAlias = Literal["B", "C"]
 
 DEFAULT: Generation = "B"
-"""Default without evidence. Its plain dicts also suit code that uses only features of both generations."""
+"""Generation that is assumed if nothing shows which one a package was written for. Its plain dicts also suit code that
+uses only features of both generations."""
 
 VERSIONS: dict[Generation, str] = {"B": "0.1.9.post3", "C": "0.1.14"}
-"""The version that each generation reports."""
+"""Version number of `verifiers` that packages of each generation see."""
 
 OTHER: dict[Generation, Generation] = {"B": "C", "C": "B"}
-"""The other generation of each."""
+"""For each of the two generations of the classic API, the other one."""
 
 _RELEASES: dict[Generation, tuple[str, ...]] = {
     "B": ("0.1.8", "0.1.8.post2", "0.1.9", "0.1.9.post3", "0.1.10"),
     "C": ("0.1.11", "0.1.12", "0.1.14", "0.2.0", "0.3.1"),
 }
-"""Releases that requirements are checked against."""
+"""Releases of `verifiers` in each generation. A package's version requirement is compared with them."""
 
 _HINTS: dict[Generation, tuple[re.Pattern[str], ...]] = {
     "B": tuple(
@@ -51,14 +52,14 @@ _HINTS: dict[Generation, tuple[re.Pattern[str], ...]] = {
         )
     ),
 }  # fmt: skip
-"""Names and patterns that occur only in code of one generation."""
+"""Patterns of names and expressions that occur only in code written for one generation of the classic API."""
 
 
 def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Generation:
-    """The generation that a package was written for.
+    """Determine which generation of the classic API a package was written for.
 
     Args:
-        requirements: Requirements of its distribution, or of its `pyproject.toml`.
+        requirements: The package's requirements, from its distribution's metadata or its `pyproject.toml`.
         sources: The text of its modules.
     """
     clauses = [clause for each in parse_requirements(requirements) if _is_api(each) for clause in each.specifier]
@@ -88,7 +89,7 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
 
 
 def _decided(texts: Iterable[str]) -> Generation | None:
-    """The generation whose specific names are used; None for names of neither or of both."""
+    """Return the generation whose specific names the texts use; None if they use names of neither or of both."""
     from harness.plugins.classic.modules import EXPORTS, NAMES
 
     used = {name for text in texts for name in names_of_api(text)}
@@ -103,7 +104,7 @@ def requires_verifiers(requirements: Iterable[str]) -> bool:
 
 
 def parse_requirements(requirements: Iterable[str]) -> Iterator[Requirement]:
-    """Parse requirements, without those that are invalid."""
+    """Parse requirements; invalid ones are skipped."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     for requirement in requirements:

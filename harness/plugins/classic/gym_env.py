@@ -1,5 +1,5 @@
-"""Environments with `reset` and `step` (gymnasium and older APIs) as classic environments. The row's seed starts an
-episode, each model reply is an action, and the sum of the step rewards is the score."""
+"""Reinforcement-learning environments with `reset` and `step` (gymnasium and older APIs) as classic environments. The
+row's seed starts an episode, each model reply is an action, and the sum of the step rewards is the score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.rubrics.parser import identity
 from harness.usercode.threads import offload
 
 _REWARDS = "gym_rewards"
-"""State key of the list of step rewards. The trajectory has them too, but is not in the journal."""
+"""State key with the list of step rewards, which is stored in the journal, unlike the trajectory."""
 
 _DEFAULT_STEPS = 1000
 """Default limit of steps per episode."""
@@ -34,16 +34,16 @@ class StepResetEnv(Protocol):
 
 
 def normalize_reset(out: Any) -> tuple[Any, JsonDict]:
-    """Convert the return value of `reset` to observation and info."""
+    """Convert the return value of an environment's `reset` to the observation and an info dict."""
     values: Any = out
     return (values[0], values[1]) if isinstance(out, tuple) and len(values) == 2 else (values, {})
 
 
 def normalize_step(out: Any) -> tuple[Any, float, bool, bool, JsonDict]:
-    """Convert the return value of `step` to observation, reward, terminated, truncated and info.
+    """Convert the return value of an environment's `step` to observation, reward, terminated, truncated and info dict.
 
     Raises:
-        EnvironmentFault: it has neither four nor five values.
+        EnvironmentFault: the return value has neither four nor five parts.
     """
     values = list(cast("tuple[Any, ...]", out)) if isinstance(out, tuple | list) else []
     if len(values) == 4:
@@ -55,7 +55,7 @@ def normalize_step(out: Any) -> tuple[Any, float, bool, bool, JsonDict]:
 
 
 def sum_step_rewards(state: State) -> float:
-    """The sum of the episode's step rewards."""
+    """Reward function: the sum of the episode's step rewards."""
     rewards = state.get(_REWARDS)
     if rewards is None:
         rewards = [step.get("reward") or 0.0 for step in state.get("trajectory", [])]
@@ -66,7 +66,7 @@ class EpisodicSumRubric(Rubric):
     """Scores an episode by the sum of its step rewards.
 
     Args:
-        weight: Weight of the sum.
+        weight: Weight of the sum in the reward.
         **kwargs: See `Rubric`.
     """
 
@@ -75,15 +75,15 @@ class EpisodicSumRubric(Rubric):
 
 
 class GymEnv(MultiTurnEnv):
-    """`vf.GymEnv`: each row is a seed, each reply an action.
+    """`vf.GymEnv`: a model plays an environment with `reset` and `step`. Each row is a seed, each reply an action.
 
     Args:
-        env_cls: Makes the wrapped environment; see `StepResetEnv`.
+        env_cls: Class or function that creates the wrapped environment; see `StepResetEnv`.
         env_kwargs: Its keyword arguments.
         action_parser: Converts the reply's text to an action; if it raises, the episode ends.
         obs_to_text: Converts an observation to the message to the model; `str` by default.
-        num_train_episodes: Rows of the training dataset.
-        num_eval_episodes: Rows of the evaluation dataset; at 0 the training rows are evaluated.
+        num_train_episodes: Number of rows of the training dataset.
+        num_eval_episodes: Number of rows of the evaluation dataset; if 0, the training rows are evaluated.
         max_episode_steps: Actions after which an episode ends; 1000 by default.
         seed: Seed of the first row; each later row's is one higher.
         **kwargs: See `MultiTurnEnv`.
@@ -112,7 +112,7 @@ class GymEnv(MultiTurnEnv):
         self.seed = seed
         self.message_type: MessageType = kwargs.setdefault("message_type", "chat")
         kwargs["rubric"] = kwargs.get("rubric") or EpisodicSumRubric()
-        # Rows are made on first use: resetting a thousand episodes to evaluate twenty takes long.
+        # Rows are created on first use, since resetting a thousand episodes to evaluate only twenty takes long.
         kwargs.setdefault("dataset", lambda: self._rows(0, num_train_episodes))
         if num_eval_episodes > 0:
             kwargs.setdefault("eval_dataset", lambda: self._rows(num_train_episodes, num_eval_episodes))
@@ -123,11 +123,11 @@ class GymEnv(MultiTurnEnv):
         return self.obs_to_text_fn(obs) if self.obs_to_text_fn else str(obs)
 
     def wrap_response(self, text: str) -> Prompt:
-        """A text as the environment's response."""
+        """Convert a text to the environment's response: a user message, or the text itself for completion models."""
         return [{"role": "user", "content": text}] if self.message_type == "chat" else text
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Run the model's action."""
+        """Parse the action in the model's reply, run it in the wrapped environment, and return the observation."""
         if "gym_env" not in state:
             state["gym_env"], shown = await offload.run(self._start_episode, int(state["answer"]))
             state["gym_done"], state[_REWARDS] = False, []
@@ -157,7 +157,8 @@ class GymEnv(MultiTurnEnv):
             await offload.run(_close, played)
 
     def prepared(self, state: State) -> ClassicState:
-        """See `Environment`; also restores step rewards in a trajectory from a journal."""
+        """Convert a state of the engine to a classic state. If it was restored from a journal, also restore the step
+        rewards in its trajectory."""
         made = super().prepared(state)
         for step, reward in zip(made["trajectory"], made.get(_REWARDS) or (), strict=False):
             step["reward"] = reward if step.get("reward") is None else step["reward"]
@@ -188,8 +189,8 @@ class GymEnv(MultiTurnEnv):
         return said if isinstance(said, str) else str(said[-1].get("content") or "")
 
     def _told(self, state: State, step: JsonDict, reward: float, text: str, *, is_over: bool) -> Prompt:
-        """The environment's response. After the last step it ends the rollout, because a further reply would cost
-        tokens without effect."""
+        """Return the environment's response to an action. After the last step it ends the rollout, because a further
+        reply of the model would cost tokens without effect."""
         step["reward"] = reward
         state[_REWARDS].append(reward)
         state["gym_done"] = is_over
@@ -206,11 +207,11 @@ def _close(played: Any) -> None:
 
 
 def _check_shown(shown: str, state: State) -> None:
-    """Validate that an episode begins with the observation that the model was shown."""
+    """Check that an episode begins with the observation that is in the row's prompt."""
     prompt: Any = state["prompt"]
     asked = prompt if isinstance(prompt, str) else str(prompt[-1].get("content"))
     if shown not in asked:
         raise EnvironmentFault(
-            f"reset(seed={state['answer']}) shows {shown[:80]!r}, and showed {asked[:80]!r} when the rows were made; "
-            "an environment must start the same way for the same seed"
+            f"reset(seed={state['answer']}) returned {shown[:80]!r}, but the prompt of this row is {asked[:80]!r}; "
+            "the environment must begin with the same observation for the same seed"
         )

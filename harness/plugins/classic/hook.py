@@ -1,4 +1,5 @@
-"""Import hook of this plugin: answers `import verifiers` in environments."""
+"""Import hook of this plugin, by which `import verifiers` in an environment gets our implementation of the classic
+API."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from harness.settings.packages import FoundEnvironment
 
 
 class ClassicHook(ImportHook):
-    """Answers `import verifiers` in packages written for its classic API."""
+    """Provides `import verifiers` to packages that were written for its classic API."""
 
     module = NAME
     unsupported = imports.NO_V1
@@ -36,7 +37,8 @@ class ClassicHook(ImportHook):
 
     @contextmanager
     def loading(self, found: FoundEnvironment) -> Generator[Adopt | None]:
-        """Answer the imports of an environment while it is loaded, if its package uses the classic API."""
+        """Return a context in which an environment is loaded. If its package uses the classic API, `import verifiers`
+        works there."""
         package = read_package(found)
         if package is None:
             yield None

@@ -1,5 +1,5 @@
-"""Import handling of `import verifiers` for packages written for its classic API. `modules` provides the API;
-`packages` determines the generation that a package gets. The modules of a classic package run with their own
+"""Import system for `import verifiers` in packages that were written for its classic API. `modules` implements the API;
+`packages` determines which of its two generations a package gets. The modules of a classic package run with their own
 `__builtins__`, whose `__import__` resolves the name for them alone, at any time, also inside functions during rollouts;
 packages of different generations can run together. While a package is loaded, the name is in `sys.modules` as well, for
 `importlib.import_module` and for libraries; the previous entry is restored afterwards. An installed `verifiers` makes
@@ -26,24 +26,25 @@ from harness.plugins.classic.modules import NAME, module_of, modules_of
 from harness.plugins.classic.packages import Package
 
 NO_V1 = (
-    "verifiers.v1 is not supported, whether verifiers is installed or not: bench runs environments of the classic API, "
+    "verifiers.v1 is not supported, even if verifiers is installed: bench runs environments of the classic API, "
     "`import verifiers as vf` as in releases 0.1.8 to 0.3"
 )
 
 _roots: dict[str, Generation] = {}
-"""Top-level modules that run as classic ones."""
+"""Top-level modules that get the classic API on `import verifiers`, with the generation of each."""
 
 _builtins: dict[Generation, dict[str, Any]] = {}
 _aside: dict[Generation, dict[str, ModuleType]] = {"B": {}, "C": {}}
-"""Modules used by packages of both generations: those of the generation that was not loaded last. Packages of that
-generation still find them in late imports."""
+"""Modules that were imported once for each generation of the API: `sys.modules` has those of the generation that was
+loaded last, this has the others. Late imports of packages of the other generation find them here."""
 
 _swapping = threading.RLock()
 
 
 @contextmanager
 def answering(package: Package) -> Generator[None]:
-    """Answer the classic imports of a package while its module is imported and its environment is built."""
+    """Return a context in which a package is imported and its environment is built, and `import verifiers` gets the
+    classic API."""
     _roots.update({**package.libraries, **dict.fromkeys(package.roots, package.generation)})
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
@@ -61,14 +62,14 @@ def answering(package: Package) -> Generator[None]:
 
 
 def adopt(spec: ModuleSpec, generation: Generation) -> None:
-    """Run the module of `spec` as a classic one; for modules that are imported by their path."""
+    """Make `import verifiers` in a module that is imported from its path get the classic API of a generation."""
     _roots[spec.name.partition(".")[0]] = generation
     _prepare(spec, generation)
 
 
 def _hide_foreign(roots: Iterable[str]) -> dict[str, ModuleType]:
-    """Remove modules of the package from `sys.modules` that were imported without this hook or for the other
-    generation. Those that this generation had before are restored; the others are imported again."""
+    """Remove modules of a package from `sys.modules` that were imported without this hook or for the other generation,
+    so that they are imported again. Modules that were imported for this generation before are restored."""
     wanted = set(roots)
     foreign: dict[str, Generation | None] = {
         name.partition(".")[0]: _generation_of(module)
@@ -100,7 +101,7 @@ def _is_foreign(name: str, module: ModuleType) -> bool:
 
 
 def _generation_of(module: ModuleType) -> Generation | None:
-    """The generation that a module was imported for; None for one imported without this hook."""
+    """Return the generation of the API that a module was imported for; None if it was imported without this hook."""
     found = vars(module).get("__builtins__")
     return next((kind for kind, each in _builtins.items() if found is each), None)
 
@@ -109,7 +110,7 @@ def _generation_of(module: ModuleType) -> Generation | None:
 
 
 class _Import:
-    """`__import__` of classic modules."""
+    """The function `__import__` of classic packages: `import verifiers` gets the classic API of their generation."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation: Generation = generation
@@ -134,13 +135,13 @@ class _Import:
         if level == 0 and name in _aside[self.generation]:
             return _aside[self.generation][name if fromlist else head]
         if level == 0 and head not in sys.modules:
-            # A library that is imported late may import the API itself.
+            # A library that is imported here for the first time may itself import `verifiers`.
             with _swapped(self.generation):
                 return builtins.__import__(name, globals, locals, fromlist or (), level)
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
     def module(self, name: str) -> ModuleType:
-        """A module of the API by its full name.
+        """Return the module of the classic API with this full name.
 
         Raises:
             ModuleNotFoundError: the API does not have the module.
@@ -155,7 +156,7 @@ class _Import:
 
 
 class _Importlib(ModuleType):
-    """`importlib` of classic modules: its `import_module` resolves the API, too."""
+    """The module `importlib` as classic packages see it: its `import_module` also finds the classic API."""
 
     def __init__(self, answer: _Import) -> None:
         super().__init__("importlib", importlib.__doc__)
@@ -165,7 +166,7 @@ class _Importlib(ModuleType):
         return getattr(importlib, name)
 
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
-        """As `importlib.import_module`."""
+        """Import a module by its name, as `importlib.import_module` does; `verifiers` is the classic API."""
         head = name.partition(".")[0]
         if head == NAME:
             return self._answer.module(name)
@@ -176,7 +177,8 @@ class _Importlib(ModuleType):
 
 
 def _require(module: ModuleType, names: Sequence[str]) -> None:
-    """Raise an ImportError with the API's own message if a module lacks a name."""
+    """Raise an ImportError that explains which name is missing if a module of the classic API lacks one of the
+    names."""
     for name in names:
         try:
             getattr(module, "__all__" if name == "*" else name)
@@ -186,7 +188,8 @@ def _require(module: ModuleType, names: Sequence[str]) -> None:
 
 @contextmanager
 def _swapped(generation: Generation) -> Generator[None]:
-    """Put the modules of the API into `sys.modules`, and restore the previous entries afterwards."""
+    """Put the modules of the classic API into `sys.modules` inside the block, and restore the previous entries
+    afterwards."""
     with _swapping:
         before = _taken_out()
         sys.modules.update(modules_of(generation))
@@ -204,7 +207,7 @@ def _taken_out() -> dict[str, ModuleType]:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finder that runs modules of classic packages with our builtins."""
+    """Import finder for modules of classic packages: they run with an `__import__` that finds the classic API."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -221,14 +224,14 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context | None = None
     ) -> Iterator[importlib.metadata.Distribution]:
-        """Report the generation's version to classic packages that ask for the version of `verifiers`."""
+        """Let classic packages that query the installed version of `verifiers` find the version of their generation."""
         generation = current.get()
         if context is not None and context.name == NAME and generation is not None:
             yield _Distribution(VERSIONS[generation])
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """Metadata of `verifiers` in a version."""
+    """Package metadata that says that `verifiers` is installed in a certain version."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -242,7 +245,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 def _prepare(spec: ModuleSpec, generation: Generation) -> None:
-    """Give a module our `__import__` before it runs."""
+    """Change a module's loader so that the module runs with an `__import__` that finds the classic API."""
     loader = spec.loader
     if not isinstance(loader, importlib.abc.SourceLoader) and not hasattr(loader, "get_source"):
         return  # extension modules import in other ways
@@ -255,6 +258,6 @@ def _prepare(spec: ModuleSpec, generation: Generation) -> None:
         run(module)
 
     try:
-        setattr(loader, "exec_module", exec_module)  # noqa: B010  # of this module alone: loaders are made one a module
+        setattr(loader, "exec_module", exec_module)  # noqa: B010  # each module has its own loader object
     except AttributeError:
         return

@@ -1,5 +1,5 @@
 """`vf.JudgeRubric`: reward functions that call a judge model. Implements the classic prompt, the cache in the state and
-the client that functions get; calls go through the run's endpoints, limits and accounting
+the argument `judge_client` of functions. Calls use the run's endpoints, limits and accounting
 (`harness.rubrics.judge_port`)."""
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ Say "yes" if it is right, else "no", and nothing more."""
 
 
 class JudgeRubric(Rubric):
-    """A rubric whose functions may take `judge`, `judge_client`, `judge_model`, `judge_prompt`, `judge_sampling_args`.
+    """`vf.JudgeRubric`: a rubric with a judge model. Its functions may have the parameters `judge`, `judge_client`,
+    `judge_model`, `judge_prompt` and `judge_sampling_args`.
 
     Args:
         parser: Extracts the part of a completion that the judge sees.
-        parallelize_scoring: Stored only; the run's settings decide.
-        judge_client: Client with the judge's URL and key; the openai package's defaults without one.
+        parallelize_scoring: Stored as an attribute, but without effect.
+        judge_client: Client of the openai package with the judge's URL and key; by default that package's defaults.
         judge_model: Name of the judge model.
         judge_sampling_args: Sampling arguments of the judge.
         judge_prompt: A template with `{question}`, `{answer}` and `{response}`.
@@ -70,9 +71,10 @@ class JudgeRubric(Rubric):
         super().__init__(parser=parser, **kwargs)
         self.parallelize_scoring = parallelize_scoring
         self.given_client = judge_client
-        """The author's client; None if none was passed."""
+        """The client that the author passed as `judge_client`; None if none was passed."""
         self.is_ours = judge_client is None or all(hasattr(judge_client, name) for name in ("base_url", "api_key"))
-        """Whether the judge's URL is known; other client objects of the author's are called directly."""
+        """Whether bench sends the judge's requests, because the judge's URL and key are known. Otherwise the author's
+        client sends them."""
         self.judge_model, self.judge_prompt = judge_model, judge_prompt
         self.judge_sampling_args: JsonDict = dict(judge_sampling_args or {})
         self.judge_client = _Client(self)
@@ -87,12 +89,12 @@ class JudgeRubric(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge, if it is called through the run's own clients."""
+        """The judge model, if bench sends its requests; else empty."""
         return (self.spec,) if self.is_ours else ()
 
     @functools.cached_property
     def spec(self) -> JudgeSpec:
-        """The judge's specification for the engine."""
+        """Description of the judge model for the engine: name, URL, key and sampling arguments."""
         client = self.given_client
         if client is None:
             named = os.environ.get("OPENAI_BASE_URL") or None
@@ -106,7 +108,7 @@ class JudgeRubric(Rubric):
         )  # fmt: skip
 
     async def judge(self, prompt: Prompt, completion: Prompt, answer: Any, state: State | None = None) -> str:
-        """The judge's reply about a completion; cached by prompt in each rollout.
+        """Ask the judge about a completion and return its reply. Equal prompts in a rollout are sent only once.
 
         Raises:
             ModelError: the call failed.
@@ -124,7 +126,7 @@ class JudgeRubric(Rubric):
         return said
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts; an unusable judge ends the run."""
+        """Score rollouts; if the judge's endpoint is unusable, the run ends."""
         with scoring_pass():
             return await super().score(states)
 
@@ -141,8 +143,8 @@ class JudgeRubric(Rubric):
 
 
 class _Client:
-    """The `judge_client` of functions: sends calls of the judge's own model through the run's clients, all others to
-    the author's client."""
+    """The argument `judge_client` of reward functions: requests to the rubric's judge model are sent by bench, all
+    others by the author's client."""
 
     def __init__(self, rubric: JudgeRubric) -> None:
         self._rubric = rubric
@@ -156,17 +158,17 @@ class _Client:
         return getattr(given, name)
 
     def create(self, **request: Any) -> Any:
-        """`chat.completions.create`."""
+        """Send a request, as `chat.completions.create` of the openai package does."""
         rubric = self._rubric
         given = rubric.given_client
-        # Wrapped methods are not detected as async.
+        # Async methods of a client may be wrapped by functions that do not look async.
         is_async = given is None or any(base.__name__.startswith("Async") for base in type(given).__mro__)
         if rubric.is_ours and is_async and request.get("model") == rubric.judge_model:
             return self._ours().chat.completions.create(**{**request, "messages": plain(request.get("messages"))})
         if given is None:
             raise EnvironmentFault(
-                f"the rubric's judge is {rubric.judge_model!r}, and a reward function asks for "
-                f"{request.get('model')!r}; for another model it needs a judge_client of its own"
+                f"the rubric's judge is {rubric.judge_model!r}, but a reward function requests "
+                f"{request.get('model')!r}; to call another model, pass judge_client to JudgeRubric"
             )
         return given.chat.completions.create(**request)
 

@@ -46,7 +46,7 @@ def print_prompt_completions_sample(
     step: int = 0,
     num_samples: int = 1,
 ) -> None:
-    """Print some rollouts: prompt, completion and reward."""
+    """Print prompt, completion and reward of the first few rollouts."""
     shown = [f"Step {step}"]
     for number in range(min(num_samples, len(prompts))):
         shown.append(f"--- prompt\n{_shown(prompts[number])}\n--- completion\n{_shown(completions[number])}")

@@ -1,5 +1,5 @@
-"""Decorators of the classic API, and the lookup of marked methods. A method counts if the class's effective function is
-marked, so an unmarked override in a subclass removes it. `harness.envs` calls the methods."""
+"""The decorators `@vf.stop`, `@vf.cleanup` and `@vf.teardown` of the classic API, and the lookup of the methods that
+they mark. If a subclass overrides a marked method without the decorator, the method is no longer a hook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _marker(kind: str) -> Callable[..., Any]:
         return marked if func is None else marked(func)
 
     mark.__name__ = mark.__qualname__ = kind
-    mark.__doc__ = f"Mark a method as a {kind} handler; higher priorities come first, equal ones by name."
+    mark.__doc__ = f"Mark a method as a {kind} hook. Higher priorities are called first, equal ones by name."
     return mark
 
 
@@ -40,7 +40,7 @@ reward, advantage = _marker("reward"), _marker("advantage")
 
 
 def marked(owner: object, kind: str) -> list[Callable[..., Any]]:
-    """The methods of an object with a mark, by priority, then by name."""
+    """Return the methods of an object that are marked as hooks of a kind, ordered by priority and then by name."""
     found: list[tuple[int, str, Callable[..., Any]]] = []
     for name in dir(type(owner)):
         if isinstance(inspect.getattr_static(type(owner), name, None), property):
@@ -57,10 +57,10 @@ def marked(owner: object, kind: str) -> list[Callable[..., Any]]:
 
 
 def hooks_of(owner: object, kind: Kind, generation: Generation) -> tuple[Hook, ...]:
-    """The marked methods as `Hook` objects.
+    """Return the methods of an object that are marked as hooks of a kind, as `Hook` objects that the engine can call.
 
     Raises:
-        EnvironmentFault: a method does not accept its call's arguments.
+        EnvironmentFault: a marked method does not accept the arguments of such a hook.
     """
     arguments = () if kind == "teardown" else ("state",)
     made: list[Hook] = []
@@ -74,7 +74,8 @@ def hooks_of(owner: object, kind: Kind, generation: Generation) -> tuple[Hook, .
 
 
 def _by_name(owner: object, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Generation C passes arguments by name (`state`, `env`, …); most methods take the state alone."""
+    """Wrap a hook of generation C, where arguments are passed by name (`state`, `env`, …), so that it can be called
+    with the state alone."""
     parameters = inspect.signature(method).parameters
     if set(parameters) <= {"state", "kwargs"} or not parameters.keys() & {"env", "task", "resources"}:
         return method

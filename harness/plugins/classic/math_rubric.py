@@ -22,14 +22,14 @@ MAX_VERIFY_CHARS = 50_000
 
 
 class MathRubric(Rubric):
-    r"""Rewards an answer that equals the expected one with 1.
+    r"""`vf.MathRubric`: the reward is 1 for an answer that is mathematically equal to the expected one, else 0.
 
     Args:
-        funcs: Further functions.
+        funcs: Further reward functions.
         weights: Their weights, one each.
         parser: Extracts the answer; the last `\boxed{…}` outside of `<think>` by default. Without a box, generation B
             takes the whole text, and C nothing.
-        max_workers: Stored only; all math rubrics share worker processes.
+        max_workers: Stored as an attribute, but without effect: all math rubrics share worker processes.
         timeout_seconds: CPU seconds of one comparison.
         max_verify_chars: Longer answers are wrong (generation C).
         **kwargs: See `Rubric`.
@@ -55,10 +55,10 @@ class MathRubric(Rubric):
     async def correct_answer(
         self, parser: NativeParser, completion: Prompt, answer: Any, state: State | None = None, **kwargs: Any
     ) -> float:
-        """1 if the extracted answer equals the expected one, else 0.
+        """Reward function: 1 if the extracted answer equals the expected one, else 0.
 
         Raises:
-            VerificationError: the comparison has no verdict.
+            VerificationError: the answers could not be compared.
         """
         found: Any = parser.parse_answer(completion)
         said = "" if found is None else extract_boxed_answer(str(found)).strip()

@@ -13,12 +13,12 @@ _SERVER = ("name", "command", "args", "env", "url", "headers", "cwd")
 
 
 class MCPEnv(NativeMCPEnv):
-    """bench's `MCPEnv` with the classic constructor arguments, and otherwise unchanged.
+    """`vf.MCPEnv`: `harness.MCPEnv` with the classic constructor arguments.
 
     Args:
-        mcp_servers: Dicts, or objects with the same fields.
+        mcp_servers: Settings of the servers: dicts, or objects with the same fields.
         max_turns: Model replies after which a rollout ends.
-        **kwargs: See `harness.MCPEnv`; arguments without a function here become attributes.
+        **kwargs: See `harness.MCPEnv`; arguments without an effect here become attributes.
     """
 
     def __init__(self, mcp_servers: Sequence[Any] | None = None, max_turns: int = 10, **kwargs: Any) -> None:

@@ -1,6 +1,6 @@
-"""Messages and tool calls of the classic API: dicts in the wire's shape (generation B), or typed messages that also act
-as dicts (C). Both are stored in the wire's shape. A tool call is nested on the wire and flat in a typed message; both
-kinds of access work on both."""
+"""Messages and tool calls of the classic API: dicts in the OpenAI wire format (generation B), or typed messages that
+also act as dicts (generation C). Both are stored in the wire format. A tool call is nested there and flat in a typed
+message; both kinds of access work on both."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class WireToolCall(Record):
 
 
 class ToolCall(WireToolCall):
-    """`vf.ToolCall(id=…, name=…, arguments=…)`."""
+    """A tool call of generation C: `vf.ToolCall(id=…, name=…, arguments=…)`."""
 
     def __contains__(self, name: object) -> bool:
         return name in _FLAT or super().__contains__(name)
 
     def model_dump(self, *, exclude_none: bool = False, **_: Any) -> JsonDict:
-        """The flat form as a plain dict."""
+        """Convert the tool call to a plain dict in the flat form."""
         return {"id": self["id"], "name": self.name, "arguments": self.arguments}
 
 
 class WireMessage(Record):
-    """A message of generation B: a dict in the wire's shape."""
+    """A message of generation B of the classic API: a dict in the OpenAI wire format."""
 
     call_type: ClassVar[type[WireToolCall]] = WireToolCall
 
@@ -72,8 +72,8 @@ class WireMessage(Record):
 
 
 class TypedMessage(WireMessage):
-    """A message of generation C. `"tool_calls" in message` tests whether its class has the field, as in that
-    generation."""
+    """A typed message of generation C of the classic API. As in that generation, `"tool_calls" in message` tests
+    whether the class of the message has the field."""
 
     call_type = ToolCall
     role_name: ClassVar[str] = ""
@@ -89,7 +89,7 @@ class TypedMessage(WireMessage):
         super().__init__(kept)
         if "content" not in kept:
             if "content" not in self.declared:
-                raise TypeError(f"{type(self).__name__} needs a content")
+                raise TypeError(f"{type(self).__name__}(…) requires the argument `content`")
             self["content"] = None
 
     def __contains__(self, name: object) -> bool:
@@ -97,37 +97,37 @@ class TypedMessage(WireMessage):
 
 
 class SystemMessage(TypedMessage):
-    """`vf.SystemMessage(content=…)`."""
+    """A system message: `vf.SystemMessage(content=…)`."""
 
     role_name = "system"
 
     @classmethod
     def from_path(cls, path: str | Path) -> Self:
-        """A message with the text of a file."""
+        """Create a message with the text of a file."""
         return cls(content=Path(path).read_text(encoding="utf-8"))
 
 
 class UserMessage(TypedMessage):
-    """`vf.UserMessage(content=…)`."""
+    """A user message: `vf.UserMessage(content=…)`."""
 
     role_name = "user"
 
 
 class TextMessage(TypedMessage):
-    """A text that is not a turn of a conversation."""
+    """A text in place of a chat message, for example of a completion model."""
 
     role_name = "text"
 
 
 class AssistantMessage(TypedMessage):
-    """`vf.AssistantMessage(content=…, tool_calls=…)`."""
+    """A model's message: `vf.AssistantMessage(content=…, tool_calls=…)`."""
 
     role_name = "assistant"
     declared = ("content", "reasoning_content", "thinking_blocks", "tool_calls")
 
 
 class ToolMessage(TypedMessage):
-    """`vf.ToolMessage(tool_call_id=…, content=…)`."""
+    """The result of a tool call: `vf.ToolMessage(tool_call_id=…, content=…)`."""
 
     role_name = "tool"
 
@@ -151,7 +151,7 @@ class InputAudioContentPart(Record):
 
 
 class Tool(Record):
-    """`vf.Tool(name=…, description=…, parameters=…)`."""
+    """The definition of a tool: `vf.Tool(name=…, description=…, parameters=…)`."""
 
     declared = ("strict",)
 
@@ -162,15 +162,16 @@ _KINDS: dict[str, type[TypedMessage]] = {
 
 
 _OWN: dict[Generation, frozenset[type]] = {"B": frozenset({WireMessage}), "C": frozenset({*_KINDS.values()})}
-"""Message classes that need no conversion. Whole conversations are checked several times a turn."""
+"""Message classes of each generation, whose objects need no conversion. This saves time, since whole conversations are
+converted several times in each turn."""
 
 
 def message_of(value: object, kind: Generation | None = None) -> WireMessage:
-    """Convert a value to a message of the running generation.
+    """Convert a value to a message of a generation of the classic API, by default that of the running code.
 
     Args:
         value: A mapping, or an object of pydantic or the openai package.
-        kind: Another generation.
+        kind: The generation, if not that of the running code.
 
     Raises:
         EnvironmentFault: the value is not a message.
@@ -192,7 +193,8 @@ def message_of(value: object, kind: Generation | None = None) -> WireMessage:
 
 
 def messages_of(value: object, kind: Generation | None = None) -> Prompt:
-    """Convert to messages of the running generation; a text is returned unchanged, a single message becomes a list.
+    """Convert messages to those of a generation of the classic API, by default that of the running code. A text is
+    returned unchanged, a single message becomes a list.
 
     Raises:
         EnvironmentFault: the value is neither a text nor messages.
@@ -209,7 +211,7 @@ def messages_of(value: object, kind: Generation | None = None) -> Prompt:
 
 
 def concat(parts: Sequence[object]) -> Prompt:
-    """Concatenate texts, or lists of messages."""
+    """Concatenate texts to one text, or lists of messages to one list."""
     if all(isinstance(part, str) for part in parts):
         return "".join(cast("Sequence[str]", parts))
     joined: Messages = []
@@ -222,7 +224,7 @@ def concat(parts: Sequence[object]) -> Prompt:
 
 
 def tools_to_wire(tools: object) -> list[JsonDict]:
-    """Convert tool definitions of either generation to the OpenAI wire shape."""
+    """Convert tool definitions of either generation of the classic API to the OpenAI wire format."""
     wire: list[JsonDict] = []
     for tool in cast("Sequence[object]", tools or ()):
         fields: JsonDict = plain(tool)
@@ -233,7 +235,7 @@ def tools_to_wire(tools: object) -> list[JsonDict]:
 
 
 def tools_of(wire: Sequence[JsonDict], kind: Generation) -> list[JsonDict]:
-    """Convert tool definitions from the wire to a generation's shape."""
+    """Convert tool definitions from the OpenAI wire format to the form of a generation of the classic API."""
     if kind == "B":
         return list(wire)
     return [tool if isinstance(tool, Tool) else Tool(**tool.get("function", tool)) for tool in wire]

@@ -1,6 +1,6 @@
 """Modules that classic packages import: `verifiers`, `verifiers.types`, `verifiers.utils.data_utils`, … Each generation
-has its own. A module offers every name of its generation, as the original modules offer the names that they import.
-Names are resolved on first use, so that nothing is imported needlessly."""
+of the API has its own modules. Every module has all names of its generation, since the original modules also export the
+names that they import. Names are resolved on first use, so that nothing is imported needlessly."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HERE = "harness.plugins.classic"
 
 
 def _at(module: str, *names: str, **renamed: str) -> dict[str, str]:
-    """Map names to those of a `harness` module; keyword arguments map names that differ here."""
+    """Map names of the classic API to names in a module of `harness`. Keyword arguments map names that differ."""
     return {name: f"{_HERE}.{module}:{renamed.get(name, name)}" for name in (*names, *renamed)}
 
 
 def _dicts(*names: str) -> dict[str, str]:
-    """Map names of dict shapes to `dict`: their fields only matter to type checkers."""
+    """Map names of typed dicts to `dict`, since their fields matter only to type checkers."""
     return dict.fromkeys(names, "builtins:dict")
 
 
@@ -79,7 +79,8 @@ _IMPORTED = {
     "BaseModel": "pydantic:BaseModel", "Path": "pathlib:Path", "TypedDict": "typing_extensions:TypedDict",
     "sys": "sys:",
 }  # fmt: skip
-"""Names that `types` itself imports: it has no `__all__`, so `from verifiers.types import *` exports them."""
+"""Names that the original `verifiers.types` imports from elsewhere. It has no `__all__`, so `from verifiers.types
+import *` exports them as well."""
 _IMPORTED_C = {
     **_IMPORTED,
     **{name: f"typing:{name}" for name in ("TYPE_CHECKING", "TypeAlias", "cast")},
@@ -151,16 +152,16 @@ _OF_GENERATION: dict[Generation, dict[str, str]] = {
         ),
     },
 }  # fmt: skip
-"""Names that only one generation has."""
+"""Names that only one generation of the classic API has, and the `module:attribute` that implements each."""
 
 NAMES: dict[Generation, dict[str, str]] = {kind: {**_SHARED, **own} for kind, own in _OF_GENERATION.items()}
-"""Names of each generation, and the `module:attribute` that implements each."""
+"""All names of each generation of the classic API, and the `module:attribute` that implements each."""
 
 EXPORTS: dict[Generation, list[str]] = {
     "B": [*_TYPES, *_TYPES_B, *_IMPORTED],
     "C": [*_TYPES, *_TYPES_C, *_IMPORTED_C],
 }
-"""Names of `from verifiers.types import *`."""
+"""Names that `from verifiers.types import *` exports, by generation."""
 
 _MODULES: dict[str, tuple[str, ...]] = {
     "": ("errors", "types", "decorators"),
@@ -178,23 +179,24 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "tool_utils",
     ),
 }  # fmt: skip
-"""Packages below `verifiers`, and the modules of each."""
+"""Packages of the classic API (`verifiers` and those below it), and the modules in each."""
 
 _PATHS = {*_MODULES, *(f"{package}.{name}".lstrip(".") for package, names in _MODULES.items() for name in names)}
 
 _REFUSED: dict[str, str] = {
-    name: "it trains models, and there is no training here"
+    name: "it trains models, which bench does not"
     for name in ("GRPOTrainer", "GRPOConfig", "RLTrainer", "RLConfig", "grpo_defaults", "lora_defaults", "get_model",
                  "get_model_and_tokenizer")
 } | {
-    name: "it drives agents in the remote sandboxes of one provider, which bench does not"
+    name: "it runs agents in the remote sandboxes of one provider, which bench does not"
     for name in ("CliAgentEnv", "HarborEnv", "RLMEnv", "BrowserEnv", "OpenEnvEnv")
 } | {
-    name: "it belongs to the newer task-set API (verifiers.v1), which is not supported, verifiers installed or not"
+    name: "it belongs to the newer task-set API (verifiers.v1), which is not supported, even if verifiers is installed"
     for name in ("Env", "EnvConfig", "Task", "Taskset", "TasksetConfig", "Harness", "HarnessConfig", "Toolset",
                  "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1")
 }  # fmt: skip
-"""Names of the real package that are not implemented here, with the reason."""
+"""Names of the original `verifiers` package that bench does not implement, each with the reason for the error
+message."""
 
 _made: dict[tuple[Generation, str], ModuleType] = {}
 
@@ -203,12 +205,12 @@ class ClassicModule(ModuleType):
     """One module of the classic API.
 
     Args:
-        name: Its full name, such as `verifiers.types`.
-        generation: Its generation.
+        name: Full name of the module, such as `verifiers.types`.
+        generation: Generation of the API.
     """
 
     def __init__(self, name: str, generation: Generation) -> None:
-        super().__init__(name, f"Classic API, answered by bench-harness ({VERSIONS[generation]}).")
+        super().__init__(name, f"Classic API of verifiers {VERSIONS[generation]}, implemented by bench-harness.")
         path = name.partition(".")[2]
         fields = vars(self)
         is_types = path == "types"
@@ -247,7 +249,7 @@ class ClassicModule(ModuleType):
 
 
 def module_of(generation: Generation, name: str) -> ModuleType | None:
-    """A module of the classic API by its full name; None if the name is unknown."""
+    """Return the module of the classic API with a full name such as `verifiers.types`; None if the name is unknown."""
     key = (generation, name)
     if key not in _made:
         root, _, path = name.partition(".")
@@ -258,21 +260,21 @@ def module_of(generation: Generation, name: str) -> ModuleType | None:
 
 
 def modules_of(generation: Generation) -> dict[str, ModuleType]:
-    """All modules of the classic API by their full names."""
+    """Return all modules of a generation of the classic API, by their full names."""
     names = [f"{NAME}.{path}".rstrip(".") for path in sorted(_PATHS)]
     return {name: module for name in names if (module := module_of(generation, name)) is not None}
 
 
 def _absent(module: str, name: str, generation: Generation) -> str:
-    """The error message for a name that a module does not have."""
+    """Return the error message for a name that a module of the classic API does not have."""
     words = f"module {module!r} has no attribute {name!r}"
     if name in _REFUSED:
-        return f"vf.{name} is not offered here: {_REFUSED[name]}"
+        return f"vf.{name} is not supported by bench: {_REFUSED[name]}"
     other = OTHER[generation]
     if name in NAMES[other]:
         return (
-            f"{words} in the classic API of {VERSIONS[generation]}, which the package was taken to be written for; "
-            f"it is there in {VERSIONS[other]}: let the package require that"
+            f"{words} in verifiers {VERSIONS[generation]}, for which the package seems to be written; verifiers "
+            f"{VERSIONS[other]} has it: add that version to the package's requirements"
         )
     near = difflib.get_close_matches(name, NAMES[generation], 1)
     return f"{words}; did you mean {near[0]!r}?" if near else words

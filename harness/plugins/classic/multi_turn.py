@@ -1,5 +1,5 @@
-"""Multi-turn loop of classic environments, based on bench's. Hooks get messages of their generation, lists that they
-may change, and replies in the classic shape."""
+"""The rollout loop of classic environments, based on `harness.MultiTurnEnv`. Hooks get messages of their generation of
+the API, as lists that they may change, and model replies in the classic form."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from harness.plugins.classic.state import RolloutTiming, TimeSpan, count_env_res
 
 
 class MultiTurnMonitorRubric(Rubric):
-    """The metric `num_turns`."""
+    """Rubric with the metric `num_turns`, the number of model replies."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_metric(self.num_turns)
 
     async def num_turns(self, state: State) -> int:
-        """The number of model replies."""
+        """Metric: number of model replies."""
         return len(state["trajectory"])
 
 
 class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # theirs
-    """`vf.MultiTurnEnv`.
+    """`vf.MultiTurnEnv`: an environment that responds to the model in several turns.
 
     Args:
-        max_turns: Model replies after which a rollout ends; 0 or less for no limit.
+        max_turns: Maximum number of model replies; 0 or less for no limit.
         timeout_seconds: Seconds after which a rollout ends in its current state (generation C).
         **kwargs: See `Environment`.
     """
@@ -58,7 +58,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         self._stops = marks.hooks_of(self, "stop", self.generation)
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Set the limit on model replies."""
+        """Set the maximum number of model replies in a rollout."""
         self.max_turns = max_turns
 
     def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
@@ -68,7 +68,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
     # Hooks
 
     async def setup_state(self, state: State) -> State:
-        """Hook before the first turn."""
+        """Hook before the first turn; may store values in the state."""
         return state
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
@@ -76,7 +76,8 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         raise NotImplementedError(f"{type(self).__name__}.env_response")
 
     async def get_prompt_messages(self, state: State) -> Prompt:
-        """The messages of the next model call: the prompt, the conversation so far and the environment's response."""
+        """Return the messages of the next model call: the prompt, the conversation so far and the environment's
+        response."""
         if not state["trajectory"]:
             return state["prompt"]
         last = state["trajectory"][-1]
@@ -90,15 +91,15 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         if answer is None and state.get("final_env_response") is not None:
             answer = "" if isinstance(said, str) else []
         count_env_response(state, started)
-        # `said` as the hook has left it: its additions and removals persist.
+        # The hook may have added messages to the conversation `said`, or removed some; these changes persist.
         return concat([messages_of(said, self.generation), messages_of(answer, self.generation)])
 
     async def add_trajectory_step(self, state: State, trajectory_step: JsonDict) -> None:  # type: ignore[override]
-        """Append one turn to the trajectory."""
+        """Append one turn, a prompt and the model's reply, to the trajectory in the state."""
         state["trajectory"].append(trajectory_step)
 
     async def add_model_response(self, state: State, prompt_messages: Any, response: Any) -> None:  # type: ignore[override]
-        """Append the model's reply to the trajectory."""
+        """Append a turn with the model's reply to the trajectory."""
         reply = as_response(response)
         asked = messages_of(prompt_messages, self.generation)
         step: JsonDict = {
@@ -176,5 +177,5 @@ class SingleTurnEnv(MultiTurnEnv):
         super().__init__(**{"max_turns": 1, **kwargs})
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Never called."""
+        """Raise an error: the rollout ends with the model's first reply, so this is never called."""
         raise NotImplementedError("env_response is not implemented for SingleTurnEnv")

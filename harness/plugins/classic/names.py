@@ -1,4 +1,4 @@
-"""Type names of the classic API: aliases for annotations, and the configuration of a client, without behaviour."""
+"""Types of the classic API without behaviour: aliases for annotations, and the configuration of a client."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""`AsyncOpenAI` clients on top of our own model clients: author code written against the openai SDK calls the model
-through a `Chat`, and so with the run's limits, retries, health checks and accounting. Translates requests and
-replies; opens no socket, holds no key and does no retries.
+"""`AsyncOpenAI` clients that call the rollout's model: code written for the openai SDK then uses the run's limits,
+retries, health checks and accounting. Translates requests and replies between the SDK and bench's model client
+(`Chat`); does not open connections, know keys or retry.
 
-Author code sees the SDK's exceptions for failed calls (`RateLimitError`, `APITimeoutError`, …). They contain our
-client's error, which `original` returns. Some errors concern more than the call, and author code must not suppress
-them: `Faults` keeps those for the caller of that code.
+Author code gets the SDK's exceptions for failed calls (`RateLimitError`, `APITimeoutError`, …). They contain the
+original error of bench, which `original` returns. Some errors concern more than the call, and author code must not
+suppress them: `Faults` records them for the engine.
 
 Not supported: request headers, and the SDK's own timeout and retries (the run's `request_timeout` and `request_retries`
 apply).
@@ -30,16 +30,18 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 BASE_URL = "http://bench.invalid/v1"
-"""The client's `base_url` for author code. The host name can never be resolved (RFC 6761)."""
+"""Value of the client's attribute `base_url`, as author code sees it. The host name can never be resolved (RFC
+6761)."""
 
 _KEY = "bench.error"
-"""Key in a reply's `extensions` that holds our error."""
+"""Key in the `extensions` of an HTTP response, under which the original error of bench is stored."""
 
 _STATUS = {"rate_limit": 429, "bad_request": 400, "context_length": 400, "auth": 401, "not_found": 404}
-"""HTTP status of errors without one, by reason; 502 for other reasons."""
+"""HTTP status that author code sees for an error that has none, by the error's reason; 502 for other reasons."""
 
 _TOO_LONG = "This model's maximum context length is exceeded (context length, prompt_too_long)."
-"""Classic code recognizes such an error by its text, which differs by release; this text matches all releases."""
+"""Error message for a prompt that is too long. Classic code recognizes the error by its text; this one matches what all
+releases look for."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -49,10 +51,10 @@ class Faults:
 
     def __init__(self) -> None:
         self.error: HarnessError | None = None
-        """The first `SystemicError`, or error of a request for something that is not supported here."""
+        """The first recorded error: a `SystemicError`, or the error of a request for an unsupported feature."""
 
     def add(self, error: HarnessError) -> None:
-        """Record `error` if it is of such a kind."""
+        """Record `error` if author code must not suppress it."""
         if self.error is None and isinstance(error, SystemicError | EnvironmentFault):
             self.error = error
 
@@ -74,13 +76,14 @@ def async_openai(
     sampling_args: Mapping[str, Any] | None = None,
     faults: Faults | None = None,
 ) -> AsyncOpenAI:
-    """An `AsyncOpenAI` whose chat completions and completions are calls of `chat`. Cheap enough to create per rollout.
+    """Create an `AsyncOpenAI` client whose chat completions and completions call `chat`. Cheap enough for every
+    rollout.
 
     Args:
         chat: The model; a call's sampling arguments override its own.
         names: Accepted model names besides `chat.model`.
-        sampling_args: The run's own, if the author's code receives them; a call then replaces them. Arguments that it
-            omits are omitted, except the token limit; a renamed one gets its name back.
+        sampling_args: Sampling arguments of the run, if the author's code gets them and passes them on. Then those of a
+            call replace them: arguments that the call omits are not sent, except the token limit.
         faults: Records errors that author code must not suppress.
 
     Raises:
@@ -102,7 +105,8 @@ def async_openai(
 
 
 def original(error: BaseException | None) -> HarnessError | None:
-    """Our error behind an exception from author code, or among its causes; None if it has none."""
+    """Return the error of bench that an exception from author code, or one of its causes, contains; None if there is
+    none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -119,12 +123,12 @@ def original(error: BaseException | None) -> HarnessError | None:
 
 @cache
 def _sdk() -> tuple[ModuleType, ModuleType]:
-    """The openai package, and the HTTP library that this version uses (httpx, from 3.0 httpx2)."""
+    """Import the openai package and the HTTP library that it uses: httpx, or httpx2 from version 3.0."""
     try:
         import openai
     except ImportError as error:
         raise EnvironmentFault(
-            "this environment talks to its model through the openai package, which is not installed: "
+            "this environment calls its model with the openai package, which is not installed: "
             "pip install 'bench-harness[classic]'"
         ) from error
     import importlib
@@ -134,7 +138,7 @@ def _sdk() -> tuple[ModuleType, ModuleType]:
 
 
 class _Answerer:
-    """Answers HTTP requests by calls of our client; no connection is opened."""
+    """Answers the HTTP requests of an openai client by calling the rollout's model; does not open a connection."""
 
     def __init__(
         self, chat: Chat, names: Collection[str], sampling_args: JsonDict, faults: Faults, http: ModuleType
@@ -147,7 +151,7 @@ class _Answerer:
         self._base = str(http.URL(BASE_URL).path)
 
     async def answer(self, request: Any) -> Any:
-        """Answer one request; name and types are those of the HTTP library."""
+        """Answer one HTTP request of the openai client with a response of the HTTP library."""
         try:
             path = str(request.url.path).removeprefix(self._base)
             body = _body(request, path)
@@ -163,15 +167,17 @@ class _Answerer:
         return self._http.Response(200, headers=_HEADERS, content=orjson.dumps(reply))
 
     def _prompt(self, path: str, body: JsonDict) -> Prompt:
-        """The request's prompt; removes it and other fields that are not sampling arguments from `body`."""
+        """Return the prompt of a request. Remove it and other fields that are not sampling arguments from `body`."""
         model = body.pop("model", None)
         if model not in self._names:
             raise EnvironmentFault(
-                f"the environment asks for the model {model!r} through the client of this run, whose model is "
-                f"{self._chat.model!r}; let it use state['model'], or a judge for another one"
+                f"the environment requests the model {model!r} with the client of this run, whose model is "
+                f"{self._chat.model!r}; use state['model'] in its code, or a judge for another model"
             )
         if body.pop("stream", None):
-            raise EnvironmentFault("the environment asks for a streamed reply (stream=True), which is not read here")
+            raise EnvironmentFault(
+                "the environment requests a streamed reply, which is not supported; remove stream=True"
+            )
         body.pop("stream_options", None)
         if body.get("n") == 1:
             del body["n"]
@@ -181,25 +187,28 @@ class _Answerer:
         if isinstance(prompt, list) and len(cast("list[object]", prompt)) == 1:
             prompt = cast("list[object]", prompt)[0]
         if not isinstance(prompt, str):
-            raise EnvironmentFault("the environment asks for a completion of tokens or of several texts; give one text")
+            raise EnvironmentFault(
+                "completions.create: the environment passes tokens or several texts as the prompt; pass one text"
+            )
         return prompt
 
     def _over(self, body: JsonDict) -> JsonDict:
-        """Sampling arguments that override the run's. Only one of the two names of the token limit is sent."""
+        """Return the sampling arguments that override those of the run. Only one of the two names of the token limit is
+        sent."""
         over: JsonDict = {name: None for name in self._run_args if name not in body and name not in _LIMITS}
         over.update(body)
         for here, other in (_LIMITS, _LIMITS[::-1]):
             if here not in body or other in body or self._run_args.get(other) is None:
                 continue
             if body[here] == self._run_args[other]:
-                del over[here]  # the run's own value under another name
+                del over[here]  # the run sets the same limit under another name
             else:
                 over[other] = None
             break
         return over
 
     def _failed(self, request: Any, error: HarnessError) -> Any:
-        """An HTTP error response from which the SDK makes the right exception."""
+        """Convert an error to an HTTP error response, for which the openai SDK raises the right exception."""
         reason = error.reason if isinstance(error, ModelError) else ""
         status = error.status if isinstance(error, ModelError) else 501
         if status is None and reason == "timeout":
@@ -215,7 +224,7 @@ class _Answerer:
             status, fields["code"] = 400, "context_length_exceeded"
         return self._http.Response(
             status,
-            # The SDK retries some statuses if author code allows it; our client has already retried.
+            # The SDK would retry some statuses if author code allows it, but bench's client has already retried.
             headers={**_HEADERS, "x-should-retry": "false"},
             content=orjson.dumps({"error": fields}),
             extensions={_KEY: error},
@@ -228,19 +237,19 @@ _HEADERS = {"content-type": "application/json"}
 def _body(request: Any, path: str) -> JsonDict:
     if request.method != "POST" or path not in (CHAT_PATH, COMPLETIONS_PATH):
         raise EnvironmentFault(
-            f"the environment asks for {request.method} {path}: the model of a run answers chat.completions.create and "
-            "completions.create, nothing else"
+            f"the environment requests {request.method} {path}, but the client of a run supports only "
+            "chat.completions.create and completions.create"
         )
     body: object = orjson.loads(request.content)
     if not isinstance(body, dict):
-        raise EnvironmentFault(f"the environment posts something other than a JSON object to {path}")
+        raise EnvironmentFault(f"the environment sends a request to {path} whose body is not a JSON object")
     return cast(JsonDict, body)
 
 
 def _checked_messages(messages: object) -> list[Message]:
     if not isinstance(messages, list):
         raise EnvironmentFault(f"messages must be a list, not {type(messages).__name__}")
-    # Null fields of typed messages are left out: endpoints refuse `"tool_calls": null`.
+    # Null fields of typed messages are removed, since endpoints refuse `"tool_calls": null`.
     return [
         without_gaps(cast(Message, message)) if isinstance(message, dict) else cast(Message, message)
         for message in cast("list[object]", messages)
@@ -248,7 +257,7 @@ def _checked_messages(messages: object) -> list[Message]:
 
 
 def _usage(usage: Usage) -> JsonDict | None:
-    """Token usage in the wire's form; None if the endpoint reported none, which differs from zero."""
+    """Convert token usage to the OpenAI wire format; None if the endpoint reported none, which differs from zero."""
     if not usage.requests or usage.unreported:
         return None
     fields: JsonDict = {

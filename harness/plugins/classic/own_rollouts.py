@@ -1,6 +1,6 @@
-"""Calls of authors' functions, sync or async, and support for an author's own `rollout` and `get_model_response`:
-wraps them so that the engine's calls still reach ours, builds the input of `rollout`, and copies its result into the
-engine's state."""
+"""Support for environments that define `rollout` or `get_model_response` themselves. Wraps these methods so that the
+engine still calls those of bench first, creates the input of `rollout`, and copies its result into the engine's state.
+Also calls authors' functions, sync or async."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ Method = Callable[..., Awaitable[Any]]
 
 
 async def awaited(value: Any) -> Any:
-    """A value, or the result of an awaitable."""
+    """Await a value if it is awaitable, and return the result."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def call_author(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function: awaited if it is async, else in a thread."""
+    """Call a function of an author and return its result. A sync function runs in a thread."""
     if is_async(function):
         return await function(*args, **kwargs)
     return await awaited(await offload.run(function, *args, **kwargs))
 
 
 class Input(dict[str, Any]):
-    """Input of an author's `rollout`: the row, and the engine's state for `init_state`."""
+    """Input of an author's `rollout`: a dict with the dataset row. Also refers to the engine's state, for
+    `init_state`."""
 
     def __init__(self, state: State) -> None:
         super().__init__(copy.deepcopy(dict(state["input"])))
@@ -43,12 +44,12 @@ class Input(dict[str, Any]):
 
 
 def is_engine(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the engine made this call of `rollout`: with a state and a chat."""
+    """Whether these are the arguments with which the engine calls `rollout`: a state and a chat."""
     return len(args) == 2 and not kwargs and isinstance(args[0], State)
 
 
 def dispatching(own: Method, ours: Method) -> Method:
-    """Wrap an author's `rollout` so that the engine's calls run `ours` instead."""
+    """Wrap an author's `rollout` so that calls by the engine run the method `ours` of bench instead."""
 
     @functools.wraps(own)
     async def rollout(self: object, *args: Any, **kwargs: Any) -> Any:
@@ -72,7 +73,7 @@ def reading(own: Method) -> Method:
 
 
 def wrap_own(cls: type, name: str, wrap: Callable[[Method], Method]) -> None:
-    """Wrap a method that an author has defined: in `cls` itself or in a base that is not of bench."""
+    """Wrap a method of a class, if an author has defined it there or in a base class outside of bench."""
     found = getattr(cls, name)
     if not getattr(found, "__module__", "harness.").startswith("harness.") and not hasattr(found, "own"):
         setattr(cls, name, wrap(found))

@@ -1,5 +1,5 @@
 """Static analysis of a classic environment's package before import: its modules, their source text and its
-requirements. Reads files and metadata for the import hook; imports nothing of the package."""
+requirements. Only reads files and metadata; does not import the package."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from harness.plugins.classic.source_text import asks, imported
 from harness.settings.packages import FoundEnvironment
 
 _PROJECT_LEVELS = 3
-"""Most parent folders of a module that are searched for pyproject.toml."""
+"""Maximum number of parent folders of a module that are searched for pyproject.toml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that imports the classic API."""
+    """A package that imports the classic API of `verifiers`."""
 
     generation: Generation
     roots: frozenset[str]
-    """Top-level modules whose imports of `verifiers` are answered."""
+    """Top-level modules that get the classic API on `import verifiers`."""
     libraries: dict[str, Generation] = field(default_factory=dict[str, Generation])
-    """Generations of required distributions that use the API themselves, by top-level module."""
+    """Required libraries that use the classic API themselves: the generation of the API by top-level module."""
 
 
 def read_package(found: FoundEnvironment) -> Package | None:
-    """Read a package's text and metadata.
+    """Read source text and metadata of an environment's package, to find out whether and how it uses the classic API.
 
     Args:
         found: The environment.
 
     Returns:
-        None for a package without a use of the API.
+        The package; None if it does not use the classic API.
     """
     texts = dict(_texts(found.source_files))
     root = found.module
@@ -64,7 +64,7 @@ def read_package(found: FoundEnvironment) -> Package | None:
 
 
 def _single_file(found: FoundEnvironment) -> Path | None:
-    """The file of a single-file environment, unless it is in a folder of installed packages."""
+    """Return the file of a single-file environment; None for others and in a folder of installed packages."""
     files = found.source_files
     if any(path.name == "__init__.py" and path.parent.name == found.module for path in files):
         return None
@@ -81,7 +81,7 @@ def _texts(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
-    """The neighbouring files that a single-file environment imports, directly or indirectly."""
+    """Find the files in the same folder that a single-file environment imports, directly or indirectly."""
     waiting = [source]
     while waiting:
         for _, text in _texts([waiting.pop()]):
@@ -99,7 +99,8 @@ def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
 
 
 def _requirements(found: FoundEnvironment) -> list[str]:
-    """The package's requirements: from its distribution's metadata, else from the pyproject.toml of its checkout."""
+    """Return the package's requirements, from its installed metadata or else from the pyproject.toml of its source
+    folder."""
     if found.dist_name is not None:
         try:
             return list(importlib.metadata.requires(found.dist_name) or ())
@@ -129,7 +130,7 @@ def _project_requirements(path: Path) -> list[str] | None:
 
 
 def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distribution]:
-    """The required distributions that require `verifiers` themselves, directly or indirectly."""
+    """Find the required distributions that themselves require `verifiers`, directly or indirectly."""
     waiting, seen = list(parse_requirements(requirements)), {"verifiers"}
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop().name).lower()
@@ -147,7 +148,7 @@ def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distr
 
 
 def _top_levels(dist: importlib.metadata.Distribution) -> set[str]:
-    """Import names of a distribution, from its file list."""
+    """Return the names of the top-level modules of a distribution, from its list of files."""
     names: set[str] = set()
     for line in (dist.read_text("RECORD") or "").splitlines():
         path = line.rsplit(",", 2)[0].strip('"')

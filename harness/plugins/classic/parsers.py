@@ -1,5 +1,5 @@
-"""Parsers of the classic API, based on bench's. Two rules differ: a reply without content is parsed as "None"
-(generation B), and every reply gets the spacing points of the graded format reward."""
+"""Parsers of the classic API, based on those of `harness.rubrics`. Two rules differ: a reply without content is parsed
+as the text "None" (generation B), and in the format reward every reply gets the points for spacing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Parser(parser.Parser):
         super().__init__(extract_fn)
 
     def parse_answer(self, completion: Prompt) -> Any:
-        """Parse a text or the last assistant message; None without one."""
+        """Extract the answer from a text or the last assistant message; None if there is no assistant message."""
         if isinstance(completion, str):
             return self.parse(completion)
         messages = self.get_assistant_messages(completion)
         return self.parse(text_of(messages[-1])) if messages else None
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """A constant reward, the same for every completion."""
+        """Return a reward function that is constant, since this parser requires no format."""
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
             return 1.0
@@ -38,14 +38,15 @@ class Parser(parser.Parser):
 
 
 class ThinkParser(Parser):
-    """Parses the text after `</think>`; "" without the tag."""
+    """`vf.ThinkParser`: extracts the text after `</think>`, or "" if there is no such tag."""
 
     def parse(self, text: str) -> Any:
-        """Apply `extract_fn` to that text."""
+        """Apply `extract_fn` to the text after `</think>`, or to "" without this tag."""
         return self.extract_fn(text.rpartition("</think>")[2].strip() if "</think>" in text else "")
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """The share of assistant messages that start with `<think>`, close it once and contain text after it."""
+        """Return a reward function: the share of assistant messages that start with `<think>`, have one `</think>`, and
+        have text after it."""
         grade = think_parser.ThinkParser().get_format_reward_func()
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
@@ -55,20 +56,20 @@ class ThinkParser(Parser):
 
 
 class MaybeThinkParser(Parser):
-    """Parses the text after `</think>`, or the whole text without the tag."""
+    """`vf.MaybeThinkParser`: extracts the text after `</think>`, or the whole text if there is no such tag."""
 
     def parse(self, text: str) -> Any:
-        """Apply `extract_fn` to that text."""
+        """Apply `extract_fn` to the text after `</think>`, or to the whole text without this tag."""
         return self.extract_fn(text.rpartition("</think>")[2].strip())
 
 
 class XMLParser(Parser):
-    """`vf.XMLParser(fields, answer_field, extract_fn)`: parses fields in tags.
+    """`vf.XMLParser(fields, answer_field, extract_fn)`: extracts fields that are written in tags.
 
     Args:
-        fields: Names; a tuple is one field under several names.
+        fields: Tag names; a tuple is one field with several names.
         answer_field: Field that `parse_answer` returns.
-        extract_fn: Stored only; the classic parser does not apply it to fields.
+        extract_fn: Stored as an attribute, but not applied to fields.
     """
 
     def __init__(
@@ -85,12 +86,13 @@ class XMLParser(Parser):
         self.answer_field = answer_field
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
-        """Parse the fields: one attribute per name, None if the tag is missing."""
-        # As in the classic pattern, white space next to the tags is not part of the value, with or without `strip`.
+        """Extract the fields of a text: an object with one attribute per name, None if the tag is missing."""
+        # As in the original, white space next to the tags is never part of the value, even without `strip`.
         return self._tags.parse(text, strip=True, last=last)
 
     def parse_answer(self, completion: Prompt) -> Any:
-        """The last answer of a text; of messages, the first answer in the newest assistant message that has one."""
+        """Extract the value of `answer_field`: the last one in a text, or the first one in the last assistant message
+        that has one."""
         if isinstance(completion, str):
             return getattr(self.parse(completion, last=True), self.answer_field, None)
         for message in reversed(self.get_assistant_messages(completion)):
@@ -100,11 +102,11 @@ class XMLParser(Parser):
         return None
 
     def get_fields(self) -> list[str]:
-        """The first name of each field."""
+        """Return the first name of each field."""
         return [name for name, _ in self._fields]
 
     def get_format_str(self) -> str:
-        """The format as shown in prompts."""
+        """Return a description of the format for prompts."""
         shown = [names[0] if len(names) == 1 else f"[ {' | '.join(names)} ]" for _, names in self._fields]
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
 
@@ -123,8 +125,9 @@ class XMLParser(Parser):
         return "\n".join(parts)
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """The mean over assistant messages of 0.4 × the share of fields present (if any is complete), 0.2 for spacing
-        (which every message gets), 0.2 for starting with the first field and 0.2 for ending with the last."""
+        """Return a reward function that grades the format of every assistant message and returns the mean. A message
+        gets 0.4 × the share of fields present (if any is complete), 0.2 in any case, 0.2 for starting with the first
+        field and 0.2 for ending with the last."""
 
         def format_reward_func(completion: Messages, **kwargs: Any) -> float:
             messages = self.get_assistant_messages(completion)
@@ -170,7 +173,7 @@ def _unrepeated(fields: Sequence[str | tuple[str, ...]]) -> Sequence[str | tuple
         if every[0] in seen:
             raise ValueError(f"Duplicate field name: {every[0]}")
         seen.add(every[0])
-        # A name allowed by two fields is read for both; our own parser requires unique names.
+        # Two fields may have a name in common here, while the parser of `harness.rubrics` requires unique names.
         left = tuple(name for name in every if name not in names)
         names.update(every)
         if left:

@@ -1,5 +1,5 @@
-"""Support for `pip_install_packages` of `vf.PythonEnv`. Nothing is downloaded: the packages must be installed beside
-the harness, and the sandbox exposes them. Checks names and versions."""
+"""Support for `pip_install_packages` of `vf.PythonEnv`. Nothing is downloaded: the packages must be installed in the
+same Python environment as bench, and the sandbox makes them importable. Checks names and versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.core.errors import EnvironmentFault
 
 
 def modules_of(packages: str, who: str) -> tuple[str, ...]:
-    """The modules of packages and of all that they require, by import name.
+    """Return the import names of the modules of some packages and of all packages that they require.
 
     Args:
         packages: The packages as on pip's command line.
@@ -29,15 +29,15 @@ def modules_of(packages: str, who: str) -> tuple[str, ...]:
     missing = [str(requirement) for requirement in wanted if not _is_met(requirement)]
     if missing:
         raise EnvironmentFault(
-            f"{who}: its Python tool is to have {', '.join(missing)}; the sandbox shows what is installed beside "
-            f"bench, and has no network. Run: pip install {' '.join(map(shlex.quote, missing))}"
+            f"{who}(pip_install_packages=…): {', '.join(missing)} is not installed. The sandbox has no network; it has "
+            f"the packages that are installed with bench. Run: pip install {' '.join(map(shlex.quote, missing))}"
         )
     found: dict[str, list[str]] = {}
     waiting = list(wanted)
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
-        if name not in found and _is_met(requirement):  # a dependency may be absent if pip was told to leave it out
+        if name not in found and _is_met(requirement):  # a dependency is missing after `pip install --no-deps`
             found[name] = list(_modules(requirement.name))
             waiting.extend(_required(requirement))
     return tuple(sorted({module for modules in found.values() for module in modules}))
@@ -48,7 +48,7 @@ def _requirement(word: str, who: str) -> Requirement:
         return Requirement(word)
     except InvalidRequirement as error:
         raise EnvironmentFault(
-            f"{who}: pip_install_packages holds {word!r}, which is no name of a package with versions: {error}"
+            f"{who}(pip_install_packages=…): {word!r} is not a package name with optional versions: {error}"
         ) from error
 
 
@@ -68,7 +68,7 @@ def _required(requirement: Requirement) -> Iterator[Requirement]:
 
 
 def _modules(distribution: str) -> Iterator[str]:
-    """The top-level modules of a distribution that can be imported from files."""
+    """Find the top-level modules of a distribution that can be imported from files."""
     names: set[str] = set()
     for file in metadata.files(distribution) or ():
         path = PurePosixPath(str(file))

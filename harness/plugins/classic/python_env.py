@@ -1,5 +1,6 @@
-"""`vf.PythonEnv`: a tool `python` with an interpreter per rollout that keeps its variables. Implements the classic
-arguments, metric and tool output; `harness.sandbox.workbench` runs the interpreter."""
+"""`vf.PythonEnv`: an environment with the tool `python`, an interpreter for each rollout whose variables persist
+between calls. Implements the classic arguments, metric and tool output; `harness.sandbox.workbench` runs the
+interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from harness.sandbox.workbench import NEW_INTERPRETER, CodeResult, Lost
 
 
 class PythonWorkerState(TypedDict):
-    """Type of `state["python_state"]`."""
+    """Type of `state["python_state"]`, with information about the rollout's Python interpreter."""
 
     ready: bool
     execution_count: int
@@ -25,26 +26,27 @@ class PythonWorkerState(TypedDict):
 
 
 class PythonWorkerNotReadyError(faults.SandboxError):
-    """The interpreter did not start."""
+    """The Python interpreter of a rollout did not start."""
 
 
 class PythonWorkerRequestError(faults.SandboxError):
-    """A request to the interpreter failed."""
+    """A request to the Python interpreter of a rollout failed."""
 
 
 class PythonWorkerDeadError(faults.SandboxError):
-    """The interpreter has died. Here the model gets an error message and a new interpreter."""
+    """The Python interpreter has ended. bench does not raise this: the model gets an error message and a new
+    interpreter."""
 
 
 class PythonMonitorRubric(Rubric):
-    """The metric `python_ready_wait_time`, in seconds."""
+    """Rubric with the metric `python_ready_wait_time`, in seconds."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_metric(self.python_ready_wait_time)
 
     async def python_ready_wait_time(self, state: State) -> float:
-        """Seconds until the interpreter had started, including its sandbox; 0 if it was not used."""
+        """Metric: seconds until the Python interpreter and its sandbox had started; 0 if they were not used."""
         return state["python_state"]["ready_wait_time"]
 
 
@@ -52,7 +54,8 @@ class PythonEnv(SandboxEnv):
     """`vf.PythonEnv`: a model with a Python interpreter whose variables persist between calls.
 
     Args:
-        pip_install_packages: Packages for the interpreter, which must be installed beside the harness.
+        pip_install_packages: Packages for the interpreter, which must be installed in the same Python environment as
+            bench.
         max_startup_wait_seconds: Stored as an attribute only: startup installs nothing and is fast.
         **kwargs: See `SandboxEnv`.
 
@@ -72,7 +75,7 @@ class PythonEnv(SandboxEnv):
         self.remove_tool(self.bash)
 
     async def setup_state(self, state: State, **kwargs: Any) -> Any:
-        """Assign the rollout an interpreter, which starts on first use."""
+        """Give the rollout its own Python interpreter, which starts on first use."""
         made: Any = await super().setup_state(state, **kwargs)
         state["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
         return made
@@ -80,7 +83,7 @@ class PythonEnv(SandboxEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> JsonDict:
-        """Hand `python` its rollout's interpreter."""
+        """Add the rollout's sandbox and interpreter to the arguments of the tool `python`."""
         if tool_name != "python":
             return super().update_tool_args(tool_name, tool_args, messages, state, **kwargs)
         return {**tool_args, **entries(state, "sandbox_id", "sandbox_state", "python_state")}

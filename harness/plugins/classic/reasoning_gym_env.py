@@ -1,5 +1,5 @@
-"""Procedural tasks of reasoning-gym as a classic environment. Makes the rows and finds the library's entry of a row;
-the library generates and scores the tasks."""
+"""Tasks that the library reasoning-gym generates and scores, as a classic environment. Creates the rows, and finds the
+library's entry of a row for scoring."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ReasoningGymEnv(SingleTurnEnv):
     """`vf.ReasoningGymEnv`: tasks of one dataset of reasoning-gym, or of a mixture.
 
     Args:
-        gym: A dataset's name; or a list of names and of specs (`{"name": …, "weight": …, "config": {…}}`).
-        num_train_examples: Rows of the training dataset.
-        num_eval_examples: Rows of the evaluation dataset; at 0 the training rows are evaluated.
-        system_prompt: reasoning-gym's own by default; None for none.
+        gym: Name of a dataset, or for a mixture a list of names and of dicts `{"name": …, "weight": …, "config": {…}}`.
+        num_train_examples: Number of rows of the training dataset.
+        num_eval_examples: Number of rows of the evaluation dataset; if 0, the training rows are evaluated.
+        system_prompt: System prompt; by default that of reasoning-gym, None for no system prompt.
         parser: Parses the answer; `XMLParser(["answer"])` by default.
         seed: Seed of the tasks.
 
@@ -62,14 +62,14 @@ class ReasoningGymEnv(SingleTurnEnv):
         )
 
     async def check_answer_reward_func(self, completion: Prompt, answer: str) -> float:
-        """The library's score of the model's answer, from 0 to 1."""
+        """Reward function: the score of the model's answer by reasoning-gym, from 0 to 1."""
         said = self.parser.parse_answer(cast(Any, completion))
         return await offload.run(self._score, None if said is None else str(said).strip(), int(answer))
 
     def build_rg_dataset(
         self, gym: str | Sequence[str | Mapping[str, Any]], total_examples: int = 1000, seed: int = 0
     ) -> Any:
-        """Build the library's dataset, which makes an entry when its index is read."""
+        """Create the dataset of reasoning-gym, which generates each entry when it is read."""
         library = _library()
         try:
             if isinstance(gym, str):
@@ -94,7 +94,8 @@ def _library() -> Any:
 
 
 def _row(index: int, entry: Mapping[str, Any]) -> JsonDict:
-    """Make a row. Its answer is the index of its entry, because many tasks have more than one correct answer."""
+    """Create the dataset row of a task. Its `answer` is the index of the task, by which reasoning-gym scores a reply,
+    because many tasks have more than one correct answer."""
     source = str(entry["metadata"].get("source_dataset", ""))
     row: JsonDict = {"question": entry["question"], "answer": str(index)}
     if generation() == "B":

@@ -1,5 +1,5 @@
-"""Dicts with attribute access, the base of the classic API's messages, replies, tools and spans. They have pydantic's
-method names, and are plain JSON objects for the journal, the dataset and the wire."""
+"""Dicts with attribute access: the base class of messages, replies, tools and time spans of the classic API. They have
+the method names of pydantic models, but are stored and sent as plain JSON objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Record(dict[str, Any]):
     """A dict with attributes: `record["x"]`, `record.get("x")` and `record.x` are the same."""
 
     declared: ClassVar[tuple[str, ...]] = ()
-    """Fields that read as None if absent, as in a typed object."""
+    """Fields that are None if they are missing, as in a typed object."""
     defaults: ClassVar[Mapping[str, object]] = {}
     """Default values of a new record's fields."""
 
@@ -50,7 +50,7 @@ class Record(dict[str, Any]):
             raise AttributeError(name) from None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """`record[name]`, or `default` if the field is missing."""
+        """Return `record[name]`, or `default` if the field is missing."""
         if super().__contains__(name):
             return super().__getitem__(name)
         if name in self.declared:
@@ -61,28 +61,29 @@ class Record(dict[str, Any]):
             return default
 
     def copy(self) -> Self:
-        """A shallow copy of the same kind."""
+        """Return a shallow copy of the same class."""
         return copy.copy(self)
 
     # pydantic's methods
 
     @classmethod
     def model_validate(cls, value: Any, **_: Any) -> Self:
-        """Create a record from `value`."""
+        """Create a record from a mapping or an object; the same name as in pydantic."""
         return value if isinstance(value, cls) else cls(**plain(value))
 
     def model_dump(self, *, exclude_none: bool = False, **_: Any) -> JsonDict:
-        """Convert to plain dicts and values, with absent declared fields as None unless `exclude_none`."""
+        """Convert to plain dicts and values. Declared fields that are missing become None, unless `exclude_none` is
+        set."""
         fields: JsonDict = {} if exclude_none else dict.fromkeys(self.declared)
         fields.update(plain(dict(self)))
         return {name: value for name, value in fields.items() if not (exclude_none and value is None)}
 
     def model_dump_json(self, *, exclude_none: bool = False, indent: int | None = None, **_: Any) -> str:
-        """`model_dump` as JSON."""
+        """Return the result of `model_dump` as JSON text."""
         return json.dumps(self.model_dump(exclude_none=exclude_none), indent=indent)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         made = copy.deepcopy(self) if deep else copy.copy(self)
         for name, value in (update or {}).items():
             made[name] = value
@@ -102,7 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def recorded(value: Any) -> Any:
-    """Convert each dict in a value to a record."""
+    """Convert each dict in a value, at any depth, to a record with attribute access."""
     if isinstance(value, Record):
         return value
     if isinstance(value, Mapping):

@@ -1,5 +1,5 @@
 """Model replies of the classic API: `response.choices[0].message.content` (generation B) and `response.message` (C),
-one class for both. Converts our `ModelResponse`, and the replies of an author's own client."""
+one class for both. Also converts `harness.types.ModelResponse` and the replies of an author's own client."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from harness.plugins.classic.records import Record, plain, recorded
 
 
 class ReplyMessage(WireMessage):
-    """The message of a choice; absent fields read as None."""
+    """The message of a choice in a model's reply; missing fields are None."""
 
     declared = ("content", "refusal", "tool_calls", "function_call", "audio", "annotations")
 
 
 class ResponseMessage(AssistantMessage):
-    """The message of a reply of generation C."""
+    """The typed message of a model's reply, for code of generation C of the classic API."""
 
     declared = (*AssistantMessage.declared, "finish_reason", "is_truncated", "tokens")
 
 
 class Usage(Record):
-    """Token usage of a call."""
+    """Token usage of a model call."""
 
     declared = ("reasoning_tokens", "prompt_tokens_details", "completion_tokens_details")
 
 
 class Choice(Record):
-    """One choice of a reply."""
+    """One choice of a model's reply, as in the OpenAI API."""
 
     declared = ("logprobs", "finish_reason")
 
 
 class Response(Record):
-    """A reply, made by our client or by an author. Its JSON is that of the OpenAI wire.
+    """A model's reply, created by bench or by an author's client. Its JSON has the OpenAI wire format.
 
     Args:
         *args: The fields as one mapping.
-        **values: The fields: `choices` in the wire's form, or `message` in that of generation C; `id`, `created`,
-            `model` and `usage` are optional.
+        **values: The fields: `choices` in the OpenAI wire format, or a typed `message`; `id`, `created`, `model` and
+            `usage` are optional.
 
     Raises:
-        EnvironmentFault: neither a choice nor a message is given.
+        EnvironmentFault: there is neither a choice nor a message.
     """
 
     declared = ("usage", "system_fingerprint", "service_tier")
@@ -58,7 +58,7 @@ class Response(Record):
         if message is not None:
             choices[:1] = [_choice_of(message, choices[0]["finish_reason"] if choices else None)]
         if not choices:
-            raise EnvironmentFault("a reply needs `choices` or a `message`")
+            raise EnvironmentFault("vf.Response(…) requires the argument `choices` or `message`")
         usage = fields.pop("usage", None)
         kind = "text_completion" if "message" not in choices[0] else "chat.completion"
         filled = {name: fields.pop(name, None) or default for name, default in _filled(kind).items()}
@@ -89,7 +89,7 @@ class Response(Record):
         return typed
 
     def _take_in(self) -> None:
-        """Copy changes of the typed message into the choice."""
+        """Copy changes that were made to the typed message into the choice."""
         typed, before = self.__dict__["_typed"]
         if (now := plain(typed)) != before:
             self.__dict__["_typed"] = (typed, now)
@@ -108,12 +108,13 @@ class Response(Record):
 
     @property
     def said(self) -> Prompt:
-        """The reply for the transcript: a text, or one message of the running generation."""
+        """The reply in the form of the transcript: a text, or a list of one message in the generation of the running
+        code."""
         choice = self["choices"][0]
         return str(choice.get("text") or "") if self.is_text else cast("Prompt", [message_of(dict(choice["message"]))])
 
     def model_dump(self, *, exclude_none: bool = False, **options: Any) -> JsonDict:
-        """The fields in the wire's form."""
+        """Convert the reply to a plain dict in the OpenAI wire format."""
         _ = self["choices"]
         return super().model_dump(exclude_none=exclude_none, **options)
 
@@ -123,7 +124,7 @@ def _filled(kind: str) -> JsonDict:
 
 
 def _usage(value: object) -> Usage:
-    """Token counts under the wire's names; missing ones are 0."""
+    """Convert token counts to the names of the OpenAI wire format; missing ones are 0."""
     given: JsonDict = plain(value) if isinstance(value, Mapping) or hasattr(value, "model_dump") else plain(vars(value))
     tokens = Usage(recorded(given))
     for name, other in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
@@ -133,7 +134,7 @@ def _usage(value: object) -> Usage:
 
 
 def _part(value: object, name: str) -> Any:
-    """A field of a mapping or an object; None if missing."""
+    """Return a field of a mapping or an attribute of an object; None if it is missing."""
     return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -168,7 +169,7 @@ def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = Fa
 
 
 def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
-    """Convert our `ModelResponse` to a classic reply."""
+    """Convert a `ModelResponse` of bench to a reply of the classic API."""
     usage = reply.usage
     tokens = {
         "prompt_tokens": usage.input_tokens,
@@ -184,7 +185,7 @@ def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
 
 
 def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
-    """Rebuild a reply from a record.
+    """Restore a model's reply from its record in the journal.
 
     Args:
         said: The reply's text or message in the transcript.
@@ -206,10 +207,10 @@ def as_response(value: Any) -> Response:
     """Convert the return value of a `get_model_response` or a client to a `Response`.
 
     Args:
-        value: Our reply, the openai package's, or any object or dict with `choices` or a `message`.
+        value: A reply of bench or of the openai package, or any object or dict with `choices` or a `message`.
 
     Raises:
-        EnvironmentFault: it has neither.
+        EnvironmentFault: the value has neither `choices` nor a `message`.
     """
     if isinstance(value, Response):
         return value

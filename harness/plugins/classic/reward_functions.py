@@ -16,7 +16,8 @@ from harness.usercode.functions import is_async, name_of
 RewardFunc = Callable[..., Any]
 
 Sources = Callable[[Sequence[State]], Mapping[str, object]]
-"""Function that returns further objects for reward functions besides the state's fields, at call time."""
+"""Function that returns, when reward functions are called, objects that they may have as parameters besides fields of
+the state."""
 
 
 class Weights(list[float]):
@@ -32,16 +33,17 @@ class Weights(list[float]):
         self._names = names
 
     def items(self) -> Sequence[tuple[str, float]]:
-        """Name and weight of each function."""
+        """Return name and weight of each reward function."""
         return list(zip(self._names(), self, strict=False))
 
     def get(self, name: str, default: float | None = None) -> float | None:
-        """The weight of a function."""
+        """Return the weight of the reward function with this name, or `default`."""
         return dict(self.items()).get(name, default)
 
 
 def is_group(function: RewardFunc) -> bool:
-    """Whether a function scores all rollouts of an example: by its parameters' names, or because it returns a list."""
+    """Whether a reward function scores all rollouts of an example together, according to the names of its parameters or
+    because it is annotated to return a list."""
     signature = inspect.signature(function)
     returns: Any = signature.return_annotation
     lists = returns is list or get_origin(returns) is list or (isinstance(returns, str) and returns.startswith("list"))
@@ -49,14 +51,14 @@ def is_group(function: RewardFunc) -> bool:
 
 
 def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool) -> RewardFunction:
-    """Convert an author's function to one for our scoring: it gets the state, or the states, and passes on the
-    parameters that the author's function has.
+    """Wrap an author's reward function for `harness.rubrics.scoring`: the wrapper gets the state, or all states of a
+    group, and calls the function with the arguments that it has parameters for.
 
     Args:
         function: The author's function.
         weight: Its weight.
         objects: Class objects, by name.
-        columns: Whether it may take columns of the dataset.
+        columns: Whether the function may have columns of the dataset as parameters.
     """
     group = is_group(function)
     parameters = inspect.signature(function).parameters
@@ -78,7 +80,8 @@ def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool
 
 
 def check(function: RewardFunc, known: Collection[str], where: str) -> None:
-    """Validate a function's parameters. A parameter that cannot be supplied would leave every rollout unscored.
+    """Validate the parameters of a reward function, since one that cannot be supplied would leave every rollout
+    unscored.
 
     Raises:
         EnvironmentFault: a parameter cannot be supplied; the message names it.
@@ -89,8 +92,8 @@ def check(function: RewardFunc, known: Collection[str], where: str) -> None:
             continue
         if parameter.default is parameter.empty:
             raise EnvironmentFault(
-                f"{where} {name_of(function)!r}, parameter {name!r}: nothing of that name is passed. "
-                f"It may take {', '.join(sorted(names))} or **kwargs"
+                f"{where} {name_of(function)!r}, parameter {name!r}: unknown name. "
+                f"Known names are {', '.join(sorted(names))}; **kwargs receives all"
             )
 
 

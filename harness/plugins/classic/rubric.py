@@ -1,5 +1,5 @@
 """Rubrics of the classic API, with the lists that authors may change (`funcs`, `weights`, `class_objects`), the methods
-that they may override, and the rule for functions with the same name. Our own rubrics run the functions and handle
+that they may override, and the rule for functions with the same name. `harness.rubrics` calls the functions and handles
 failures."""
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from harness.usercode.functions import name_of
 
 
 class Rubric(NativeRubric):
-    """`vf.Rubric(funcs, weights, parser)`.
+    """`vf.Rubric(funcs, weights, parser)`: weighted reward functions.
 
     Args:
         funcs: Reward functions.
-        weights: Their weights, one each; 1 by default.
-        parser: The functions' `parser` argument; a plain parser by default.
+        weights: One weight per function; 1 by default.
+        parser: Passed to functions with the parameter `parser`; a plain `vf.Parser` by default.
         **kwargs: Stored as attributes.
 
     Raises:
-        ValueError: the number of weights differs from that of functions.
+        ValueError: the number of weights differs from the number of functions.
     """
 
     def __init__(
@@ -60,9 +60,10 @@ class Rubric(NativeRubric):
         self.score_object_providers: list[Callable[[State], Mapping[str, object]]] = []
         self.group_score_object_providers: list[Callable[[list[State]], Mapping[str, object]]] = []
         self._reasons: dict[str, dict[str, str]] = {}
-        """Reasons of missing function values, by rollout, for an author's scoring that calls bench's."""
+        """Reasons why values of functions are missing, by rollout. Needed if an author overrides the scoring and calls
+        that of this class."""
         self.prepare: Callable[[State], State] | None = None
-        """Converts a state of our engine to a classic one; set by the environment."""
+        """Function that converts a state of the engine to a classic state; set by the environment."""
         for name, value in kwargs.items():
             setattr(self, name, value)
 
@@ -70,7 +71,7 @@ class Rubric(NativeRubric):
 
     @property
     def parser(self) -> NativeParser:
-        """The functions' `parser` argument."""
+        """The parser that is passed to functions with the parameter `parser`."""
         return super().parser
 
     @parser.setter
@@ -81,7 +82,7 @@ class Rubric(NativeRubric):
 
     @property
     def weights(self) -> Any:
-        """The functions' weights: a list, in their order."""
+        """The weights of the functions: a list in the order of the functions, which authors may change."""
         return self._weights
 
     @weights.setter
@@ -90,12 +91,12 @@ class Rubric(NativeRubric):
 
     @property
     def reward_funcs(self) -> list[RewardFunc]:
-        """Deprecated alias of `funcs`."""
+        """Deprecated name of `funcs`."""
         return self.funcs
 
     @property
     def reward_weights(self) -> list[float]:
-        """Deprecated alias of `weights`."""
+        """Deprecated name of `weights`."""
         return list(self.weights)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
@@ -109,15 +110,16 @@ class Rubric(NativeRubric):
         self.weights.append(weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Supply `obj` to functions as a parameter called `name`, regardless of when they were added."""
+        """Pass `obj` to functions that have a parameter called `name`, also to those that were added before."""
         self.class_objects[name] = obj
 
     def add_score_object_provider(self, provider: Callable[[State], Mapping[str, object]]) -> None:
-        """Supply the objects that `provider` returns for a state to functions."""
+        """Pass the objects that `provider` returns for a state to functions that have parameters of these names."""
         self.score_object_providers.append(provider)
 
     def add_group_score_object_provider(self, provider: Callable[[list[State]], Mapping[str, object]]) -> None:
-        """Supply the objects that `provider` returns for a group's states to group functions."""
+        """Pass the objects that `provider` returns for the states of a group to group functions with parameters of
+        these names."""
         self.group_score_object_providers.append(provider)
 
     def _get_reward_func_names(self) -> list[str]:
@@ -133,30 +135,31 @@ class Rubric(NativeRubric):
         return reward_functions.is_group(func)
 
     def get_reward_func_names(self) -> list[str]:
-        """The functions' names."""
+        """Return the names of the reward functions."""
         return self._get_reward_func_names()
 
     def get_reward_funcs(self) -> list[RewardFunc]:
-        """The functions."""
+        """Return the reward functions."""
         return self._get_reward_funcs()
 
     def get_reward_weights(self) -> list[float]:
-        """Their weights."""
+        """Return the weights of the reward functions."""
         return self._get_reward_weights()
 
     # Methods for our engine
 
     def adopt_parser(self, parser: NativeParser) -> None:
-        """Do nothing: a classic rubric without a parser has a plain one, not its environment's."""
+        """Do nothing: unlike in bench, a classic rubric without a parser does not get the parser of its environment."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The unique names of all functions."""
+        """The names of all reward functions, without duplicates."""
         return tuple(dict.fromkeys(column(name) for name in self._get_reward_func_names()))
 
     @property
     def is_group(self) -> bool:
-        """Whether a function, or an overridden `score_group`, scores all rollouts of an example together."""
+        """Whether all rollouts of an example are scored together: by a reward function, or by a `score_group` that a
+        subclass overrides."""
         return self._overrides("score_group") or any(self._is_group_func(function) for function in self.funcs)
 
     @property
@@ -171,11 +174,11 @@ class Rubric(NativeRubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The sums of the negative and of the positive weights."""
+        """Lowest and highest possible reward: the sums of the negative and of the positive weights."""
         return weight_limits(self.weights)
 
     def settle(self, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
-        """Validate the functions after the environment is built, and store `prepare`.
+        """Validate the reward functions when the environment is completely built, and store the function `prepare`.
 
         Args:
             prepare: See the attribute `prepare`.
@@ -194,7 +197,8 @@ class Rubric(NativeRubric):
             reward_functions.check(function, {*self.class_objects, *extra}, "reward function")
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts, by the author's own `score_group` or `score_rollout` if overridden."""
+        """Score rollouts, with the method `score_group` or `score_rollout` of the author's subclass if it overrides
+        one."""
         if not states:
             return []
         prepare = self.prepare
@@ -229,33 +233,33 @@ class Rubric(NativeRubric):
         await self._run(states)
 
     async def dummy_score_rollout(self, state: State) -> None:
-        """Set a reward of 0 and no metrics."""
+        """Set a reward of 0 and no metrics in the state of a rollout."""
         state["reward"], state["metrics"] = 0.0, {}
 
     async def dummy_score_group(self, states: list[State]) -> None:
-        """As `dummy_score_rollout`, for several rollouts."""
+        """Set a reward of 0 and no metrics in the states of several rollouts."""
         for state in states:
             await self.dummy_score_rollout(state)
 
     async def cleanup(self, state: State) -> None:
-        """Run the methods marked `@vf.cleanup`."""
+        """Run the rubric's methods that are marked `@vf.cleanup`."""
         for method in marks.marked(self, "cleanup"):
             await awaited(method(state))
 
     async def teardown(self) -> None:
-        """Run the methods marked `@vf.teardown`."""
+        """Run the rubric's methods that are marked `@vf.teardown`."""
         for method in marks.marked(self, "teardown"):
             await awaited(method())
 
     def score_objects(self, state: State) -> Mapping[str, object]:
-        """Further objects for functions besides the state's fields."""
+        """Return the objects, by parameter name, that are passed to functions besides fields of the state."""
         objects: dict[str, object] = dict(self.class_objects)
         for provider in self.score_object_providers:
             objects.update(provider(state))
         return objects
 
     async def _run(self, states: Sequence[State]) -> list[Score]:
-        """Run the functions in order, and compute the weighted sum."""
+        """Call the reward functions in order, and compute the weighted sum."""
         columns = self.generation == "C"
         plans = [
             reward_functions.planned(function, weight, self._sources, columns)
@@ -263,7 +267,7 @@ class Rubric(NativeRubric):
         ]
         started = time.time()
         rubric = NativeRubric()
-        # Of several functions of one name, each counts in the reward, and the last is the metric.
+        # If functions have the same name, each counts in the reward, and the value of the last one is the metric.
         rubric._functions = [replace(plan, name=f"{number}#{plan.name}") for number, plan in enumerate(plans)]
         scores = [_named(score) for score in await rubric.score(states)]
         self._keep(states, scores, started)
@@ -288,14 +292,14 @@ class Rubric(NativeRubric):
         return objects
 
     def _said(self, state: State) -> Score:
-        """Read the score that an author's own scoring has stored in a state."""
+        """Read the score that an author's overriding method has stored in a state."""
         reward = state.get("reward")
         given: dict[str, object] = state.get("metrics") or {}
         metrics = {column(str(name)): read(value)[0] for name, value in given.items()}
         reasons = self._reasons.pop(state["trajectory_id"], {})
         number = read(reward)[0]
         if number is None and not reasons:
-            reasons = {"*": f"{type(self).__name__} left the reward {reward!r}"}
+            reasons = {"*": f"{type(self).__name__} set the reward to {reward!r}"}
         return Score(number, {name: metrics.get(name) for name in self.metric_names} | metrics, reasons)
 
     def _overrides(self, name: str) -> bool:
@@ -304,7 +308,8 @@ class Rubric(NativeRubric):
         return not owner.__module__.startswith("harness.")
 
     async def _call(self, method: Callable[..., Any], states: object) -> None:
-        """Call an author's method, with a semaphore that never blocks where generation B passes one."""
+        """Call a scoring method of an author. In generation B it may have a semaphore as an argument; this one never
+        blocks."""
         if "score_sem" in inspect.signature(method).parameters:
             await method(states, score_sem=contextlib.nullcontext())
         else:
@@ -312,7 +317,8 @@ class Rubric(NativeRubric):
 
     @contextlib.asynccontextmanager
     async def _cleaning(self, states: Sequence[State]) -> AsyncGenerator[None]:
-        """Run the rubric's own cleanup after scoring (generation C)."""
+        """Return a context, in which rollouts are scored, that ends with the rubric's `@vf.cleanup` methods (generation
+        C)."""
         try:
             yield
         finally:
@@ -322,7 +328,7 @@ class Rubric(NativeRubric):
 
 
 def _named(score: Score) -> Score:
-    """Replace the numbered names of functions by those in results."""
+    """Rename the metrics of a score: internally functions are numbered, since several may have the same name."""
     metrics = {column(name.partition("#")[2]): value for name, value in score.metrics.items()}
     return replace(
         score, metrics=metrics, reasons={n.partition("#")[2] or n: words for n, words in score.reasons.items()}
@@ -340,12 +346,12 @@ def _note_time(state: State, started: float) -> None:
 
 
 def column(name: str) -> str:
-    """The name of a metric in results, changed if it is that of a fixed column."""
+    """Return the name of a metric's column in results: the metric's name, changed if a fixed column has that name."""
     return f"{name}_metric" if name in FIXED_COLUMNS else name
 
 
 def settle_all(rubric: NativeRubric, prepare: Callable[[State], State], columns: Collection[str] | None) -> None:
-    """Call `settle` of every classic rubric in a rubric.
+    """Validate the reward functions of every classic rubric that a rubric contains.
 
     Raises:
         EnvironmentFault: see `Rubric.settle`.

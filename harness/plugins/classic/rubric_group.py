@@ -16,7 +16,7 @@ from harness.rubrics.rubric import Rubric as NativeRubric
 
 
 class RubricGroup(Rubric):
-    """`vf.RubricGroup(rubrics)`. Functions that are added go to the first rubric.
+    """`vf.RubricGroup(rubrics)`: several rubrics whose rewards are summed. New functions are added to the first rubric.
 
     Raises:
         ValueError: the list of rubrics is empty.
@@ -37,7 +37,7 @@ class RubricGroup(Rubric):
         self.rubrics[0].add_metric(func, weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Add an object to the first rubric."""
+        """Pass an object to functions of the first rubric that have a parameter of this name."""
         self.rubrics[0].add_class_object(name, obj)
 
     def _get_reward_func_names(self) -> list[str]:
@@ -80,11 +80,11 @@ class RubricGroup(Rubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The sums of the rubrics' lowest and highest rewards."""
+        """Lowest and highest possible reward: the sums of those of the rubrics."""
         return range_limits(rubric.reward_range for rubric in self.rubrics)
 
     async def teardown(self) -> None:
-        """Run the group's own teardown, then the rubrics'."""
+        """Run the `@vf.teardown` methods of the group, then those of its rubrics."""
         await super().teardown()
         for rubric in self.rubrics:
             if isinstance(rubric, Rubric):

@@ -1,4 +1,4 @@
-"""`self.sandbox_client` of `vf.SandboxEnv`: the methods of the remote provider's client that local sandboxes support,
+"""`self.sandbox_client` of `vf.SandboxEnv`: the method of the remote provider's client that local sandboxes support,
 and an error message for the others."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.sandbox.workbench import Lost, Workbench
 
 @dataclass(frozen=True)
 class CommandResponse:
-    """Result of a command."""
+    """Output and exit code of a command in a sandbox."""
 
     stdout: str
     stderr: str
@@ -22,14 +22,14 @@ class CommandResponse:
 
 
 class CommandTimeoutError(faults.SandboxError, TimeoutError):
-    """A command exceeded its timeout and was stopped."""
+    """A command in a sandbox exceeded its timeout and was stopped."""
 
 
 class SandboxClient:
     """Client that runs commands in the sandboxes of rollouts.
 
     Args:
-        bench: Returns the sandbox of an id.
+        bench: Function that returns the sandbox with an id.
         seconds: Default timeout of a command.
     """
 
@@ -47,8 +47,8 @@ class SandboxClient:
         """Run a shell command in a rollout's sandbox.
 
         Raises:
-            CommandTimeoutError: it took longer than `timeout` seconds.
-            SandboxError: the sandbox is gone.
+            CommandTimeoutError: the command took longer than `timeout` seconds.
+            SandboxError: the sandbox failed or was removed.
         """
         seconds = self._seconds if timeout is None else timeout
         try:
@@ -58,11 +58,11 @@ class SandboxClient:
         if isinstance(done, Lost):
             raise faults.SandboxError(f"{command[:200]!r}: {done}")
         if done.timed_out:
-            raise CommandTimeoutError(f"{command[:200]!r} took longer than {seconds:g} s")
+            raise CommandTimeoutError(f"command {command[:200]!r} took longer than {seconds:g} s")
         return CommandResponse(done.stdout, done.stderr, done.exit_code)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"sandbox_client.{name} is not offered here: it belongs to the client of a remote provider. "
+            f"sandbox_client.{name} is not supported: it belongs to the client of a remote provider. "
             "sandbox_client.execute_command(sandbox_id, command) runs a command in the rollout's sandbox"
         )

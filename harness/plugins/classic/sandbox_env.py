@@ -1,5 +1,6 @@
-"""`vf.SandboxEnv`: a tool `bash` with a sandbox per rollout. Implements the classic arguments, hooks, metrics and
-messages; the sandbox is a local one of `harness.sandbox`, where the classic class rents a remote one."""
+"""`vf.SandboxEnv`: an environment with the tool `bash` and a sandbox for each rollout. Implements the classic
+arguments, hooks, metrics and messages. The sandboxes are local ones of `harness.sandbox`, while the original class uses
+remote ones of a provider."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _REMOTE = frozenset({"active_sandboxes", "bulk_delete_sandboxes", "teardown_sand
 
 
 class SandboxState(TypedDict):
-    """Type of `state["sandbox_state"]`."""
+    """Type of `state["sandbox_state"]`, with measurements of the rollout's sandbox."""
 
     ready: bool
     ready_wait_time: float
@@ -51,7 +52,7 @@ class SandboxNotReadyError(faults.SandboxError):
 
 
 class SandboxMonitorRubric(Rubric):
-    """The metrics `sandbox_ready_wait_time` and `sandbox_command_execution_time`, in seconds."""
+    """Rubric with the metrics `sandbox_ready_wait_time` and `sandbox_command_execution_time`, in seconds."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -59,11 +60,11 @@ class SandboxMonitorRubric(Rubric):
         self.add_metric(self.sandbox_command_execution_time)
 
     async def sandbox_ready_wait_time(self, state: State) -> float:
-        """Seconds until the sandbox was open; 0 if it was not used."""
+        """Metric: seconds until the sandbox had started; 0 if it was not used."""
         return state["sandbox_state"]["ready_wait_time"]
 
     async def sandbox_command_execution_time(self, state: State) -> float:
-        """The mean duration of a command, in seconds."""
+        """Metric: mean duration of the commands in the sandbox, in seconds."""
         times = state["sandbox_state"]["command_execution_times"]
         return sum(times) / len(times) if times else 0.0
 
@@ -104,21 +105,21 @@ class SandboxEnv(StatefulToolEnv):
     def __getattr__(self, name: str) -> Any:
         if name in _REMOTE:
             raise AttributeError(
-                f"{type(self).__name__}.{name} is not offered here: it belongs to the machines of a remote provider"
+                f"{type(self).__name__}.{name} is not supported: it is for sandboxes of a remote provider"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # Hooks
 
     def get_sandbox_request(self, state: State) -> SandboxRequest:
-        """The sandbox request of the rollout; override it to change the request for some rows."""
+        """Return the configuration of the rollout's sandbox; override it to change the configuration for some rows."""
         return self.sandbox_request.model_copy()
 
     async def post_rollout(self, state: State) -> None:
         """Hook at the end of a rollout, while its sandbox still exists; override it to inspect the sandbox."""
 
     async def setup_state(self, state: State, **kwargs: Any) -> Any:
-        """Assign the rollout a sandbox, which opens on first use."""
+        """Give the rollout its own sandbox, which starts on first use."""
         request: Any = self.get_sandbox_request(state)
         limits = limits_of(request, type(self).__name__)
         start = None if request.start_command == START_COMMAND else request.start_command
@@ -131,7 +132,7 @@ class SandboxEnv(StatefulToolEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> JsonDict:
-        """Add the rollout's sandbox to the arguments of `bash`."""
+        """Add the rollout's sandbox to the arguments of the tool `bash`."""
         if tool_name != "bash":
             return dict(tool_args)
         return {**tool_args, **entries(state, "sandbox_id", "sandbox_state"), "working_dir": state.get("working_dir")}
@@ -188,7 +189,7 @@ class SandboxEnv(StatefulToolEnv):
 
     @marks.teardown
     async def teardown_sandboxes(self) -> None:
-        """Remove sandboxes that rollouts have left behind."""
+        """Remove the sandboxes of rollouts that have not removed them."""
         while self._benches:
             await self._benches.popitem()[1].close()
 
@@ -205,7 +206,7 @@ def told(done: Ran | Lost, seconds: float) -> str:
 
 
 def entries(state: Mapping[str, Any], *names: str) -> JsonDict:
-    """Entries of a state that `setup_state` sets.
+    """Return the values in a state that `setup_state` of this class has set.
 
     Raises:
         EnvironmentFault: a subclass did not call `super().setup_state`.

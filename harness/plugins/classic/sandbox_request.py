@@ -1,5 +1,5 @@
-"""Sandbox requests of classic packages, written for a provider's remote machines. Validates the arguments, refuses
-those without an equivalent here, and derives the limits of a local sandbox."""
+"""Sandbox configuration of classic packages, which were written for a provider's remote sandboxes. Validates the
+arguments, refuses those that local sandboxes cannot fulfil, and derives the limits of a local sandbox."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.sandbox import Limits
 _log = logging.getLogger(__name__)
 
 START_COMMAND = "tail -f /dev/null"
-"""Default command that keeps a container alive; has no effect here."""
+"""Default command that keeps a remote container running; has no effect in a local sandbox."""
 
 MACHINE = (
     "sandbox_name", "docker_image", "start_command", "cpu_cores", "memory_gb", "disk_size_gb", "gpu_count",
@@ -55,7 +55,7 @@ class SandboxRequest:
     labels: list[str] | None = None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> SandboxRequest:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         made = copy.deepcopy(self) if deep else copy.copy(self)
         for name, value in (update or {}).items():
             setattr(made, name, value)
@@ -63,7 +63,7 @@ class SandboxRequest:
 
 
 def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
-    """Build the request from constructor arguments."""
+    """Create the sandbox configuration from the arguments of the environment's constructor."""
     known = {field.name for field in dataclasses.fields(SandboxRequest)}
     fields = {name: value for name, value in arguments.items() if name in known}
     if "sandbox_name" in arguments:
@@ -72,14 +72,14 @@ def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
 
 
 def limits_of(request: Any, who: str) -> Limits:
-    """Convert a request to the limits of a local sandbox.
+    """Convert a sandbox configuration to the limits of a local sandbox.
 
     Args:
         request: A `SandboxRequest`, or an object with its attributes.
         who: The environment, for messages.
 
     Raises:
-        EnvironmentFault: it requests an unsupported feature: a GPU, the programs of an image, a provider's settings.
+        EnvironmentFault: it has an unsupported feature: a GPU, the programs of an image, or a provider's settings.
     """
     _check(request, who)
     asked = {name: getattr(request, name) for name in ("cpu_cores", "memory_gb", "disk_size_gb", "timeout_minutes")}
@@ -98,18 +98,19 @@ def _check(request: Any, who: str) -> None:
     image = str(request.docker_image)
     if request.gpu_count:
         raise EnvironmentFault(
-            f"{who}: gpu_count={request.gpu_count!r} asks for a GPU, and no sandbox of bench has one. Build the "
-            "environment with gpu_count=0 if its code can do without"
+            f"{who}: gpu_count={request.gpu_count!r} requests a GPU, which sandboxes of bench do not have. Pass "
+            "gpu_count=0 to the environment if its code does not need one"
         )
     if request.advanced_configs is not None:
-        raise EnvironmentFault(f"{who}: advanced_configs are settings of a remote provider; none is used here")
+        raise EnvironmentFault(
+            f"{who}: advanced_configs are settings of a remote provider, which are not supported; remove them"
+        )
     if _PLAIN_IMAGE.match(image):
         _warn_once(who, image)
     elif not _PYTHON_IMAGE.match(image):
         raise EnvironmentFault(
-            f"{who}: docker_image={image!r} holds programs and files that the sandbox of bench does not: it shows the "
-            "Python and the programs of this machine. Build the environment with docker_image='python:3.11-slim' if "
-            "those are enough for it"
+            f"{who}: docker_image={image!r} is not used: a sandbox of bench has the Python and the programs of this "
+            "machine. If these are sufficient for the environment, pass docker_image='python:3.11-slim' to it"
         )
 
 

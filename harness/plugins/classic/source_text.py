@@ -1,5 +1,5 @@
 """Static analysis of Python source: imported modules, uses of `verifiers` and its names, and the code without comments
-and strings. `packages` and `generation` draw the conclusions."""
+and strings. `packages` and `generation` use the results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def imported(text: str) -> set[str]:
-    """Top-level names of all modules that a file imports, anywhere and in any form."""
+    """Return the top-level names of all modules that a Python file imports, anywhere and in any form."""
     tree = _parsed(text)
     if tree is None:
         return {one or other for one, other in _IMPORTED.findall(text)}
@@ -39,8 +39,8 @@ def imported(text: str) -> set[str]:
 
 
 def asks(text: str) -> bool:
-    """Whether a file uses `verifiers`. Errs on the side of yes: if its code contains the name, also in a string that
-    may be a module name."""
+    """Whether a Python file probably uses `verifiers`: its code contains the name, also in a string that may be a
+    module name."""
     tree = _parsed(text)
     if tree is None:
         return bool(_ASKS.search(text))
@@ -55,8 +55,9 @@ def asks(text: str) -> bool:
 
 
 def names_of_api(text: str) -> set[str]:
-    """The names of `verifiers` that a file requires: `vf.NAME` and imports, without those used in `hasattr` or inside a
-    `try`, which are optional. After `import *`, all names that the file reads and does not bind."""
+    """Return the names of `verifiers` that a Python file requires: `vf.NAME` and imports, without those used in
+    `hasattr` or inside a `try`, which are optional. After `import *`, all names that the file reads but does not
+    define."""
     tree = _parsed(text)
     if tree is None:
         return set()
@@ -83,7 +84,8 @@ def names_of_api(text: str) -> set[str]:
 
 
 def code_of(text: str) -> str:
-    """The code without comments and without strings that cannot be keys; unparsable text is returned unchanged."""
+    """Return source code without comments and without strings that cannot be dict keys; code that cannot be parsed is
+    returned unchanged."""
     tree = _parsed(text)
     if tree is None:
         return text
@@ -119,7 +121,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _unbound(tree: ast.Module) -> set[str]:
-    """Names that a file reads but never binds."""
+    """Return the names that a Python file reads but never defines."""
     read: set[str] = set()
     bound: set[str] = set()
     for node in ast.walk(tree):
@@ -135,7 +137,7 @@ def _unbound(tree: ast.Module) -> set[str]:
 
 
 def _tried(node: ast.Try) -> Iterator[str]:
-    """Names that are imported or read inside a `try`."""
+    """Return the names that are imported or read inside a `try` statement."""
     for inner in (part for statement in node.body for part in ast.walk(statement)):
         if isinstance(inner, ast.ImportFrom):
             yield from (alias.name for alias in inner.names)
@@ -144,7 +146,8 @@ def _tried(node: ast.Try) -> Iterator[str]:
 
 
 def _texts_for_readers(tree: ast.Module) -> set[int]:
-    """Ids of the values of expression statements, such as docstrings and code disabled by quotes."""
+    """Return the ids of the syntax nodes of texts that have no effect, such as docstrings and code disabled by
+    quotes."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 

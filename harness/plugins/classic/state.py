@@ -1,7 +1,7 @@
-"""Rollout states of the classic API, with the keys that only it has (`client`, `responses`, `turn`), its timings, and
-the conversion of our own states, fresh or restored from a journal. A state remains the same object throughout. Our
-engine creates and restores states before it knows the environment, so a classic environment changes the class of the
-state that it gets: the classes differ in methods only."""
+"""Rollout states of the classic API: the keys that only this API has (`client`, `responses`, `turn`), its timings, and
+the conversion of states of the engine, new or restored from a journal. The engine creates states before it knows the
+environment. A classic environment therefore changes the class of the state object that it gets; the classes differ in
+methods only."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from harness.plugins.classic.responses import Response
 _FAULTS = "bench_faults"
 
 _STEPS = "trajectory_steps"
-"""Journal key of trajectory data that the completion does not contain."""
+"""Key in the journal for trajectory data that the completion does not contain."""
 
 _TOKENS = "token_usage"
-"""Journal key of the rollout's token counts."""
+"""Key in the journal for the rollout's token counts."""
 
 _SPANS = "timing_spans"
-"""Journal key of the timing spans of generation C."""
+"""Key in the journal for the timing spans of generation C of the classic API."""
 
 _ABSENT: JsonDict = {"answer": "", "info": {}}
-"""Default values of columns that a dataset lacks. They are not in the state's input."""
+"""Values of the columns that a dataset lacks. `state[…]` returns them, but they are not in the state's input."""
 
 
 class ClassicState(State):
-    """A state in which `in` tests only the state's own keys; `[]` and `get` also read its input."""
+    """Base class of the rollout states of the classic API. `in` tests only the state's own keys; `[]` and `get` also
+    read its input."""
 
     __slots__ = ()
     generation: ClassVar[Generation] = "B"
@@ -61,7 +62,7 @@ class ClassicState(State):
         return name in self.keys() or name in self.lost or (name == "client" and self.chat is not None)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """`state[name]`, set to `default` first if the key is missing."""
+        """Return `state[name]`; if the key is missing, first set it to `default`."""
         try:
             return self[name]
         except KeyError:
@@ -69,8 +70,8 @@ class ClassicState(State):
             return default
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
-        """Export the state as every state does. Messages that an author stored are exported as JSON, and data added to
-        the trajectory is included for scoring from a journal."""
+        """Export the state for the journal. Messages that an author stored become JSON, and data that was added to the
+        trajectory is included, so that the rollout can be scored from the journal."""
         exported, lost = super().export()
         for name in lost:
             value = _unrecorded(dict(self).get(name))
@@ -87,7 +88,7 @@ class ClassicState(State):
     def _client(self) -> Any:
         """An `AsyncOpenAI` that calls the rollout's model; created on first use."""
         if self.chat is None:
-            raise EnvironmentFault("state['client'] can be used while the rollout runs: its model is not at hand now")
+            raise EnvironmentFault("state['client'] can be used only while the rollout runs")
         from harness.plugins.classic.openai_client import Faults, async_openai
 
         faults = Faults()
@@ -112,13 +113,13 @@ class ClassicState(State):
 
 
 class DictState(ClassicState):
-    """A state of generation B."""
+    """A rollout state of generation B of the classic API: messages are dicts."""
 
     __slots__ = ()
 
 
 class TypedState(ClassicState):
-    """A state of generation C."""
+    """A rollout state of generation C of the classic API: messages are typed objects."""
 
     __slots__ = ()
     generation = "C"
@@ -128,10 +129,11 @@ _KINDS: dict[Generation, type[ClassicState]] = {"B": DictState, "C": TypedState}
 
 
 def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) -> ClassicState:
-    """Convert bench's state of a rollout to that of a generation. A converted state is returned unchanged.
+    """Convert a rollout's state of bench to one of a generation of the classic API. A converted state is returned
+    unchanged.
 
     Args:
-        state: Fresh, or restored from a journal.
+        state: A state that is new or was restored from a journal.
         kind: The generation.
         columns: The author's own row of the dataset, with values that are not text and further columns; None if it is
             unavailable.
@@ -170,7 +172,7 @@ def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) 
 
 
 def as_text(value: object) -> str:
-    """An answer of any type as text, for our records."""
+    """Convert an expected answer of any type to text, for the records of bench."""
     if value is None:
         return ""
     return value if isinstance(value, str) else str(value)
@@ -185,7 +187,7 @@ def _is_json(value: object) -> bool:
 
 
 def _unrecorded(value: Any) -> Any:
-    """Convert records to plain dicts; other objects are unchanged."""
+    """Convert dicts with attribute access in a value to plain dicts; other objects are returned unchanged."""
     if isinstance(value, Record) or type(value) is dict:
         return {name: _unrecorded(part) for name, part in cast(JsonDict, value).items()}
     if type(value) is list or type(value) is tuple:
@@ -197,8 +199,8 @@ def _unrecorded(value: Any) -> Any:
 
 
 class Milliseconds(dict[str, Any]):
-    """Timings of generation B, in milliseconds. Values that our engine sets under its own names are also set under the
-    classic names."""
+    """Timings of a rollout in milliseconds, for code of generation B. Values that the engine sets under its names are
+    also set under the classic names."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         super().__init__(generation_ms=0.0, scoring_ms=0.0, total_ms=0.0)
@@ -225,7 +227,7 @@ class TimeSpan(Record):
 
 
 class TimeSpans(Record):
-    """A sequence of spans."""
+    """A sequence of time spans."""
 
     defaults: ClassVar[Mapping[str, object]] = {"spans": []}
 
@@ -236,7 +238,8 @@ class TimeSpans(Record):
 
 
 class RolloutTiming(Record):
-    """Timings of generation C. When our engine sets the duration of a phase, the phase's span ends."""
+    """Timings of a rollout as time spans, for code of generation C. When the engine sets the duration of a phase, its
+    span ends."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(
@@ -260,7 +263,7 @@ class RolloutTiming(Record):
             super().__setitem__(name, value)
 
     def take_spans(self, spans: Mapping[str, Any]) -> None:
-        """Restore the spans that `spans_of` returned, for a rollout that has ended."""
+        """Restore the time spans of a rollout that has ended from its record (see `spans_of`)."""
         for name, span in spans.items():
             if name == "setup":
                 self[name] = TimeSpan(span)
@@ -275,19 +278,19 @@ class RolloutTiming(Record):
 
     @property
     def overhead(self) -> float:
-        """Seconds outside of all spans."""
+        """Seconds of the rollout that are outside of all time spans."""
         return self.total - sum(self[name].duration for name in ("setup", "model", "env", "scoring"))
 
 
 def timing_of(fields: Mapping[str, Any], kind: Generation) -> dict[str, Any]:
-    """The timings of a rollout in a generation's form."""
+    """Convert the timings of a rollout to the form of a generation of the classic API."""
     if isinstance(fields, Milliseconds | RolloutTiming):
         return fields
     return Milliseconds(fields) if kind == "B" else RolloutTiming(fields)
 
 
 def spans_of(timing: Mapping[str, Any]) -> JsonDict:
-    """The timings of generation C that our records have no field for; empty for other timings."""
+    """Return the time spans of generation C for which the records of bench have no field; empty for other timings."""
     if not isinstance(timing, RolloutTiming):
         return {}
     spans: JsonDict = {name: plain(timing[name]["spans"]) for name in ("model", "env")}
@@ -295,14 +298,14 @@ def spans_of(timing: Mapping[str, Any]) -> JsonDict:
 
 
 def count_env_response(state: State, started: float) -> None:
-    """Add an environment response to the timings."""
+    """Add the duration of an environment's response to the timings of a rollout."""
     timing = state["timing"]
     if isinstance(timing, RolloutTiming):
         timing["env"]["spans"].append(TimeSpan(start=started, end=time.time()))
 
 
 def count_model_call(state: ClassicState, started: float, response: Response) -> None:
-    """Add a model call to the timings."""
+    """Add the duration and the tokens of a model call to the state of a rollout."""
     timing = state["timing"]
     now = time.time()
     if isinstance(timing, RolloutTiming):

@@ -1,5 +1,6 @@
-"""TextArena's word games as classic environments. One game is built, and each rollout gets a copy that shares its
-dictionaries; nltk's word lists, which the games need, are downloaded only if they are not on this machine."""
+"""Word games of the library TextArena as classic environments. One game is created, and each rollout gets a copy that
+shares its dictionaries. The word lists of nltk, which the games need, are downloaded only if they are not on this
+machine."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from harness.rubrics.rubric import Rubric as NativeRubric
 from harness.usercode.threads import offload
 
 CORPORA = {"words": "corpora/words", "averaged_perceptron_tagger_eng": "taggers/averaged_perceptron_tagger_eng"}
-"""nltk data that the word games read: path by download name."""
+"""Data of the library nltk that the word games need: the path of each by its download name."""
 
 _SHARED = ("dictionary", "word_list")
 """Attributes that a game never changes, shared by all copies: half a million words (38 MB)."""
@@ -34,9 +35,9 @@ class TextArenaEnv(MultiTurnEnv):
     """`vf.TextArenaEnv`: a TextArena game for one player with a secret word.
 
     Args:
-        game: The game's id; one with a list of words and a secret word (`Wordle-v0` and similar games).
-        num_train_examples: Rows of the training dataset: words to guess, chosen by `seed`.
-        num_eval_examples: Rows of the evaluation dataset; at 0 the training rows are evaluated.
+        game: Id of a game that has a list of words and a secret word, such as `Wordle-v0`.
+        num_train_examples: Number of rows of the training dataset; each is a word to guess, chosen by `seed`.
+        num_eval_examples: Number of rows of the evaluation dataset; if 0, the training rows are evaluated.
         system_prompt: Prepended to the game's own instructions.
         parser: Parses the guess; `XMLParser(["think", "guess"], answer_field="guess")` by default.
         rubric: Scores rollouts.
@@ -85,7 +86,7 @@ class TextArenaEnv(MultiTurnEnv):
         )
 
     async def setup_state(self, state: State) -> State:
-        """Give the rollout its own game, with its row's word."""
+        """Give the rollout its own copy of the game, with the secret word of its row."""
         game = await offload.run(copy.deepcopy, self.ta_env, dict(self.shared_memo))
         game.state.game_state["secret_word"] = state["answer"]
         state["ta_env"] = game
@@ -93,11 +94,11 @@ class TextArenaEnv(MultiTurnEnv):
 
     @marks.cleanup
     async def cleanup_ta_env(self, state: State) -> None:
-        """Release the game."""
+        """Remove the game from the state, so that its memory is freed."""
         state.pop("ta_env", None)
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Run the model's guess."""
+        """Play the guess in the model's reply, and return the game's response."""
         guess = str(self.parser.parse_answer(messages))
         is_over, text = await offload.run(self._play, state["ta_env"], guess)
         answer = [{"role": "user", "content": text}]
@@ -133,8 +134,8 @@ def _make(game: str) -> Any:
 
 @contextmanager
 def _at_hand_first(nltk: Any, missing: list[str]) -> Generator[None]:
-    """Limit nltk to missing data, and silence it, while a game is made: games request and print all their data each
-    time."""
+    """Return a context in which a game is created and nltk downloads only missing data, silently. Without it, games
+    download all their data each time and print messages."""
     download = nltk.download
 
     def lookup(names: str | list[str], *args: Any, **options: Any) -> bool:
@@ -168,12 +169,12 @@ def _no_words(missing: list[str]) -> str:
     return (
         f"TextArena's word games need nltk's data ({names}), which is not on this machine and could not be downloaded. "
         f"Where there is a network, run `python -m nltk.downloader {' '.join(CORPORA)}`; else copy the folder "
-        "nltk_data from such a machine and name it in the variable NLTK_DATA"
+        "nltk_data from such a machine and set the environment variable NLTK_DATA to its path"
     )
 
 
 def _base(game: Any) -> Any:
-    """The game without its wrappers."""
+    """Return the game object without the wrappers around it."""
     while hasattr(game, "env"):
         game = game.env
     return game
@@ -187,14 +188,15 @@ def _words(game: Any, name: str) -> list[str]:
     state: object = game.state.game_state
     if not words or not isinstance(state, dict) or "secret_word" not in state:
         raise EnvironmentFault(
-            f"TextArenaEnv(game={name!r}): the game has no list of words with a secret one among them, so its rows "
-            "would not decide what is played; write a MultiTurnEnv around it"
+            f"TextArenaEnv(game={name!r}): the game has no list of words with a secret word, so dataset "
+            "rows cannot select the word; write a MultiTurnEnv for this game"
         )
     return list(words)
 
 
 def _shared(game: Any) -> dict[int, Any]:
-    """The memo for `copy.deepcopy`: values in it are not copied."""
+    """Return the memo for `copy.deepcopy` with the large dictionaries of a game, so that copies of the game share
+    them."""
     base = _base(game)
     values = [getattr(base, name, None) for name in _SHARED]
     return {id(value): value for value in values if value is not None}

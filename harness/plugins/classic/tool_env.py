@@ -1,6 +1,6 @@
 """Tool environments of the classic API: attributes (`tools`, `tool_map`, `oai_tools` or `tool_defs`), tool calls and
-their metrics. Arguments are passed to an author's function as the model wrote them, without conversion; `harness.tools`
-makes the tool definitions."""
+their metrics. The arguments of a model's tool call are passed to the author's function without conversion;
+`harness.tools` creates the tool definitions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ AnyFunction = Callable[..., Any]
 
 
 class ToolMonitorRubric(Rubric):
-    """The metrics `total_tool_calls` and `{tool}_calls`.
+    """Rubric with the metrics `total_tool_calls` and, for each tool, `{tool}_calls`.
 
     Args:
-        tools: Functions, or
-        tool_names: their names.
+        tools: The tools as functions.
+        tool_names: Names of the tools, instead of `tools`.
         **kwargs: See `Rubric`.
     """
 
@@ -44,14 +44,14 @@ class ToolMonitorRubric(Rubric):
             self.add_tool_metric(name)
 
     def add_tool_metric(self, tool: AnyFunction | str) -> None:
-        """Count the calls of a tool."""
+        """Add a metric that counts the calls of a tool."""
         name = tool if isinstance(tool, str) else name_of(tool)
         if name not in self.tool_names:
             self.tool_names.append(name)
             self.add_metric(self.get_tool_call_count_func(name))
 
     def remove_tool_metric(self, tool: AnyFunction | str) -> None:
-        """Stop counting the calls of a tool."""
+        """Remove the metric that counts the calls of a tool."""
         name = tool if isinstance(tool, str) else name_of(tool)
         if name in self.tool_names:
             self.tool_names.remove(name)
@@ -59,11 +59,11 @@ class ToolMonitorRubric(Rubric):
             del self.funcs[index], self.weights[index]
 
     async def total_tool_calls(self, completion: Messages) -> float:
-        """The number of tool calls that the model made."""
+        """Metric: number of the model's tool calls."""
         return float(sum(1 for _ in _calls(completion)))
 
     def get_tool_call_count_func(self, tool_name: str) -> AnyFunction:
-        """A metric that counts the calls of one tool."""
+        """Return a metric that counts the calls of one tool."""
 
         async def tool_call_count_func(completion: Messages) -> float:
             return float(sum(call["function"]["name"] == tool_name for call in _calls(completion)))
@@ -73,13 +73,13 @@ class ToolMonitorRubric(Rubric):
 
 
 class ToolEnv(MultiTurnEnv):
-    """`vf.ToolEnv`.
+    """`vf.ToolEnv`: an environment whose model may call tools.
 
     Args:
         tools: Functions, sync or async.
-        max_turns: Model replies after which a rollout ends.
-        error_formatter: Formats an exception for the model.
-        stop_errors: Exceptions that fail the rollout instead.
+        max_turns: Maximum number of model replies.
+        error_formatter: Converts the exception of a failed tool call to the text that the model gets.
+        stop_errors: Exceptions that make the rollout fail instead of being reported to the model.
         **kwargs: See `Environment`.
     """
 
@@ -142,13 +142,13 @@ class ToolEnv(MultiTurnEnv):
         return message_of({"role": "tool", "content": content, "tool_call_id": tool_call_id}, self.generation)
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """The results of the last message's tool calls, in their order."""
+        """Run the tool calls of the model's last message, and return their results in the same order."""
         answers: Messages = []
         for call in cast("list[Any]", messages[-1].get("tool_calls") or []):
             identifier = str(call.get("id") or "")
             try:
                 name, arguments = self._read_call(call)
-            except Exception as error:  # any exception may be in the author's `stop_errors`
+            except Exception as error:  # authors may list any exception in `stop_errors`
                 if self._should_stop_for_error(error):
                     raise faults.ToolParseError(str(error)) from error
                 answers.append(self._told(error, identifier))
@@ -178,7 +178,8 @@ class ToolEnv(MultiTurnEnv):
 
 
 class StatefulToolEnv(ToolEnv):
-    """`vf.StatefulToolEnv`: tools with arguments that the environment fills in."""
+    """`vf.StatefulToolEnv`: an environment with tools, some of whose arguments are hidden from the model and supplied
+    by the environment."""
 
     def __init__(self, tools: Sequence[AnyFunction] | None = None, **kwargs: Any) -> None:
         self.skipped_args: dict[str, list[str]] = {}
@@ -199,7 +200,7 @@ class StatefulToolEnv(ToolEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> Any:
-        """Return the arguments for a tool call; may be async."""
+        """Return all arguments of a tool call: those of the model and the hidden ones. May be async."""
         raise NotImplementedError(f"{type(self).__name__}.update_tool_args")
 
     def _read_call(self, call: Any) -> tuple[str, JsonDict]:
@@ -215,7 +216,7 @@ class StatefulToolEnv(ToolEnv):
 
 
 def filter_signature(func: AnyFunction, args_to_skip: Sequence[str]) -> AnyFunction:
-    """The function with a signature that lacks some arguments."""
+    """Wrap a function so that its signature lacks some arguments, which are then hidden from the model."""
     if not args_to_skip:
         return func
 

@@ -1,5 +1,5 @@
-"""Helper functions of the classic API for authors: on messages, replies, errors and awaitables. Our own environments do
-not need them."""
+"""Helper functions of the classic API for authors, for messages, tools, replies, awaitables and API keys. bench itself
+does not use them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from harness.tools import read_tool
 
 
 def normalize_messages(messages: Any, field_name: str = "messages", on_normalize: Any = None) -> Messages:
-    """Convert to typed messages; a text becomes one message."""
+    """Convert messages to typed messages; a text becomes one message."""
     if isinstance(messages, str):
         return [message_of({"role": "text", "content": messages}, "C")]
     return cast(Messages, messages_of(messages, "C"))
 
 
 def from_raw_message(message: Mapping[str, Any]) -> Message:
-    """Convert to a typed message."""
+    """Convert a dict to a typed message."""
     return message_of(message, "C")
 
 
 def from_raw_content_part(part: Any) -> Any:
-    """Convert to a part of a message's content."""
+    """Convert a dict to a typed part of a message's content."""
     return part
 
 
 def strip_nones_from_content(messages: Messages) -> Messages:
-    """The messages without None fields in their content parts."""
+    """Copy messages without the None fields in their content parts."""
     made: Messages = []
     for message in messages:
         content = message.get("content")
@@ -53,7 +53,7 @@ def strip_nones_from_content(messages: Messages) -> Messages:
 
 
 def sanitize_tool_calls(messages: Prompt) -> Prompt:
-    """The messages with tool calls as JSON texts."""
+    """Copy messages, with each tool call converted to a JSON text."""
     if isinstance(messages, str):
         return messages
     return [
@@ -65,7 +65,7 @@ def sanitize_tool_calls(messages: Prompt) -> Prompt:
 
 
 def get_messages(messages: Messages, role: str | None = None) -> Messages:
-    """The messages of a role, typed."""
+    """Return the messages of a role (all without one) as typed messages."""
     return [message for message in normalize_messages(messages) if role is None or message["role"] == role]
 
 
@@ -73,12 +73,12 @@ def get_messages(messages: Messages, role: str | None = None) -> Messages:
 
 
 def convert_func_to_oai_tool(func: Callable[..., Any]) -> JsonDict:
-    """A function's definition in the OpenAI wire shape."""
+    """Return the definition of a function as a tool in the OpenAI wire format."""
     return read_tool(func).definition
 
 
 def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
-    """A function's definition as a `vf.Tool`."""
+    """Return the definition of a function as a tool of type `vf.Tool`."""
     return Tool(**read_tool(func).definition["function"])
 
 
@@ -97,7 +97,7 @@ def is_valid_tool_content_parts(value: Any) -> bool:
 
 
 async def parse_response_messages(response: Any, message_type: str = "chat") -> Prompt:
-    """The reply for the transcript."""
+    """Return a model's reply in the form of the transcript: a text, or a list of one message."""
     return as_response(response).said
 
 
@@ -116,7 +116,7 @@ async def maybe_await(func: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 
 async def maybe_call_with_named_args(func: Callable[..., Any], **objects: Any) -> Any:
-    """Call a function with those of the named values that are its parameters."""
+    """Call a function with those of the given values that it has parameters for, and await the result if necessary."""
     parameters = inspect.signature(func).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return await maybe_await(func, **{k: v for k, v in objects.items() if takes_all or k in parameters})
@@ -127,7 +127,7 @@ class NullAsyncContext(contextlib.nullcontext[None]):
 
 
 async def maybe_semaphore(limit: int | None = None) -> Any:
-    """A semaphore; without a limit, one that never blocks."""
+    """Return a semaphore with a limit; without a limit, one that never blocks."""
     return asyncio.Semaphore(limit) if limit and limit > 0 else NullAsyncContext()
 
 
@@ -135,7 +135,7 @@ async def maybe_semaphore(limit: int | None = None) -> Any:
 
 
 class MissingKeyError(ValueError):
-    """Environment variables are missing."""
+    """Required environment variables, such as API keys, are not set."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self.keys = list(keys)

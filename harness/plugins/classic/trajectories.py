@@ -1,5 +1,5 @@
-"""Journal records of classic trajectories: data that the transcript does not contain, namely the author's additions
-(`extras`, step rewards, separate conversations) and the endpoint's details (tokens, finish reason)."""
+"""Storage of classic trajectories in the journal: the data that the transcript does not contain, namely additions by
+authors (`extras`, step rewards, separate conversations) and details from the endpoint (tokens, finish reason)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from harness.plugins.classic.responses import as_response, is_response, response
 _FIELDS = ("extras", "reward", "advantage", "is_truncated")
 
 _REPLY = "reply"
-"""Key of a record with the details of the step's response."""
+"""Key in a stored step for the details of the model's reply."""
 
 
 def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> list[JsonDict]:
-    """The data of these steps that a journal must keep besides the transcript; empty if the transcript is sufficient.
+    """Return the data of trajectory steps that the journal must contain besides the transcript; empty if the transcript
+    is sufficient.
 
     Args:
         trajectory: The steps.
@@ -38,11 +39,12 @@ def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> 
 
 
 def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
-    """Merge the kept data into steps that were rebuilt from the transcript, and restore each step's response.
+    """Add data from the journal to trajectory steps that were rebuilt from the transcript, and restore the reply of
+    each step.
 
     Args:
         trajectory: The steps; changed in place.
-        steps: The return value of `kept`, if any.
+        steps: The data from the journal, as `kept` returned it; may be missing.
         model: Default model name of the responses.
     """
     notes = cast("list[JsonDict]", steps) if isinstance(steps, list) else []
@@ -59,7 +61,7 @@ def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
 
 
 def _told(response: object) -> JsonDict:
-    """The details of a response besides its message."""
+    """Return the details of a model's reply besides its message, such as tokens and finish reason."""
     if not is_response(response):
         return {}
     reply = as_response(response)
@@ -69,8 +71,8 @@ def _told(response: object) -> JsonDict:
 
 
 def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:
-    """Whether the steps equal those rebuilt from the transcript: one per assistant message, or a single one for a
-    text."""
+    """Whether the trajectory contains nothing that the transcript lacks: one step per assistant message, or a single
+    one for a text."""
     if isinstance(completion, str):
         said = [(len(prompt), completion)] if completion else []
     else:

@@ -1,5 +1,5 @@
 """Export of a run to Every Eval Ever, schema 0.3.0: an aggregate file and a samples file with one line per rollout, in
-the folder layout of that project's datastore and validator. `every_eval_ever_aggregate` makes the aggregate,
+the folder layout of that project's datastore and validator. `every_eval_ever_aggregate` creates the aggregate,
 `every_eval_ever_rows` the lines."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _notes(source: Source, identity: Identity) -> tuple[str, ...]:
     notes = [f'{identity.stem}.json: fill in "source_organization_name" and "evaluator_relationship"']
     if identity.developer == "unknown":
         notes.append(
-            f"the developer of {source.manifest.model} is not known: the folder and the id have `unknown` in its place"
+            f"the developer of {source.manifest.model} is not known: the folder and the id contain `unknown` instead"
         )
     if unscored := sum(source.summary.unscored.values()):
         notes.append(
@@ -95,7 +95,8 @@ def _identity(source: Source) -> Identity:
 
 
 def _split(source: Source) -> tuple[str, str]:
-    """Split `developer/model`; for a bare name, the developer is the provider if it serves its own models."""
+    """Split a model's name into developer and model. If the name has no developer, the developer is the provider,
+    provided that it serves its own models."""
     parts = [_component(part) for part in source.manifest.model.split("/") if part]
     if len(parts) > 1:
         return parts[0], "/".join(parts[1:])
@@ -105,7 +106,7 @@ def _split(source: Source) -> tuple[str, str]:
 
 
 def _component(text: str) -> str:
-    """`text` as a folder name that is valid on any system."""
+    """Convert a text to a folder name that is valid on any system."""
     name = _short(re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", unbroken(text)).rstrip(". ").strip(), 100) or "_"
     return f"_{name}" if name.split(".", 1)[0].lower() in _RESERVED or name.startswith(".") else name
 

@@ -1,4 +1,5 @@
-"""Aggregate record of Every Eval Ever: the evaluation, the model's settings, and each result with its uncertainty."""
+"""The aggregate record of the format Every Eval Ever: the evaluation, the model's settings, and each result with its
+uncertainty."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ REWARD = "reward"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identifiers of the evaluation."""
+    """Identifiers of an evaluation in the format Every Eval Ever."""
 
     evaluation_id: str
     model_id: str
@@ -31,15 +32,15 @@ class Identity:
     """Start of the run: Unix time as text."""
 
     stem: str
-    """Path of the files from the root of the datastore, without their endings."""
+    """Path of the two files from the root of the datastore, without file suffixes."""
 
     def result_id(self, name: str) -> str:
-        """The id of a result, which joins lines to results."""
+        """Return the id of a result, by which the lines of the samples file refer to it."""
         return f"{self.task}.{name}"
 
 
 def aggregate(source: Source, identity: Identity) -> JsonDict:
-    """Make the aggregate record, without the description of the samples file."""
+    """Create the aggregate record of a run, without the description of the samples file."""
     manifest = source.manifest
     return {
         "schema_version": SCHEMA_VERSION,
@@ -80,7 +81,7 @@ def _model(source: Source, identity: Identity) -> JsonDict:
 
 
 def _results(source: Source, identity: Identity) -> list[JsonDict]:
-    """The results: reward, metrics and pass rates that are defined."""
+    """Return the results: reward, metrics and pass rates, except those without a value."""
     summary, (low, high) = source.summary, source.manifest.reward_range
     shared: JsonDict = {
         "source_data": _dataset(source),
@@ -130,7 +131,7 @@ def _result(identity: Identity, name: str, config: JsonDict, score: JsonDict) ->
 
 
 def _score(spread: Spread) -> JsonDict | None:
-    """The mean with its uncertainty; None if the mean is undefined."""
+    """Return a mean with its uncertainty; None if there is no mean."""
     estimate = spread.estimate
     if estimate.mean is None:
         return None
@@ -148,7 +149,7 @@ def _score(spread: Spread) -> JsonDict | None:
 
 
 def _coverage(source: Source) -> dict[str, str]:
-    """Coverage of the mean: planned, scored and unscored rollouts, and related counts."""
+    """Return how many rollouts were planned, scored and unscored, and related counts, as text."""
     summary = source.summary
     return _texts({
         "planned": summary.planned, "scored": summary.scored, "unscored": dict(summary.unscored),
@@ -193,7 +194,7 @@ def _generation(source: Source) -> JsonDict:
 
 
 def _bounds(low: float, high: float) -> JsonDict:
-    """Score bounds; infinities as text, since JSON has no infinite numbers."""
+    """Return the lowest and the highest possible score; infinities as text, since JSON has no infinite numbers."""
     return {
         "min_score": low if math.isfinite(low) else "-Infinity",
         "max_score": high if math.isfinite(high) else "Infinity",
@@ -201,5 +202,5 @@ def _bounds(low: float, high: float) -> JsonDict:
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Convert details to text, as the schema requires; None and empty objects are left out."""
+    """Convert the values of a mapping to text, as the schema requires; None and empty objects are omitted."""
     return {name: worded(value) for name, value in values.items() if value is not None and value != {}}

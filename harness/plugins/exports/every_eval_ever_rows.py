@@ -1,5 +1,5 @@
-"""One rollout as a line of Every Eval Ever's samples file: single-turn, multi-turn or agentic. The sample hash is that
-project's, by which it finds the same sample under other models."""
+"""Conversion of a rollout to a line of Every Eval Ever's samples file: single-turn, multi-turn or agentic. The sample
+hash is computed as in that project, which finds the same sample under other models by it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from harness.store.outcomes import Outcome
 
 
 def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonDict:
-    """Convert a rollout to a line, which refers to the result for the reward. A rollout without a score gets an `error`
-    and the score 0."""
+    """Convert a rollout to a line of the samples file. The line refers to the aggregate result of the reward. A rollout
+    without a score gets an `error` and the score 0."""
     example, base, reward = outcome.example, outcome.base, outcome.reward
     asked, said = messages_of(example.prompt, "user"), messages_of(base.completion, "assistant")
     raw, reference = _raw(asked), [unbroken(worded(example.answer))] if example.answer != "" else []
@@ -67,20 +67,22 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
 
 
 def sample_hash(raw: str, reference: list[str]) -> str:
-    """The sample's hash as in the project's adapters: sha256 of question and reference as canonical JSON."""
+    """Return the hash of a sample, computed as in the adapters of Every Eval Ever: sha256 of question and reference
+    answer as canonical JSON."""
     text = json.dumps({"raw": raw, "reference": reference}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _raw(asked: Messages) -> str:
-    """The text of the user messages alone, without system prompt and few-shot answers; of all messages if none is from
+    """Return the text of the user messages, without system prompt and few-shot answers; of all messages if none is from
     a user."""
     texts = [_marked(message.get("content")) for message in asked if message.get("role") == "user"]
     return unbroken("\n".join(texts or [_marked(message.get("content")) for message in asked]))
 
 
 def _marked(content: object) -> str:
-    """The text of a message's content. Other parts become a hash, so that different images are different samples."""
+    """Return the text of a message's content. Parts such as images become a hash, so that different images are
+    different samples."""
     if not isinstance(content, list):
         return "" if content is None else worded(content)
     lines: list[str] = []
@@ -135,7 +137,7 @@ def _performance(outcome: Outcome) -> JsonDict:
 
 
 def _metadata(outcome: Outcome) -> dict[str, str]:
-    """Fields without a place in the format, as text."""
+    """Return the data of a rollout for which the format has no field, as text by name."""
     example, base, score = outcome.example, outcome.base, outcome.score
     values: JsonDict = {
         "rollout_index": base.rollout_index,

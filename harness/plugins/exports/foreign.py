@@ -1,5 +1,5 @@
-"""Common parts of the exporters, for all formats: reading a run without the path of the user's home folder, strict
-JSON, and parsing of untyped messages."""
+"""Functions that all exporters share: reading a run with the path of the user's home folder removed, strict JSON, and
+parsing of untyped messages."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from harness.store.rundir import RunDir
 from harness.store.score_table import summary_of
 
 NOT_A_NUMBER = orjson.Fragment(b"NaN")
-"""Written by `json_bytes` as NaN, which is not valid JSON, for readers that expect it."""
+"""Value that `json_bytes` writes as NaN. That is not valid JSON, but some readers expect it."""
 
 _DEPTH = 100
-"""Maximum levels of nesting in the JSON; deeper values become text, because readers fail at some hundreds of levels."""
+"""Maximum depth of nesting in exported JSON; deeper values become text, because readers fail at some hundreds of
+levels."""
 
 _LARGEST = 2**63 - 1
 
 _REFERENCE = "reference/"
 
 _PRIVATE = ("command", "settings", "identity", "derived")
-"""Fields of a manifest that may contain paths."""
+"""Fields of a run's manifest that may contain paths of the user's home folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,17 @@ class Source:
     """A run to be exported."""
 
     manifest: Manifest
-    """The manifest; in its texts the user's home folder is replaced by `~`, because exports are often shared."""
+    """The run's manifest. The path of the user's home folder is replaced by `~`, because exports are often shared."""
     recorded: Recorded
     summary: Summary
-    """Computed from the current journal."""
+    """Summary of the run, computed from the current journal."""
 
     @classmethod
     def read(cls, run: RunDir) -> Source:
         """Read a run's manifest and journal.
 
         Raises:
-            StoreError: either cannot be read.
+            StoreError: the manifest or the journal cannot be read.
         """
         manifest, recorded = run.read_manifest(), read_journal(run)
         summary = summary_of(manifest, recorded, read_entry(run.path).final)
@@ -66,7 +67,7 @@ class Source:
         return cls(dataclasses.replace(manifest, **public), recorded, summary)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """The rollouts, in the order of all tables, loaded one at a time."""
+        """Iterate over the rollouts in the same order as all tables, and load one at a time."""
         return outcomes(self.recorded)
 
     @property
@@ -87,7 +88,7 @@ class Source:
 
     @property
     def provider(self) -> str | None:
-        """The name of the known provider that served the model, from our table or litellm's; None if unknown."""
+        """Name of the provider that served the model, according to the tables of bench or litellm; None if unknown."""
         if not self.url:
             return None
         if name := litellm_provider(self.url):
@@ -102,7 +103,7 @@ class Source:
 
 
 def _homeless(value: object, home: str) -> Any:
-    """A JSON value with the folder `home` replaced by `~` in all texts."""
+    """Copy a JSON value and replace the folder `home` by `~` in all its texts."""
     if isinstance(value, str):
         return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
     if isinstance(value, dict):
@@ -113,28 +114,28 @@ def _homeless(value: object, home: str) -> Any:
 
 
 def as_dict(value: object) -> JsonDict:
-    """`value` if it is a dict, else an empty dict."""
+    """Return the value if it is a dict, else an empty dict."""
     return cast(JsonDict, value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """`value` if it is a list, else an empty list."""
+    """Return the value if it is a list, else an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str | None:
-    """`value` if it is text, else None."""
+    """Return the value if it is a text, else None."""
     return value if isinstance(value, str) else None
 
 
 def worded(value: object) -> str:
-    """Any value as text: text unchanged, everything else as JSON."""
+    """Convert any value to text: a text is returned unchanged, everything else as JSON."""
     return value if isinstance(value, str) else to_text(value)
 
 
 def json_bytes(value: object) -> bytes:
-    """One line of JSON without a newline: valid UTF-8, unique keys, limited nesting. Lone surrogates become `�`, and
-    integers beyond 64 bits become text, because the readers' tables cannot hold them."""
+    """Convert a value to one line of JSON without a newline: valid UTF-8, unique keys, limited nesting. Lone surrogates
+    become `�`, and integers beyond 64 bits become text, because the readers' tables cannot hold them."""
     try:
         return orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:
@@ -142,7 +143,8 @@ def json_bytes(value: object) -> bytes:
 
 
 def messages_of(prompt: Prompt | object, role: str) -> Messages:
-    """Convert a prompt or completion to messages; a text, or an item that is not a message, gets `role`."""
+    """Convert a prompt or completion to messages. A text, or an item that is not a message, becomes a message of
+    `role`."""
     if isinstance(prompt, str):
         return [{"role": role, "content": prompt}] if prompt else []
     items = cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else ()
@@ -150,7 +152,7 @@ def messages_of(prompt: Prompt | object, role: str) -> Messages:
 
 
 def text_of(content: object) -> str:
-    """The text of a message's content."""
+    """Return the text of a message's content, which may be a text or a list of parts."""
     if isinstance(content, str):
         return content
     texts = (part if isinstance(part, str) else as_dict(part).get("text") for part in as_list(content))
@@ -159,7 +161,7 @@ def text_of(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call of a message, parsed from any of the wire's forms."""
+    """One tool call of a message, parsed from any form that endpoints use."""
 
     id: str
     name: str
@@ -179,14 +181,14 @@ def calls_of(message: Message) -> list[Call]:
 
 
 def judgements_of(outcome: Outcome) -> list[JsonDict]:
-    """Every recorded reply of a judge about a rollout."""
+    """Return all recorded replies of judges about a rollout."""
     state = {} if isinstance(outcome.base, Failed) else outcome.base.state
     extra = {} if outcome.score is None else outcome.score.extra
     return [as_dict(entry) for entry in as_list(extra.get(JUDGEMENTS, state.get(JUDGEMENTS))) if as_dict(entry)]
 
 
 def token_counts(usage: Usage) -> JsonDict | None:
-    """Token counts by the names that Inspect and Every Eval Ever use; None if the endpoint reported none."""
+    """Return token counts under the names that Inspect and Every Eval Ever use; None if the endpoint reported none."""
     if not usage.requests or not tokens_known(usage):
         return None
     counts: JsonDict = {

@@ -1,4 +1,4 @@
-"""Formats of other tools for `bench export`."""
+"""Table of the formats of other tools in which `bench export` can write a run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Export of a run to an Inspect eval log, for `inspect view` and `inspect_ai.log`. Writes the `.eval` (zip) and `.json`
-files; `inspect_header`, `inspect_sample` and `inspect_messages` make the content. Does not need Inspect. Samples go
-through a temporary file to bound memory, because the log's header precedes them but is complete only after them."""
+files; `inspect_header`, `inspect_sample` and `inspect_messages` make the content. Does not need Inspect. Samples are
+first written to a temporary file, to limit memory: the log's header precedes them, but is complete only after the last
+sample."""
 
 from __future__ import annotations
 
@@ -23,11 +24,12 @@ _LEVEL = 3
 """Compression level; higher levels hardly reduce the size and take several times as long."""
 
 _LISTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}")
-"""Start of the file names under which Inspect lists a `.json` file as a log. It lists every `.eval` file."""
+"""Pattern of a time at the start of a file name. Inspect lists a `.json` file as a log only if its name begins so, but
+every `.eval` file."""
 
 
 def write(run: RunDir, target: Path) -> Exported:
-    """Write the log: as JSON if the name ends in `.json`, else as `.eval`.
+    """Write a run as an Inspect log: as JSON if the file name ends in `.json`, else in the `.eval` format.
 
     Args:
         run: The run.

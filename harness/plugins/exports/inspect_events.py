@@ -1,7 +1,7 @@
-"""Transcript of a sample: one event for each model reply and each tool result. Inspect's viewer and its `messages_df`
-read conversations from events, not from the sample's messages. The input of a reply is a range in a shared list of
-messages, so that the size grows linearly with the conversation. The times of single turns are not recorded: every event
-has the start time of the rollout."""
+"""The transcript of a sample in an Inspect log: one event for each model reply and each tool result. Inspect's viewer
+and its `messages_df` read conversations from events, not from the sample's messages. The input of a reply is a range in
+a shared list of messages, so that the size grows linearly with the conversation. The times of single turns are not
+recorded: every event has the start time of the rollout."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from harness.plugins.exports.foreign import text_of
 
 
 def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str, output: JsonDict) -> JsonDict:
-    """Make the fields `events` and `events_data` of a sample.
+    """Create the fields `events` and `events_data` of a sample in an Inspect log.
 
     Args:
-        messages: The whole conversation, in Inspect's shape.
+        messages: The whole conversation, in Inspect's format.
         asked: Number of leading messages that are the prompt.
         model: Model that wrote the replies.
         started: Start time of the rollout.

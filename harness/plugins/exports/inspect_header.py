@@ -1,4 +1,4 @@
-"""Header of an Inspect log: the task, settings, results and totals. `inspect_sample` makes the samples."""
+"""Header of an Inspect log: the task, settings, results and totals. `inspect_sample` creates the samples."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LOG_VERSION = 2
 """Version of the log's schema, as written by Inspect 0.3."""
 
 _STATUS = {"done": "success", "stopped": "error", "failed": "error", "interrupted": "cancelled", "running": "cancelled"}
-"""Run status → log status. Logs have `started` only while Inspect itself writes them, so an unfinished run is exported
-as cancelled."""
+"""Status of the Inspect log by the status of the run. Logs have the status `started` only while Inspect itself writes
+them, so an unfinished run is exported as cancelled."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """Totals over the exported samples."""
+    """Counts and token usage of all exported samples, for the log's header."""
 
     generated: int = 0
     failed: int = 0
@@ -35,7 +35,7 @@ class Totals:
     ids: SampleIds = field(default_factory=SampleIds)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one rollout."""
+        """Add one rollout to the totals."""
         timing, is_failed = outcome.base.timing, isinstance(outcome.base, Failed)
         self.failed += is_failed
         self.generated += not is_failed
@@ -46,14 +46,14 @@ class Totals:
 
 
 def header_of(source: Source, totals: Totals) -> JsonDict:
-    """The whole log except its samples, in Inspect's field order."""
+    """Return the whole Inspect log except its samples, with the fields in Inspect's order."""
     manifest = source.manifest
     status = _STATUS.get(manifest.status, "cancelled")
     try:
         began = datetime.fromisoformat(manifest.created).timestamp()
     except ValueError:
         began = 0.0
-    # A replayed or rescored run is newer than its rollouts, so their times are not enough.
+    # A replayed or rescored run is newer than its rollouts, so the end of the last rollout is not the end of the run.
     ended = max(began + (source.summary.wall_s or 0.0) if began else 0.0, totals.finished_at)
     header: JsonDict = {
         "version": LOG_VERSION,
@@ -110,7 +110,7 @@ def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
 
 
 def _own(source: Source) -> JsonDict:
-    """Facts of the run for which the log's schema has no field."""
+    """Return data of the run for which the schema of the log has no field."""
     manifest = source.manifest
     own: JsonDict = {"command": manifest.command, "kind": manifest.kind, "status": manifest.status}
     own |= {name: value for name in ("suite", "parent", "seed") if (value := getattr(manifest, name)) is not None}
@@ -164,11 +164,11 @@ _GENERATION: Mapping[str, tuple[str, type | UnionType]] = {
     "reasoning_effort": ("reasoning_effort", str),
     "extra_body": ("extra_body", dict),
 }
-"""Sampling argument → field of Inspect's generation config, and the type of the values that it accepts."""
+"""Field of Inspect's generation config for each sampling argument, and the type of the values that it accepts."""
 
 
 def _generation(source: Source) -> tuple[JsonDict, JsonDict]:
-    """The sampling arguments as Inspect's generation config, and those that have no field there."""
+    """Convert the sampling arguments to Inspect's generation config; also return those that have no field there."""
     config: JsonDict = {}
     rest: JsonDict = {}
     for name, value in source.sampling_args.items():

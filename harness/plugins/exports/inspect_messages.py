@@ -1,4 +1,4 @@
-"""Conversion of messages to the shape of an Inspect log: roles, content parts, reasoning and tool calls."""
+"""Conversion of messages to the format of an Inspect log: roles, content parts, reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from harness.plugins.exports.foreign import as_dict, as_list, as_text, calls_of,
 Origin: TypeAlias = Literal["input", "generate"]
 
 _ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
-"""Role of a message → role in the log."""
+"""Role of a message in an Inspect log, by its role in the run."""
 
 _MAPPED = frozenset(
     {"role", "content", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal", "id"}
 )
-"""Fields that are converted. `name` and all others become metadata."""
+"""Fields of a message that have a field in an Inspect log. `name` and all others become metadata."""
 
 _DETAILS = frozenset({"auto", "low", "high", "original"})
 _AUDIO = frozenset({"wav", "mp3"})
 
 
 class Conversation:
-    """Converter of a conversation. Messages must be added in order, since a tool result gets the name of its call.
+    """Converts the messages of a conversation for an Inspect log. They must be added in order, since a tool result gets
+    the name of the tool from its call.
 
     Args:
-        mark: Prefix of the message ids, which are unique in a log.
+        mark: Prefix of the message ids, which must be unique in a log.
         model: Model that wrote the replies.
     """
 
@@ -35,10 +36,10 @@ class Conversation:
         self._model = model
         self._count = 0
         self._tools: dict[str, str] = {}
-        """Tool name by tool call id."""
+        """Names of the called tools, by the id of the tool call."""
 
     def add(self, messages: Iterable[Message], origin: Origin) -> list[JsonDict]:
-        """Convert messages to the log's shape."""
+        """Convert messages to the format of an Inspect log."""
         return [self._turned(message, origin) for message in messages]
 
     def _turned(self, message: Message, origin: Origin) -> JsonDict:
@@ -100,7 +101,7 @@ def _content(message: Message, role: str) -> str | list[JsonDict]:
 
 
 def _part(part: object) -> JsonDict:
-    """Convert one content part. A part of an unknown kind is kept whole, as data."""
+    """Convert one part of a message's content. A part of an unknown kind is stored unchanged, as data."""
     if not isinstance(part, dict):
         return {"type": "text", "text": worded(part)}
     item = cast(JsonDict, part)
@@ -116,7 +117,7 @@ def _part(part: object) -> JsonDict:
 
 
 def _medium(item: JsonDict) -> JsonDict | None:
-    """An image or audio part; None if the part is neither."""
+    """Convert an image or audio part of a message; return None for any other part."""
     if item.get("type") in ("image_url", "input_image"):
         told = item.get("image_url")
         place = told if isinstance(told, str) else as_text(as_dict(told).get("url"))

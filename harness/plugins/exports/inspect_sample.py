@@ -29,17 +29,19 @@ from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 
 REWARD = "reward"
-"""The scorer name of the whole rubric's reward. No metric can have it, since it is a column of the dataset."""
+"""Name of the scorer in an Inspect log that holds the reward. No metric can have this name, since it is a fixed column
+of results."""
 
 GRADER = "grader"
 """The role under which Inspect counts the usage of judges."""
 
 _SAFE_INTEGER = 2**53 - 1
-"""Largest integer that is used as an id. Inspect's viewer is JavaScript, which rounds greater integers."""
+"""Largest integer that is used as a sample id. Inspect's viewer is written in JavaScript, which rounds greater
+integers."""
 
 _PATH_ESCAPES = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
-"""Parts of an id that could leave the archive's folder: ids become names in the zip file, and not every unzip program
-checks them."""
+"""Pattern of the parts of a sample id, such as `../`, that could lead out of the folder in which a log is unpacked: ids
+are names in a zip file, and not every unzip program checks them."""
 
 _ID_LIMIT = 200
 """Maximum number of characters of a sample's id, which is part of a file name in the log."""
@@ -54,18 +56,19 @@ _LIMITS = {
     "timeout_reached": "time",
     "timeout": "time",
 }
-"""Stop condition → type of the limit that was reached."""
+"""Type of the limit in an Inspect log, by the stop condition that ended the rollout."""
 
 
 class SampleIds:
-    """Sample ids. They are unique as text, because readers and file names use the text."""
+    """Assigns ids to the samples of an Inspect log. They are unique as text, because readers and file names use the
+    text."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int | str] = {}
         self._newest: tuple[str, int | str] | None = None
 
     def of(self, example: Example) -> int | str:
-        """The sample id of an example. The rollouts of one example must come one after the other."""
+        """Return the sample id of an example. The rollouts of one example must be passed one after the other."""
         if self._newest is None or self._newest[0] != example.key:
             own = _sample_id(example.example_id)
             chosen, number = own, 1
@@ -83,7 +86,7 @@ class SampleIds:
 
 
 def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDict:
-    """A rollout as an Inspect sample."""
+    """Convert a rollout to a sample of an Inspect log."""
     example, base, model = outcome.example, outcome.base, source.manifest.model
     mark = hashlib.sha256(f"{source.manifest.id} {base.key}".encode()).hexdigest()[:22]
     talk = Conversation(mark, model)
@@ -118,7 +121,7 @@ def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDic
 
 
 def summary_of(sample: JsonDict) -> JsonDict:
-    """The summary that Inspect lists without opening the sample."""
+    """Return the summary of a sample, which Inspect lists without opening the sample."""
     kept = {
         "id", "epoch", "model_usage", "role_usage", "started_at", "completed_at", "total_time", "working_time", "uuid",
     }  # fmt: skip
@@ -141,7 +144,8 @@ def summary_of(sample: JsonDict) -> JsonDict:
 
 
 def model_usage(usage: Usage) -> JsonDict | None:
-    """Token counts in Inspect's form, without cached tokens in the input. None if the endpoint reported none."""
+    """Convert token counts to Inspect's format, where input tokens do not include cached ones. None if the endpoint
+    reported none."""
     counts = token_counts(usage)
     if counts is not None:
         counts["input_tokens"] -= counts.get("input_tokens_cache_read", 0)
@@ -151,7 +155,8 @@ def model_usage(usage: Usage) -> JsonDict | None:
 
 
 def used(model: str, own: Usage, judges: dict[str, Usage]) -> JsonDict:
-    """`model_usage` and `role_usage` of a sample or of a whole log."""
+    """Return the fields `model_usage` and `role_usage` of a sample or of a whole log: the tokens of the model and of
+    judges."""
     by_model: dict[str, Usage] = {model: own}
     for name, usage in judges.items():
         by_model[name] = by_model.get(name, Usage()) + usage
@@ -161,7 +166,7 @@ def used(model: str, own: Usage, judges: dict[str, Usage]) -> JsonDict:
 
 
 def judge_usage(outcome: Outcome) -> dict[str, Usage]:
-    """Usage of the judges of a rollout, by model."""
+    """Return the token usage of the judges of a rollout, by model."""
     usages: dict[str, Usage] = {}
     for entry in judgements_of(outcome):
         name = worded(entry.get("model") or "judge")
@@ -172,7 +177,7 @@ def judge_usage(outcome: Outcome) -> dict[str, Usage]:
 
 
 def moment(seconds: float) -> str | None:
-    """A Unix time as ISO 8601; None if it is unknown or out of range."""
+    """Convert a Unix time to ISO 8601; None if the time is unknown or out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > 0 else None
     except (ValueError, OverflowError, OSError):
@@ -192,7 +197,7 @@ def _sample_id(own: object) -> int | str:
 
 
 def _input(asked: Messages, turned: list[JsonDict]) -> str | list[JsonDict]:
-    """The input: a single user question as text, everything else as messages."""
+    """Return the input of a sample: a single user message as text, everything else as messages."""
     if len(asked) == 1 and turned[0]["role"] == "user" and isinstance(turned[0]["content"], str):
         return turned[0]["content"]
     return turned or ""
@@ -225,7 +230,7 @@ def _stop_reason(outcome: Outcome, reply: JsonDict) -> str:
 
 
 def _scores(outcome: Outcome, said: Messages) -> JsonDict | None:
-    """The reward and every metric as scores; None for a failed rollout, which was not scored."""
+    """Return the reward and all metrics as scores of a sample; None for a failed rollout, which was not scored."""
     if isinstance(outcome.base, Failed):
         return None
     score = outcome.score
@@ -262,7 +267,8 @@ def _score(value: float | None, reason: str, words: str | None) -> JsonDict:
 
 
 def _metadata(outcome: Outcome) -> JsonDict:
-    """The dataset's `info`, and under `bench` the fields without a place in the log."""
+    """Return the metadata of a sample: the dataset's `info`, and under `bench` the data for which the log has no
+    field."""
     base, example = outcome.base, outcome.example
     own: JsonDict = {"key": base.key, "example_key": example.key, "attempts": base.attempts}
     if example.task:

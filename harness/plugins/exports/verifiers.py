@@ -1,7 +1,8 @@
 """Export of a run to `results.jsonl` and `metadata.json` of verifiers 0.1. The keys are those of 0.1.14, the last
 release of that line, as its `vf-tui` and `--resume` read them; `task` and `time_ms` of releases up to 0.1.9 are
-included. Tool calls have the wire's shape, which the viewers of both understand. Unlike the original files, every line
-is valid JSON, and a rollout without a score has a null reward: readers would take 0 for a wrong answer."""
+included. Tool calls have the OpenAI wire format, which the viewers of all these releases understand. Unlike the
+original files, every line is valid JSON, and a rollout without a score has a null reward: readers would take 0 for a
+wrong answer."""
 
 from __future__ import annotations
 
@@ -28,16 +29,17 @@ _KEYS = frozenset({
     "is_completed", "is_truncated", "stop_condition", "metrics", "tool_defs", "token_usage", "error_chain",
     "long_error_chain",
 })  # fmt: skip
-"""Keys of a line besides metrics and state columns. A metric with such a name is written to `metrics` only."""
+"""Fixed keys of a line of `results.jsonl`. A metric with such a name is written only to the object `metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The columns of all lines. They are the same in every line, because readers infer types from the first lines."""
+    """The columns of `results.jsonl`. They are the same in every line, because readers infer types from the first
+    lines."""
 
     metrics: tuple[str, ...]
     state_columns: Mapping[str, str]
-    """Column names in the lines, by their names in the run."""
+    """Names of the state columns in the exported lines, by their names in the run."""
     renumbered: bool
     """Whether `example_id` is the example's number in the run, because the dataset's ids are not unique integers."""
     has_answer: bool
@@ -46,7 +48,7 @@ class _Shape:
 
     @classmethod
     def of(cls, manifest: Manifest, recorded: Recorded) -> _Shape:
-        """Determine the columns from all examples."""
+        """Determine the columns of the exported lines from all rollouts of a run."""
         ids: set[int] = set()
         renumbered = has_answer = has_info = has_task = False
         for example in recorded.examples() if recorded.example_count else ():
@@ -65,7 +67,7 @@ class _Shape:
 
 @dataclass(slots=True)
 class _Count:
-    """Totals over the written lines."""
+    """Counts and sums over the written lines, for `metadata.json`."""
 
     rows: int = 0
     unscored: int = 0
@@ -131,7 +133,8 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
 
 
 def _messages(prompt: Prompt) -> Prompt:
-    """Convert tool calls of messages to JSON texts, as those releases write them; other fields are unchanged."""
+    """Convert each tool call in messages to a JSON text, as these releases of verifiers write it; other fields are
+    unchanged."""
     if not isinstance(prompt, list):
         return prompt
     return [_message(message) for message in cast("list[object]", prompt)]
@@ -149,7 +152,7 @@ def _message(message: object) -> Message:
 
 
 def _error(outcome: Outcome) -> JsonDict | None:
-    """The error of an unscored rollout. A scored rollout has none, even if a metric of weight 0 failed."""
+    """Return the error of a rollout without a score. A scored rollout has none, even if a metric of weight 0 failed."""
     if outcome.is_scored:
         return None
     reason, words = outcome.reason, outcome.error or outcome.reason
@@ -157,8 +160,8 @@ def _error(outcome: Outcome) -> JsonDict | None:
 
 
 def _timing(outcome: Outcome) -> JsonDict:
-    """Timing as spans of Unix time. Model and scoring times are recorded as sums only: `model` has no spans, and
-    scoring is placed right after generation."""
+    """Return the times of a rollout as spans of Unix time. Of model calls and scoring only the total duration is
+    recorded: `model` has no spans, and scoring is placed right after generation."""
     timing = outcome.base.timing
     scoring = 0.0 if outcome.score is None else outcome.score.seconds
     ended = timing.started_at + timing.generation

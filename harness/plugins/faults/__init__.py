@@ -5,5 +5,5 @@ script    parser of fault files and shorthands
 catalogue the kinds of faults, by name
 rules     which request gets which fault
 inject    sends a fault
-spoil     makes a correct reply faulty
+spoil     turns a correct reply into a faulty one
 """

@@ -24,7 +24,8 @@ HTML = (
 )
 
 EVENTS = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "4"}}]}\n\n' * 2
-"""An unrequested event stream with a repeated frame and without its end."""
+"""Body of a faulty reply: an event stream that the client did not request, with a repeated event and without its
+end."""
 
 Given = Mapping[str, object]
 """Parameters as the user wrote them: TOML values, or texts of a command line."""
@@ -32,10 +33,10 @@ Given = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One kind of fault."""
+    """One kind of fault: its description, its parameters, and the function that makes a `Fault`."""
 
     says: str
-    """One-line description."""
+    """One-line description for the list of faults."""
     make: Callable[[Given], Fault]
     parameters: tuple[str, ...] = ()
 
@@ -117,14 +118,15 @@ def _body(given: Given) -> Fault:
 
 
 def _wrapped(given: Given) -> Fault:
-    """An error object in a 200 reply: alone, or (`form`) beside the normal answer."""
+    """Make a reply with status 200 that contains an error object: alone, or together with the normal answer
+    (`form`)."""
     words, form = _text(given, "code", "429"), _text(given, "form", "alone")
     code = int(words) if words.isdecimal() else words
     if form == "alone":
         return Fault("body", body=json.dumps({"error": {**ROUTER_ERROR, "code": code}}).encode())
     if form not in ERROR_PLACES:
         raise ConfigError(
-            f"{form!r} is not a form of an error inside a 200; {suggestion(form, ['alone', *ERROR_PLACES])}"
+            f"{form!r} is not a form of an error in a 200 reply; {suggestion(form, ['alone', *ERROR_PLACES])}"
         )
     finish = _text(given, "finish", "error" if form == "finish" else "stop")
     value = orjson.dumps([form, code, None if finish == "null" else finish])
@@ -214,7 +216,8 @@ _STATUSES = re.compile(r"\d{3}(?:\|\d{3})*")
 
 
 def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fault, ...]:
-    """Make the faults for a name; more than one if one is to be drawn.
+    """Make the faults with a name such as `429` or `reset`. For `500|503` these are several, one of which is drawn for
+    each request.
 
     Args:
         name: A key of `KINDS`, or HTTP statuses.

@@ -24,12 +24,13 @@ from harness.plugins.faults.spoil import EDITS, refused
 from harness.reference.fault_sources import ObservedRequest
 
 _BLOCK = 256 * 1024
-"""Bytes of a huge body that are generated at a time."""
+"""Number of bytes of a huge reply that are generated and sent at a time."""
 
 _LATER = re.compile(r"date([+-]\d{1,9})")
 
 _PIECES = 400
-"""Maximum number of pieces of a trickle; a timer for each byte of a long answer would mainly measure timers."""
+"""Maximum number of pieces in which a slow reply (`trickle`) is sent. A timer for each byte of a long reply would need
+too much CPU time."""
 
 _JSON = "application/json"
 
@@ -45,8 +46,8 @@ async def inject(
     """Carry out `fault`; return None if the request gets its normal answer.
 
     Args:
-        request: The request; apart from ended connections, responses go through aiohttp as usual.
-        asked: The request as the rules see it.
+        request: The request.
+        asked: The same request, as fault rules get it.
         fault: The fault to carry out.
         answer: Makes the normal reply; called only for faults that change it, and may raise to refuse the request.
     """
@@ -151,7 +152,7 @@ def _cut(request: web.BaseRequest, *, hard: bool) -> None:
         return
     sock = transport.get_extra_info("socket")
     if sock is not None:
-        # A duplicate, because sockets of event loops refuse setsockopt; the option applies to the underlying socket.
+        # A duplicate of the socket, because sockets of event loops refuse setsockopt; the option applies to both.
         with socket.socket(fileno=os.dup(sock.fileno())) as duplicate:
             duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()

@@ -55,16 +55,16 @@ class Fault:
     name: str = ""
     """Name of the fault in reports."""
     edit: str = ""
-    """Change made to an `answer`; see `spoil`."""
+    """Name of the change that makes a normal reply faulty, from the table in `spoil`; "" for none."""
     value: str = ""
-    """Parameter of `edit`."""
+    """Parameter of the change that `edit` names."""
     delivery: Delivery = "whole"
     sent: float = 0.5
-    """Share of the body that is sent before `delivery` fails."""
+    """Share of the body that is sent before the connection fails."""
     seconds: float = 0.0
-    """Duration of a `trickle`."""
+    """Seconds within which a slow reply (`trickle`) is sent."""
     size: int = 0
-    """Bytes of a `huge` body."""
+    """Size of a huge reply in bytes."""
     gzip: bool = False
     """Whether a `huge` body is gzip-compressed."""
     content_type: str = "application/json"
@@ -76,13 +76,13 @@ class Fault:
 
     @property
     def label(self) -> str:
-        """`name`, or else the kind of response; "" for a normal answer."""
+        """Name of the fault in reports: `name`, or else the kind of response; "" for a normal answer."""
         return self.name or ("" if self.is_none else self.act)
 
     async def send(
         self, request: web.BaseRequest, asked: ObservedRequest, answer: Callable[[], JsonDict]
     ) -> web.StreamResponse | None:
-        """Send the fault; see `InjectedFault`."""
+        """Send the fault as the response to a request; return None if the request gets its normal answer."""
         from harness.plugins.faults.inject import inject
 
         return await inject(request, asked, self, answer)
@@ -99,15 +99,17 @@ class FaultRule:
     at: tuple[tuple[int, int | None], ...] = ()
     """Ranges of request numbers from 1, inclusive; None is open. Requests that the filters reject are not counted."""
     every: int = 0
-    """Apply to every n-th of these requests."""
+    """Apply to every n-th request that passes the filters; 0 for no such condition."""
     share: float | None = None
-    """Probability of the fault for each of these requests."""
+    """Probability of the fault for each request that passes the filters; None for no such condition."""
     times: int = 0
     """Maximum number of faults of this rule; 0 for no limit."""
     per: Per = ""
-    """Count, draw and limit separately for each rollout, example or model; "" for all requests together."""
+    """Apply the counts, draws and limits of the rule separately to each rollout, example or model; "" for all requests
+    together."""
     filters: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Patterns (`*`, `?`) by `path`, `model`, `rollout`, `example`; `prompt` is a text that the prompt must contain."""
+    """Conditions on the request: a pattern with `*` and `?` for its `path`, `model`, `rollout` or `example`; for
+    `prompt` a text that the prompt must contain."""
     in_turn: bool = False
     """Use several faults in turn instead of drawing one."""
 
@@ -130,7 +132,7 @@ class FaultRule:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one rule."""
+    """Number of requests and faults of one fault rule."""
 
     rule: FaultRule
     requests: int = 0
@@ -149,7 +151,8 @@ class Tally:
         return self._seen[key]
 
     def is_due(self, key: str, number: int) -> bool:
-        """Whether the rule selects request `number` of `key`, apart from its `share`."""
+        """Whether the rule's conditions, except the random `share`, select the request with this number among those of
+        `key`."""
         rule = self.rule
         if not number or (rule.times and self._hit[key] >= rule.times):
             return False
@@ -158,7 +161,7 @@ class Tally:
         return not (rule.every and number % rule.every)
 
     def hit(self, key: str, rng: random.Random) -> Fault:
-        """Record a hit and return its fault."""
+        """Count a request that gets a fault of this rule, and return the fault."""
         self.hits += 1
         self._hit[key] += 1
         faults = self.rule.faults
@@ -190,7 +193,7 @@ class FaultScript:
         shares = [rule.share for rule in rules if rule.share is not None and not rule.filters and not rule.per]
         if sum(shares) > 1.0 + 1e-9:
             given = " + ".join(f"{share:g}" for share in shares)
-            raise ConfigError(f"the shares of all requests sum to {sum(shares):g} ({given}); at most 1 is possible")
+            raise ConfigError(f"the shares of the faults sum to {sum(shares):g} ({given}), but must not exceed 1")
         self.tallies = tuple(Tally(rule) for rule in rules)
         self.seed = seed
         self.latency = latency

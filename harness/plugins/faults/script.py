@@ -4,8 +4,7 @@ table with the same keys, parsed by `read_rule`. `rules` and `catalogue` impleme
     fault       a name of the catalogue, or HTTP errors: 429, 500|503
     at every share times per            which requests: numbers, every n-th, a random share, a maximum, counted per what
     path model prompt example rollout   filters on the request
-    headers     of the reply; `header.NAME=VALUE` on a command line
-    all other keys are parameters of the fault
+    headers     headers of the reply; `header.NAME=VALUE` on a command line all other keys are parameters of the fault
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def read_shorthand(text: str) -> FaultRule:
 
 
 def read_rule(table: Mapping[str, object], where: str, label: str = "") -> FaultRule:
-    """Parse one fault table; every value may be given as text.
+    """Parse a `[[fault]]` table to a rule. Every value may also be given as text, as on a command line.
 
     Raises:
         ConfigError: a key or value is invalid.

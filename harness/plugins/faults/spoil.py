@@ -10,7 +10,7 @@ import orjson
 from harness.core.types import JsonDict
 
 CHARS_PER_TOKEN = 4
-"""Same ratio as the server's token counts."""
+"""Characters per token, to cut a reply after a number of tokens; the same as in the server's token counts."""
 
 
 def _refusal(reply: JsonDict, value: str, request: JsonDict) -> None:
@@ -45,7 +45,7 @@ def _bad_tool_call(reply: JsonDict, value: str, request: JsonDict) -> None:
 
 
 def _offered(request: JsonDict) -> str:
-    """The name of the first tool that the request offers; `lookup` if there is none."""
+    """Return the name of the first tool that the request offers; `lookup` if it offers none."""
     tools: object = request.get("tools")
     first = cast("list[Any]", tools)[0] if isinstance(tools, list) and tools else None
     function: object = cast("JsonDict", first).get("function") if isinstance(first, dict) else None

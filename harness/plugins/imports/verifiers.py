@@ -24,12 +24,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _parsed(value: Any) -> Any:
-    """A JSON text as its value. The format has `info` and tool calls as texts."""
+    """Parse a value that is a JSON text, since the format stores `info` and tool calls as JSON texts."""
     return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
 
 
 def _finite(value: Any) -> Any:
-    """None for NaN and infinities, which old releases write for a missing reward."""
+    """Replace NaN and infinities, which old releases of verifiers write for a missing reward, by None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -104,10 +104,10 @@ class _Metadata(BaseModel):
 
 
 class VerifiersImporter(Importer):
-    """Importer of verifiers 0.1."""
+    """Importer of results that verifiers 0.1 has written."""
 
     def accepts(self, path: Path) -> bool:
-        """Whether the path is such a folder, or the `results.jsonl` in it."""
+        """Whether the path is a folder with results of verifiers, or the `results.jsonl` in it."""
         folder = path.parent if path.name == RESULTS else path
         return (folder / RESULTS).is_file() and (folder / METADATA).is_file()
 
@@ -146,7 +146,7 @@ def _rollouts(path: Path, columns: tuple[str, ...]) -> Iterator[ImportedRollout]
         while line := file.readline(LINE + 1):
             number += 1
             if len(line) > LINE:
-                raise UsageError(f"{path}, line {number}: longer than {LINE >> 20} MiB")
+                raise UsageError(f"{path}, line {number}: the line is longer than the limit of {LINE >> 20} MiB")
             if line.strip():
                 yield _rollout(_validated(_Line, line, f"{path}, line {number}"), columns)
 

@@ -22,7 +22,7 @@ from harness.store.values import count, ends, number, table
 FOLDER = ".eval_results"
 
 TASKS_FILE = "eval.yaml"
-"""File of a benchmark's dataset which lists its tasks."""
+"""Name of the file in a benchmark's dataset that lists the benchmark's tasks."""
 
 TASKS_BYTES = 1 << 20
 """Size limit of `eval.yaml`."""
@@ -51,7 +51,7 @@ class Claim:
     subset: bool = False
     """Whether to accept a run of a part of the benchmark."""
     notes: str = ""
-    """Text for the beginning of the notes."""
+    """Text that the user adds at the beginning of the result's notes."""
 
 
 def check_claim(claim: Claim) -> None:
@@ -74,7 +74,7 @@ def check_claim(claim: Claim) -> None:
 
 
 def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> None:
-    """Validate that a run can be a result.
+    """Check that a run can be published as a result of a model on a benchmark.
 
     Raises:
         UsageError: the run is not finished, has no score, is of a reference model, or of a part of the benchmark.
@@ -116,7 +116,7 @@ def tasks_in(text: str, benchmark: str) -> tuple[str, ...]:
     listed = table(document).get("tasks")
     tasks = [table(task).get("id") for task in cast("list[object]", listed)] if isinstance(listed, list) else []
     if not tasks or not all(isinstance(task, str) and task and task.isprintable() for task in tasks):
-        raise StoreError(f"{wrong}: it has no list `tasks` of items with an `id`")
+        raise StoreError(f"{wrong}: it must have a list `tasks` of items with an `id`")
     return tuple(dict.fromkeys(cast("list[str]", tasks)))
 
 
@@ -183,14 +183,16 @@ def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, 
 
 
 def value_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> float:
-    """The mean reward: in percent if all rewards lie between 0 and 1 and the claim does not ask for a fraction."""
+    """Return the mean reward: in percent if all rewards are between 0 and 1 and the claim does not request a
+    fraction."""
     mean = number(table(summary.get("reward")).get("mean"))
     assert mean is not None, "see check_run"
     return round(100 * mean, 2) if _in_percent(manifest, summary, claim) else round(mean, 4)
 
 
 def notes_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> str:
-    """Make one line with the conditions of the result: examples, interval, missing scores, sampling, versions."""
+    """Return one line of text with the conditions of a result: examples, interval, missing scores, sampling,
+    versions."""
     percent = _in_percent(manifest, summary, claim)
     reward, early = table(summary.get("reward")), table(summary.get("until_ci"))
     each = manifest.planned.get("rollouts_per_example")
@@ -230,7 +232,7 @@ def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
 
 
 def _skipped(manifest: Manifest) -> int:
-    """Rows that an agent evaluation skipped at the beginning of its file."""
+    """Return the number of rows that an agent evaluation skipped at the beginning of its file."""
     return count(table(table(manifest.identity.get("env")).get("env_args")).get("offset"))
 
 

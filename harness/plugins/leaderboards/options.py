@@ -92,7 +92,9 @@ def _publish(push: Push, claim: Claim, *, print_only: bool) -> None:
     try:
         result = push.send(folder)
     except PublishError as error:
-        raise PublishError(f"{error} {words}") from error  # the error ends in the command that retries
+        raise PublishError(
+            f"{error} {words}"
+        ) from error  # the message contains the command with which the user can retry
     check_readable(proposal, private=result.private)
     try:
         opened = open_request(proposal, result.repo)
@@ -110,7 +112,7 @@ def _publish(push: Push, claim: Claim, *, print_only: bool) -> None:
 
 
 def _options(claim: Claim) -> list[str]:
-    """Options of a claim, except the model's name."""
+    """Return the command-line options that describe a result, except the model's name."""
     values = {"benchmark": claim.benchmark, "task": claim.task, "revision": claim.revision, "notes": claim.notes}
     words = [word for name, value in values.items() if value for word in (f"--{name}", value)]
     return words + ["--fraction"] * claim.fraction + ["--subset"] * claim.subset

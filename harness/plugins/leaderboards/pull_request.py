@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 _MOST_REQUESTS = 500
-"""Maximum number of the user's open pull requests that are searched for that of the run."""
+"""Maximum number of the user's open pull requests that are searched for an earlier one of the same run."""
 
 _READING = {
     401: "The Hub does not accept the token: set HF_TOKEN to a valid one or run `hf auth login`.",
@@ -59,14 +59,14 @@ class Opened:
     path: str
     """Path of the document in the model repository."""
     text: str
-    """The document."""
+    """The YAML document of the result."""
     how: str
     """`opened`, `updated`, `unchanged` (the pull request was there), or `merged` (the model has the file)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A result that was checked against the Hub: the benchmark has the task, and the model exists."""
+    """A result that can be proposed: the Hub has the model, and the benchmark with the task."""
 
     run: RunDir
     claim: Claim
@@ -84,7 +84,7 @@ class Proposal:
         return path_of(self.claim, self.task, self.run.id)
 
     def text(self, repo: str) -> str:
-        """The document that refers to the dataset repository `repo`."""
+        """Return the YAML document of the result, which refers to the dataset repository `repo` as its source."""
         manifest, summary = self.run.read_manifest(), self.run.read_summary()
         check_run(manifest, summary, self.claim)
         assert summary is not None, "see check_run"
@@ -108,7 +108,7 @@ def propose(
         claim: The model and the benchmark.
         token: A Hub token; by default the logged-in user's.
         endpoint: Root URL of the Hub; by default HF_ENDPOINT or huggingface.co.
-        patience: Time limits of retries.
+        patience: Time limits for retries of Hub requests.
         notice: Called with a line of text before each wait.
 
     Raises:
@@ -211,7 +211,7 @@ def _open(api: HfApi, proposal: Proposal, text: str) -> Opened:
 
 
 def _open_request(api: HfApi, model: str, title: str, me: str) -> int | None:
-    """Number of the user's open pull request with this title; None if not found."""
+    """Return the number of the user's open pull request with this title; None if there is no such pull request."""
     mine = api.get_repo_discussions(model, author=me, discussion_type="pull_request", discussion_status="open")
     for request in islice(mine, _MOST_REQUESTS):
         if request.title == title and request.is_pull_request and request.author == me:

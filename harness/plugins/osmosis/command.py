@@ -1,4 +1,4 @@
-"""Command list entry of `bench exec`."""
+"""Entry of the command `bench exec` in the list of commands."""
 
 from __future__ import annotations
 

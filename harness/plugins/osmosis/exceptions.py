@@ -1,5 +1,5 @@
-"""Exceptions of the SDK's rollout protocol, as agents name them in `except` and `raise`. `ctx.chat` raises errors of
-`harness.core.errors`; their base class is the base class here, too."""
+"""Exceptions of the SDK `osmosis_ai`, which agents use in `except` and `raise`. Their base class is that of all errors
+of bench (`harness.core.errors`), which `ctx.chat` raises."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ OsmosisRolloutError = HarnessError
 
 
 class OsmosisTransportError(OsmosisRolloutError):
-    """A request of the hosted protocol could not be sent; bench does not support that protocol and never raises
+    """A request to the hosted service of osmosis_ai could not be sent. bench does not use that service and never raises
     this."""
 
 
 class OsmosisTimeoutError(OsmosisRolloutError):
-    """Timeout of a request of the hosted protocol; never raised by bench."""
+    """Timeout of a request to the hosted service of osmosis_ai; never raised by bench."""
 
 
 class _StatusError(OsmosisRolloutError):
@@ -27,7 +27,7 @@ class _StatusError(OsmosisRolloutError):
 
 
 class OsmosisServerError(_StatusError):
-    """The hosted service answered 5xx; never raised by bench.
+    """The hosted service of osmosis_ai answered with HTTP status 5xx; never raised by bench.
 
     Args:
         message: The service's error message.
@@ -36,7 +36,8 @@ class OsmosisServerError(_StatusError):
 
 
 class OsmosisValidationError(_StatusError):
-    """The hosted service answered 4xx; never raised by bench. Arguments as in `OsmosisServerError`."""
+    """The hosted service of osmosis_ai answered with HTTP status 4xx; never raised by bench. The arguments are those of
+    `OsmosisServerError`."""
 
 
 class AgentLoopNotFoundError(OsmosisRolloutError):
@@ -48,6 +49,6 @@ class AgentLoopNotFoundError(OsmosisRolloutError):
     """
 
     def __init__(self, name: str, available: Sequence[str]) -> None:
-        super().__init__(f"no agent {name!r} is registered; registered: {', '.join(available) or 'none'}")
+        super().__init__(f"no agent {name!r} is registered; registered agents: {', '.join(available) or 'none'}")
         self.name = name
         self.available = list(available)

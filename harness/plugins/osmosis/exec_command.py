@@ -1,7 +1,6 @@
-"""`bench exec`: run a user's Python program as `python` would, answering its imports of `osmosis_ai`. Sets up
-`__main__`, the arguments and the import path, also in spawned processes, and returns the exit code;
-`harness.plugins.osmosis` answers the imports. Programs may use `await` at the top level, because the SDK's
-documentation prints programs that do."""
+"""`bench exec`: run a user's Python program as `python` would, where `import osmosis_ai` gets the implementation of
+bench. Sets up `__main__`, the arguments and the import path, also in spawned processes, and returns the exit code.
+Programs may use `await` at the top level, because programs in the SDK's documentation do so."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ INTERRUPTED = 130
 _OUR_STDOUT = unsay_secrets.__code__.co_filename
 
 SCRIPT = "BENCH_EXEC_SCRIPT"
-"""Environment variable with the program's path, for the processes that it spawns."""
+"""Environment variable with the path of the program that `bench exec` runs, for the processes that the program
+spawns."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -41,7 +41,7 @@ def execute(
         list[str] | None, typer.Argument(metavar="ARGUMENTS", help="For the script; options too.")
     ] = None,
 ) -> None:
-    """Run a Python script, answering its imports of osmosis_ai with what bench has under those names.
+    """Run a Python script, in which `import osmosis_ai` gets the implementation of bench.
 
     The script runs as under `python`: its own arguments, folder and exit code. It may use `await` at the top level.
     """
@@ -64,7 +64,7 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
     source, path = _read(script), os.path.abspath(script)
     finder.install(over_newer=True)
     if not finder.answers():
-        typer.echo("note: osmosis-ai is installed here and answers its own imports; bench answers none", err=True)
+        typer.echo("note: the script uses the installed package osmosis-ai, not the implementation of bench", err=True)
     stdout: object = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
         stdout.reconfigure(line_buffering=True)  # show the output of long programs at once, also in a pipe
@@ -85,10 +85,11 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
 
 
 def run_again(namespace: dict[str, Any]) -> None:
-    """Run the program again in a process that it has spawned, as `multiprocessing` does with any main program.
+    """Run the program of `bench exec` again in a process that it has spawned, as `multiprocessing` does with any
+    program.
 
     Args:
-        namespace: Namespace of the module that stands for the program there.
+        namespace: Namespace in which the program runs there.
     """
     path = os.environ[SCRIPT]
     finder.install(over_newer=True)
@@ -99,27 +100,28 @@ def run_again(namespace: dict[str, Any]) -> None:
 
 def _read(script: str) -> bytes:
     if script == "-":
-        raise UsageError("bench exec reads no program from stdin: write it to a file, and name that")
+        raise UsageError("bench exec cannot read a program from stdin: write it to a file and give its path")
     path = Path(script)
     if path.is_dir():
-        raise UsageError(f"{script} is a folder; name the Python file in it that is to run")
+        raise UsageError(f"{script} is a folder; give the path of the Python file in it that should run")
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"there is no file {script}; paths start at {Path.cwd()}") from None
+        raise UsageError(f"there is no file {script} (looked in {Path.cwd()})") from None
     except OSError as exc:
         raise UsageError(f"{script} cannot be read: {exc.strerror or exc}") from exc
 
 
 class _Spec(ModuleSpec):
-    """Module spec: `multiprocessing` imports `exec_child` in a spawned process, which installs the shim first."""
+    """Module spec of the program: because of it `multiprocessing` imports `exec_child` in a spawned process, which
+    first makes `osmosis_ai` importable."""
 
     def __init__(self, path: str) -> None:
         super().__init__("harness.plugins.osmosis.exec_child", SourceFileLoader("__main__", path), origin=path)
 
     @property
     def parent(self) -> str:
-        """Empty, as for any program, so that its relative imports do not start in this package."""
+        """Package for relative imports: empty, as for any program, so that they do not start in this package."""
         return ""
 
 

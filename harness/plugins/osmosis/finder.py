@@ -18,17 +18,17 @@ from types import ModuleType
 from harness.plugins.osmosis.names import MODULES, NAME, why_missing
 
 _AGENT_API = Path("rollout", "core", "base.py")
-"""A file that exists exactly in releases with the agent API."""
+"""A file that exists only in releases of osmosis_ai with the agent API."""
 
 _installing = threading.Lock()
 
 
 def install(*, over_newer: bool = False) -> None:
-    """Answer imports of the SDK from now on. Further calls have no effect.
+    """Make `import osmosis_ai` get the implementation of bench from now on. Further calls have no effect.
 
     Args:
-        over_newer: Also replace an installed release without the agent API. That release then cannot be imported in
-            this process: for commands, not for a library that other code imports.
+        over_newer: Whether to replace an installed release without the agent API. That release then cannot be imported
+            in this process, so this is for commands and not for a library that other code imports.
     """
     with _installing:
         if not any(isinstance(finder, _Last) for finder in sys.meta_path):
@@ -49,7 +49,7 @@ def answers() -> bool:
 
 
 class _Last(MetaPathFinder):
-    """Finder for `osmosis_ai` if no other finder has found it, and for its submodules."""
+    """Import finder for `osmosis_ai`, if no other finder has found that package, and for its submodules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -69,7 +69,7 @@ class _Last(MetaPathFinder):
 
 
 class _First(MetaPathFinder):
-    """First finder: replaces an installed SDK that has no agent API."""
+    """Import finder that is asked before all others: replaces an installed `osmosis_ai` that has no agent API."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -103,7 +103,7 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
-        module.__doc__ = f"{name}, as bench answers for it: see docs/guides/osmosis.md."
+        module.__doc__ = f"{name}, implemented by bench: see docs/guides/osmosis.md."
         public = sorted(each for each in MODULES[name] if not each.startswith("__"))
         vars(module).update(
             __all__=public,

@@ -1,4 +1,4 @@
-"""Import hook of this plugin: answers `import osmosis_ai` in agents."""
+"""Import hook of this plugin, by which `import osmosis_ai` in agents gets the implementation of bench."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from harness.plugins.osmosis.names import NAME
 
 
 class OsmosisHook(ImportHook):
-    """Answers `import osmosis_ai` in agents, from the first agent that is loaded."""
+    """Makes `import osmosis_ai` get the implementation of bench, as soon as the first agent is loaded."""
 
     module = NAME
 
     def answer_agents(self, *, in_command: bool) -> None:
-        """Answer imports from now on; inside a bench command also over an installed release without the agent API."""
+        """Make `import osmosis_ai` get the implementation of bench from now on. In a command of bench, this also
+        replaces an installed release without the agent API."""
         install(over_newer=in_command)
 
 

@@ -1,5 +1,5 @@
-"""Substitutes for the SDK's hosted serving, since agent files often create their app beside the agent. Such files can
-be imported; serving an app or calling the service raises `UsageError`."""
+"""Substitutes for the functions of osmosis_ai that serve an agent over HTTP, since agent files often also create their
+web app. Such files can be imported; to serve an app or call the service raises `UsageError`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_PORT = 9000
 
 
 class UnservedApp:
-    """Return value of `create_app`: an app that cannot be served.
+    """Return value of `create_app`: a web app that cannot be served, since bench runs agents itself.
 
     Args:
         agent_loop: The agent.
@@ -22,7 +22,7 @@ class UnservedApp:
         self.agent_loop = agent_loop
 
     async def __call__(self, scope: object, receive: object, send: object) -> None:
-        """ASGI entry point.
+        """Refuse to serve a request; the entry point of ASGI web servers.
 
         Raises:
             UsageError: always.
@@ -36,7 +36,7 @@ class UnservedApp:
 
 
 def create_app(agent_loop: object, **settings: object) -> UnservedApp:
-    """Create the agent's app, as agent files do on import. The app cannot be served.
+    """Create the web app of an agent, as agent files do on import. The app cannot be served.
 
     Args:
         agent_loop: The agent.
@@ -46,7 +46,7 @@ def create_app(agent_loop: object, **settings: object) -> UnservedApp:
 
 
 def serve_agent_loop(agent_loop: object, *arguments: object, **settings: object) -> NoReturn:
-    """Refuse to serve an agent.
+    """Refuse to serve an agent over HTTP, since bench runs agents itself.
 
     Raises:
         UsageError: always.
@@ -73,7 +73,8 @@ def validate_agent_loop(agent_loop: object, *arguments: object, **settings: obje
 
 
 class OsmosisLLMClient:
-    """Client class of the hosted service, for annotations only. `ctx.llm` has its `chat_completions`."""
+    """Client class of the hosted service, for annotations only. The object `ctx.llm` of an agent has its method
+    `chat_completions`."""
 
     def __init__(self, *arguments: object, **settings: object) -> None:
         _refuse("OsmosisLLMClient")
@@ -81,6 +82,6 @@ class OsmosisLLMClient:
 
 def _refuse(what: str) -> NoReturn:
     raise UsageError(
-        f"{what} belongs to osmosis-ai's hosted serving, which bench does not have: it runs agents itself. "
+        f"{what} is part of the hosted serving of osmosis-ai, which bench does not support: it runs agents itself. "
         "Use `bench eval -m module:attribute …`, or `bench test` to try an agent on a few rows"
     )

@@ -1,5 +1,5 @@
-"""Table of the SDK's modules, their names and the replacement of each, and messages for names without one. Replacements
-are texts (`module:attribute`), because half of them are in rooms above this package."""
+"""Table of the modules of osmosis_ai, with their names and the replacement of each in bench, and error messages for
+names without a replacement. Replacements are texts (`module:attribute`), so that they are imported only on use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 NAME = "osmosis_ai"
 
 VERSION = "0.2.17"
-"""The newest release with this agent API."""
+"""The newest release of osmosis_ai with the agent API that bench implements."""
 
 
 def _from(module: str, *names: str, **renamed: str) -> dict[str, str]:
-    """Map names of the SDK to those of a `harness` module; keyword arguments map a different name."""
+    """Map names of osmosis_ai to names in a module of `harness`. Keyword arguments map names that differ."""
     targets = {name: f"{module}:{name}" for name in names}
     return targets | {name: f"{module}:{attribute}" for name, attribute in renamed.items()}
 
@@ -130,13 +130,14 @@ MODULES: dict[str, Mapping[str, str]] = {
 } | {
     f"{NAME}.{parent}{rest}": names for parent in ("rollout.eval", "eval") for rest, names in _EVAL.items()
 }  # fmt: skip
-"""Module → its names → their replacements. The SDK had the evaluation below `rollout` first and beside it later."""
+"""Names and their replacements, for each module of osmosis_ai. Evaluation was first in a module below `rollout`, later
+in one of its own."""
 
 _RUBRICS = (
-    "judges by the SDK's rubric service, which bench does not have: "
-    "write the judging as an async eval function, `async def judge(messages, ground_truth, metadata, **kwargs)`"
+    "uses the rubric service of osmosis-ai, which bench does not support: "
+    "write a judge as an async eval function, `async def judge(messages, ground_truth, metadata, **kwargs)`"
 )
-_HOSTING = "belongs to the hosted training service; bench runs agents itself: `bench eval -m module:attribute …`"
+_HOSTING = "is part of the hosted training service; bench runs agents itself: `bench eval -m module:attribute …`"
 _COMMANDS = "is part of that SDK's own commands: use `bench eval` or `bench test`"
 _NEWER = (
     f"belongs to releases after {VERSION}; bench runs agents of the API before: RolloutAgentLoop, "
@@ -177,11 +178,11 @@ LEFT_OUT: dict[str, str] = {
         _NEWER,
     ),
 }  # fmt: skip
-"""Names of the SDK without a replacement, each with an explanation."""
+"""Names of osmosis_ai without a replacement in bench, each with an explanation for the error message."""
 
 
 def why_missing(module: str, name: str) -> str:
-    """The error message for a name that a module does not have.
+    """Return the error message for a name that a module of osmosis_ai does not have here.
 
     Args:
         module: One of `MODULES`.
@@ -193,4 +194,4 @@ def why_missing(module: str, name: str) -> str:
     near = difflib.get_close_matches(name, [*MODULES[module], *below], n=1)
     elsewhere = sorted(path for path, names in MODULES.items() if name in names)
     hint = f"; did you mean {near[0]}?" if near else f"; it is in {elsewhere[0]}" if elsewhere else ""
-    return f"bench answers for {NAME} {VERSION}, and knows no {module}.{name}{hint}"
+    return f"bench implements {NAME} {VERSION}, which has no {module}.{name}{hint}"

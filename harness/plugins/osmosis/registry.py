@@ -1,5 +1,5 @@
-"""Registry of agents by name, which agent files fill on import. bench itself finds agents by `-m module:attribute` and
-does not read it."""
+"""Registry of agents by name, to which agent files add their agent on import. bench itself finds agents by `-m
+module:attribute` and does not read the registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AgentLoopRegistry:
         """
         if self._loops.setdefault(loop.name, loop) is not loop:
             raise ValueError(
-                f"an agent {loop.name!r} is registered already: unregister it, or give this one another name"
+                f"an agent {loop.name!r} is already registered: unregister it, or give this agent another name"
             )
 
     def unregister(self, name: str) -> bool:
@@ -32,11 +32,11 @@ class AgentLoopRegistry:
         return self._loops.pop(name, None) is not None
 
     def get(self, name: str) -> RolloutAgentLoop | None:
-        """The agent of that name; None if it is not registered."""
+        """Return the agent with this name; None if it is not registered."""
         return self._loops.get(name)
 
     def list_names(self) -> list[str]:
-        """The names, in order of registration."""
+        """Return the names of all agents, in order of registration."""
         return list(self._loops)
 
     def clear(self) -> None:
@@ -58,7 +58,7 @@ def unregister_agent_loop(name: str) -> bool:
 
 
 def get_agent_loop(name: str) -> RolloutAgentLoop:
-    """The registered agent of that name.
+    """Return the registered agent with this name.
 
     Raises:
         AgentLoopNotFoundError: no agent of that name is registered.

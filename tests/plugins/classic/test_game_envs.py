@@ -146,7 +146,9 @@ def test_an_environment_that_starts_another_way_each_time_is_a_fault() -> None:
             return f"throw {next(self.throws)}"
 
     env = GymEnv(Dice, num_train_episodes=1, num_eval_episodes=0, action_parser=int, env_kwargs={"goal": 99})
-    with pytest.raises(EnvironmentFault, match=r"reset\(seed=0\) shows 'throw 1', and showed 'throw 0'"):
+    with pytest.raises(
+        EnvironmentFault, match=r"reset\(seed=0\) returned 'throw 1', but the prompt of this row is 'throw 0'"
+    ):
         play(env, ["1", "1"])
 
 

@@ -239,9 +239,9 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
     """,
     )
     assert "did you mean 'SingleTurnEnv'?" in said[0]
-    assert "it is there in 0.1.14" in said[1]
+    assert "verifiers 0.1.14 has it" in said[1]
     assert "verifiers.trainers" in said[2]
-    assert "vf.GRPOTrainer is not offered here: it trains models" in said[3]
+    assert "vf.GRPOTrainer is not supported by bench: it trains models" in said[3]
 
 
 def test_nobody_else_sees_anything_of_it(tmp_path: Path) -> None:

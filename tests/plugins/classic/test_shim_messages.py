@@ -101,7 +101,7 @@ def test_messages_that_authors_make_go_out_as_the_wire_wants_them() -> None:
     assert AssistantMessage(content="x").model_dump()["tool_calls"] is None
     parts = UserMessage(content=[{"type": "text", "text": "look"}])
     assert parts.content[0].text == parts["content"][0]["text"] == "look"
-    with pytest.raises(TypeError, match="needs a content"):
+    with pytest.raises(TypeError, match="requires the argument `content`"):
         UserMessage()
 
 

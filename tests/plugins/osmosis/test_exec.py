@@ -190,9 +190,9 @@ def test_the_hook_of_the_program_gets_its_exception(bench: Any, write: Write, mo
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("-", "error: bench exec reads no program from stdin: write it to a file, and name that\n"),
-        ("nope.py", "error: there is no file nope.py; paths start at {here}\n"),
-        ("folder", "error: folder is a folder; name the Python file in it that is to run\n"),
+        ("-", "error: bench exec cannot read a program from stdin: write it to a file and give its path\n"),
+        ("nope.py", "error: there is no file nope.py (looked in {here})\n"),
+        ("folder", "error: folder is a folder; give the path of the Python file in it that should run\n"),
     ],
 )
 def test_what_is_no_program_is_refused(bench: Any, here: Path, script: str, words: str) -> None:
@@ -219,7 +219,7 @@ def test_an_installed_sdk_answers_and_the_user_is_told(
     write("program.py", "import osmosis_ai; print(osmosis_ai.WHO)")
     done = bench("exec", "program.py")
     assert (done.code, done.out) == (0, "theirs\n")
-    assert done.err == "note: osmosis-ai is installed here and answers its own imports; bench answers none\n"
+    assert done.err == "note: the script uses the installed package osmosis-ai, not the implementation of bench\n"
 
 
 def test_an_sdk_that_has_no_agents_any_more_is_not_asked(

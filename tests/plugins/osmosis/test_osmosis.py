@@ -194,9 +194,9 @@ def test_threads_that_install_and_import_at_once_get_the_same() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("from osmosis_ai import evaluate_rubric", "osmosis_ai.evaluate_rubric judges by the SDK's rubric service"),
-        ("import osmosis_ai.rubric_eval", "osmosis_ai.rubric_eval judges by the SDK's rubric service"),
-        ("from osmosis_ai.rollout import RolloutSettings", "belongs to the hosted training service"),
+        ("from osmosis_ai import evaluate_rubric", "osmosis_ai.evaluate_rubric uses the rubric service of osmosis-ai"),
+        ("import osmosis_ai.rubric_eval", "osmosis_ai.rubric_eval uses the rubric service of osmosis-ai"),
+        ("from osmosis_ai.rollout import RolloutSettings", "is part of the hosted training service"),
         ("import osmosis_ai.rollout.config", "`bench eval -m module:attribute …`"),
         ("from osmosis_ai.rollout.eval.common import load_agent", "is part of that SDK's own commands"),
         ("from osmosis_ai.rollout import AgentWorkflow, Grader", "AgentWorkflow belongs to releases after 0.2.17"),
@@ -204,7 +204,7 @@ def test_threads_that_install_and_import_at_once_get_the_same() -> None:
         ("from osmosis_ai.rollout import RolloutAgentLop", "RolloutAgentLop; did you mean RolloutAgentLoop?"),
         ("import osmosis_ai.rollout.tool", "no osmosis_ai.rollout.tool; did you mean tools?"),
         ("from osmosis_ai.rollout.core import create_app", "core.create_app; it is in osmosis_ai"),
-        ("from osmosis_ai import something_else", "knows no osmosis_ai.something_else"),
+        ("from osmosis_ai import something_else", "which has no osmosis_ai.something_else"),
     ],
 )  # fmt: skip
 def test_an_import_of_what_is_not_there_says_what_to_do(line: str, words: str) -> None:
@@ -278,10 +278,10 @@ def test_the_app_of_an_agent_file_can_be_made_and_not_served() -> None:
     assert app.agent_loop is agent
     assert not hasattr(app, "__wrapped__")
     with pytest.raises(
-        UsageError, match=r"app\.router belongs to .* hosted serving.*`bench eval -m module:attribute …`"
+        UsageError, match=r"app\.router is part of .* hosted serving.*`bench eval -m module:attribute …`"
     ):
         app.router  # noqa: B018
-    with pytest.raises(UsageError, match="this app belongs"):
+    with pytest.raises(UsageError, match="this app is part of"):
         app({}, None, None).send(None)
     for refuse in (hosted.serve_agent_loop, hosted.validate_and_report, hosted.validate_agent_loop):
         with pytest.raises(UsageError, match=refuse.__name__):
@@ -314,7 +314,7 @@ def test_the_register_of_agents() -> None:
     try:
         assert registry.get_agent_loop(agent.name) is agent
         assert agent.name in registry.list_agent_loops()
-        with pytest.raises(ValueError, match="registered already"):
+        with pytest.raises(ValueError, match="already registered"):
             registry.register_agent_loop(other)
     finally:
         assert registry.unregister_agent_loop(agent.name)
