@@ -51,7 +51,7 @@ class DatasetReader:
             offset: Number of rows to skip at the beginning.
 
         Raises:
-            DatasetParseError: the file is not in the format that its name's ending says.
+            DatasetParseError: the file is not in the format of its name's ending.
             DatasetValidationError: a row is invalid. The message has the column and the row's number in the file, from
                 0.
             ValueError: `limit` or `offset` is negative.

@@ -73,7 +73,7 @@ class AgentEnv(Environment):
         return self.options.fingerprint
 
     def set_max_turns(self, max_turns: int) -> None:
-        """Set the maximum number of model calls, which is in the agent's request.
+        """Set the maximum number of model calls, which the agent gets in its request.
 
         Raises:
             ConfigError: `max_turns` is less than 1.
@@ -81,8 +81,8 @@ class AgentEnv(Environment):
         self.max_turns = _at_least(1, "max_turns", max_turns)
 
     def settable(self) -> set[str]:
-        """Return the names of the settings that have an effect. Prompts are in the rows, and tools belong to the
-        agent."""
+        """Return the names of the settings that have an effect in this environment. Prompts are in the rows, and tools
+        belong to the agent."""
         return {"max_turns", "sampling_args"}
 
     # Rows
@@ -202,7 +202,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
         agent: The agent as `module:attribute`. Pass either `agent` or `mcp`.
         mcp: A folder of MCP tools. A built-in agent offers them to the model.
         eval_fns: Eval functions, each as `module:function`.
-        max_turns: Maximum number of model calls, which is in the agent's request.
+        max_turns: Maximum number of model calls, passed to the agent in its request.
         offset: Number of rows to skip at the beginning.
         mode: Kind of evaluation, for request ids: `eval`, `bench` or `test`.
         model_tag: `baseline` for the second model of a comparison.
@@ -211,7 +211,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
     Raises:
         ConfigError: an argument is invalid.
         AgentLoadError: the agent or the folder of tools cannot be loaded.
-        DatasetParseError: the dataset file does not exist, or is not in the format that its name's ending says.
+        DatasetParseError: the dataset file does not exist, or is not in the format of its name's ending.
         DatasetValidationError: the dataset has no rows.
         EvalFnError: an eval function cannot be loaded.
     """

@@ -53,4 +53,4 @@ def _scalar(value: object) -> Any:
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(cast(Any, value))]
         return {name: json_value(cast(object, getattr(value, name))) for name in names}
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be converted to JSON")

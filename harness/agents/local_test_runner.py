@@ -113,8 +113,8 @@ class LocalTestRunner:
         Args:
             row: A row with the columns of `DatasetRow`.
             row_index: The row's number in the dataset, from 0.
-            max_turns: Maximum number of model calls, which is in the agent's request.
-            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
+            max_turns: Maximum number of model calls, passed to the agent in its request.
+            completion_params: Default sampling arguments of every model call, also passed to the agent in its request.
 
         Raises:
             SystemicProviderError: the endpoint is unusable.
@@ -140,8 +140,8 @@ class LocalTestRunner:
 
         Args:
             rows: Rows with the columns of `DatasetRow`.
-            max_turns: Maximum number of model calls, which is in the agent's request.
-            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
+            max_turns: Maximum number of model calls, passed to the agent in its request.
+            completion_params: Default sampling arguments of every model call, also passed to the agent in its request.
             on_progress: Function that is called after every run. An exception from it is only logged.
             start_index: Number of the first row in the dataset, from 0.
             settings: Limits by their TOML names, such as `{"message_limit": 20, "max_cost": 5}`.

@@ -129,7 +129,8 @@ def _run_disabled(fastmcp: type) -> Generator[None]:
 
 
 def _import_main(package: str, folder: Path) -> ModuleType:
-    """Import the folder's main.py as a module of the package, and undo the changes to the import system."""
+    """Import the main.py of an MCP folder as a module of the folder's package, and undo its changes to the import
+    system."""
     _finder.add(package, folder)
     importlib.invalidate_caches()
     path, known = list(sys.path), set(sys.modules)

@@ -22,9 +22,9 @@ class AgentOptions:
     first_row: int = 0
     """Number of the first evaluated row in the dataset, from 0."""
     max_turns: int = 10
-    """Maximum number of model calls, which is in the agent's request."""
+    """Maximum number of model calls, passed to the agent in its request."""
     mode: Mode = "eval"
-    """Kind of evaluation, which is in the agent's request."""
+    """Kind of evaluation, passed to the agent in its request."""
     model_tag: str | None = None
     """`baseline` for the second model of a comparison."""
     first_run: int = 0

@@ -110,8 +110,8 @@ class EvalRunner:
             row: A row with the columns of `DatasetRow`.
             row_index: The row's number in the dataset, for the agent's request and for error messages.
             run_index: The run's index within its row, for the agent's request and the result.
-            max_turns: Maximum number of model calls, which is in the agent's request.
-            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
+            max_turns: Maximum number of model calls, passed to the agent in its request.
+            completion_params: Default sampling arguments of every model call, also passed to the agent in its request.
             runner: Another runner, whose model is used instead of this one's.
             model_tag: The tag of the result. `baseline` selects the baseline's model.
 
@@ -153,8 +153,8 @@ class EvalRunner:
         Args:
             rows: Rows with the columns of `DatasetRow`.
             n_runs: Number of runs per row and model.
-            max_turns: Maximum number of model calls, which is in the agent's request.
-            completion_params: Default sampling arguments of every model call; they are also in the agent's request.
+            max_turns: Maximum number of model calls, passed to the agent in its request.
+            completion_params: Default sampling arguments of every model call, also passed to the agent in its request.
             pass_threshold: A score of at least this passes.
             on_progress: Function that is called after every run. An exception from it is only logged.
             start_index: Number of the first row in the dataset, from 0.
@@ -266,7 +266,7 @@ def loaded(agent: object) -> LoadedAgent:
         raise TypeError(f"agent_loop must be an agent; {type(agent).__name__} lacks {' and '.join(missing)}")
     known = cast(AgentLike, agent)
     if not isinstance(cast(object, getattr(agent, "name", None)), str):
-        raise TypeError(f"agent_loop: {type(agent).__name__} has no name")
+        raise TypeError(f"agent_loop: {type(agent).__name__} has no name; set its attribute 'name'")
     return LoadedAgent(known, known.name, ())
 
 

@@ -16,7 +16,7 @@ from harness.rubrics.rubric import Rubric
 from harness.usercode.separate_task import OwnTask
 
 AGENT_REWARD = "agent_reward"
-"""State key of the reward that the agent reported. It is missing if there is none."""
+"""State key of the reward that the agent reported; missing if it reported none."""
 
 WHOLE = "whole_conversation"
 """State key that is true if the completion contains the prompt as well, because the agent changed or dropped the

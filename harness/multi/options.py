@@ -83,7 +83,7 @@ class Options:
     persist_dir: str = RECORDS
     """Folder of the records and their index."""
     output_dir: str | None = None
-    """Folder in which a run folder of each model is kept; None keeps nothing."""
+    """Folder in which a run folder of each model is stored; None stores nothing."""
     resume: bool = False
     """Resume the newest runs of the same tasks and models in `output_dir`."""
     retry_failed: bool = False

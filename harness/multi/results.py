@@ -80,7 +80,7 @@ class ModelResult(TypedDict):
 
 
 class Totals(TypedDict):
-    """The number of requested tasks, models and runs."""
+    """Numbers of requested tasks, models and runs of an evaluation."""
 
     tasks: int
     models: int

@@ -93,9 +93,9 @@ def compare(models: Sequence[ModelResult]) -> list[JsonDict]:
 def methods(*, has_pairs: bool) -> JsonDict:
     """Return the descriptions of the statistical methods, which are stored with the numbers."""
     words: JsonDict = {
-        "avgScore": "mean over the tasks that came to an outcome; a failed task counts 0.0",
-        "successRate": "tasks that are valid and did not fail, of those that came to an outcome",
-        "avgLatencyMs": "mean time to the reply, failed tasks included; waits for a slot of ours are not in it",
+        "avgScore": "mean over the tasks with an outcome; a failed task counts 0.0",
+        "successRate": "share of valid tasks that did not fail, among the tasks with an outcome",
+        "avgLatencyMs": "mean time to the reply, failed tasks included; waiting for a free slot not included",
         "score": "scored tasks alone: mean, sample standard deviation (ddof 1), 95 % interval",
         "t": METHODS["t"],
         "wilson": METHODS["wilson"],

@@ -125,7 +125,7 @@ def table_width(columns: Sequence[Column]) -> int:
 def grid(
     names: Sequence[str], what: str, groups: Sequence[Group], width: int, *, least: int | None = None
 ) -> Iterator[Text]:
-    """Format groups of columns beside the names, as many per table as fit; tables are separated by a blank line. A row
+    """Format groups of columns next to the names, as many per table as fit; tables are separated by a blank line. A row
     without any value in a later table is omitted there.
 
     Args:
@@ -177,7 +177,7 @@ def prose(words: str, width: int, style: str = "", *, indent: int = 0, break_wor
 def labelled(
     label: str, words: str, width: int, *, break_words: bool = True, max_lines: int | None = None
 ) -> Iterator[Text]:
-    """Wrap text beside a label; of more than `max_lines` lines, the last one ends with `…`."""
+    """Wrap text to the right of a label; if it has more than `max_lines` lines, the last one ends with `…`."""
     wrapped = textwrap.wrap(
         words, max(len(label) + 20, width), initial_indent=label, subsequent_indent=" " * len(label),
         break_long_words=break_words, break_on_hyphens=break_words, max_lines=max_lines, placeholder=" …",

@@ -61,7 +61,7 @@ def open_display(
 
 
 class Display:
-    """Live display of a list of runs between `__enter__` and `__exit__`; see `open_display`.
+    """Context manager that shows the live display of a list of runs; see `open_display`.
 
     The cursor stays visible on the normal screen, so that a killed process leaves a usable terminal.
 

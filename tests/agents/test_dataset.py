@@ -182,9 +182,9 @@ def test_other_values_that_become_json() -> None:
         "n": 0.5, "m": [[1, 2]], "t": True,
     }  # fmt: skip
     assert json_value(Path("a/b")) == "a/b"
-    with pytest.raises(TypeError, match="object has no JSON form"):
+    with pytest.raises(TypeError, match="a value of type object cannot be converted to JSON"):
         json_value([object()])
-    with pytest.raises(TypeError, match="ModelMetaclass has no JSON form"):
+    with pytest.raises(TypeError, match="a value of type ModelMetaclass cannot be converted to JSON"):
         json_value(Model)
 
 
@@ -306,7 +306,7 @@ def test_an_empty_csv_file_has_no_rows(tmp_path: Path) -> None:
         (row_of(system_prompt=" \n"), "Row 7: 'system_prompt' cannot be empty"),
         (row_of(GROUND_TRUTH="h"),
          "Row 7: column 'ground_truth' is duplicate, as 'ground_truth' and 'GROUND_TRUTH'; rename one of them"),
-        (row_of(image=object()), "Row 7: 'image' is not JSON: object has no JSON form"),
+        (row_of(image=object()), "Row 7: 'image' is not JSON: a value of type object cannot be converted to JSON"),
     ],
 )  # fmt: skip
 def test_a_row_that_is_wrong(raw: object, words: str) -> None:

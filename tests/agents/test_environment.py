@@ -381,7 +381,7 @@ def test_an_agent_ends_its_own_run_at_most(error: BaseException, words: str) -> 
         (RolloutResult("COMPLETED", "done", "stop"), "final_messages must be a list of messages, not str"),  # type: ignore[arg-type]
         (RolloutResult("COMPLETED", ["done"], "stop"), "final_messages: message 0 must be a dict with 'role'"),  # type: ignore[list-item]
         (RolloutResult("COMPLETED", [{"role": "user", "content": object()}], "stop"),
-         "final_messages: message 0: object has no JSON form"),
+         "final_messages: message 0: a value of type object cannot be converted to JSON"),
         (RolloutResult("ERROR", [], "error"), "the agent ended its run with status 'ERROR'"),
         (RolloutResult("LOST", [], "error"), "the agent ended its run with status 'LOST'"),
     ],

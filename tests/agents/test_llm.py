@@ -112,7 +112,10 @@ def test_another_endpoint_may_not(name: str) -> None:
         ("hello", "TypeError: messages must be a list of messages, not str"),
         ({"role": "user"}, "TypeError: messages must be a list of messages, not dict"),
         (["hello"], "TypeError: message 0 must be a dict with 'role' and 'content', not str"),
-        ([{"role": "user", "content": "a"}, object()], "TypeError: message 1: object has no JSON form"),
+        (
+            [{"role": "user", "content": "a"}, object()],
+            "TypeError: message 1: a value of type object cannot be converted to JSON",
+        ),
     ],
 )
 def test_a_conversation_that_is_none(messages: Any, words: str) -> None:

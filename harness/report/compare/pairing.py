@@ -102,7 +102,7 @@ def _pair(name: str, candidate: Member, baseline: Member, column: str) -> Pair:
 
 
 def _within(members: Sequence[Member], pairs: list[Pair], unmatched: list[str]) -> None:
-    """Pair the runs of one suite."""
+    """Pair the runs of one suite: each with the first run of its name or environment."""
     named = _grouped(members, lambda each: each.name)
     is_swept = all(len(group) == 1 for group in named.values())
     groups = _grouped(members, lambda each: each.manifest.env_id) if is_swept else named

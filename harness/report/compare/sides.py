@@ -1,5 +1,5 @@
-"""Runs reduced for comparison (values of each example, cluster, tokens, times), and the comparison of two: difference,
-examples on which they differ, examples without a pair."""
+"""Data of runs for comparisons (scores of each example, tokens, times), and the comparison of two runs: their
+difference, the examples on which they differ, and the examples that only one of them has."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
 
 
 def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None) -> ComparedRun:
-    """Read a run's journal for comparison.
+    """Read a run's scores, tokens and times from its journal, for a comparison.
 
     Args:
         run: The run's folder.

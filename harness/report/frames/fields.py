@@ -48,7 +48,7 @@ class Field(Generic[T]):
 
 
 def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
-    """Build an Arrow table (a `pyarrow.Table`).
+    """Build an Arrow table (a `pyarrow.Table`) with one column per field.
 
     Args:
         fields: Columns in order.

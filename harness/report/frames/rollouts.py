@@ -42,7 +42,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """Run, outcome and dataset row from which one row of the frame is built."""
+    """Run, outcome and dataset row from which one row of the data frame is built."""
 
     run: Run
     outcome: Outcome

@@ -47,7 +47,7 @@ class ExampleRow(NamedTuple):
     key: str
     name: str
     asked: str
-    """Start of the question."""
+    """Start of the example's question."""
     begin: int
     """First row of the example's rollouts in the columns; `end` is the row after the last."""
     end: int

@@ -191,9 +191,9 @@ def _reproduce(run: RunPart) -> Html:
     if not has_rows(run.manifest):
         parts.append(note("Its rows are defined in the program that started it, so only that program can repeat it."))
     elif config:
-        how = "Its settings, with which bench run makes a run of its own" if run.manifest.derived else "To repeat it"
+        how = "To start a new run with its settings" if run.manifest.derived else "To repeat it"
         parts += [
-            tag("p", f"{how}: save this as run.toml and say ", tag("code", "bench run run.toml"), "."),
+            tag("p", f"{how}, save this as run.toml and run ", tag("code", "bench run run.toml"), "."),
             tag("details", tag("summary", "run.toml"), tag("pre", config)),
         ]
     folder = run.entry.run.path

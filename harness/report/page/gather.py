@@ -300,7 +300,8 @@ def passing(page: Page) -> str:
 
 
 def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
-    """List of (figure or method, description): figures first, then each kind of interval on the page.
+    """Describe the statistical methods of the page, as a list of (figure or method, description): figures first, then
+    each kind of interval on the page.
 
     Args:
         page: The page.

@@ -80,7 +80,7 @@ class Plots:
             from matplotlib.figure import Figure
         except ImportError as error:
             raise UsageError(
-                "the figures of the page are drawn by matplotlib, which is not installed: "
+                "the figures of the report need matplotlib, which is not installed: "
                 "pip install 'bench-harness[report]', or leave them out with --no-plots"
             ) from error
         self._library: Any = matplotlib

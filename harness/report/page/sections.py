@@ -120,12 +120,12 @@ def leaderboards(page: Page) -> Html:
         parts.append(tag("ul", *items, class_="remarks") if items else None)
     words = (
         "Mean reward over examples, each the mean over its scored rollouts. The bar is the 95 % interval on a common "
-        "axis; what a pale band covers is open because rollouts have no score."
+        "axis. A pale band shows how far the mean could move if the rollouts without a score had one."
     )
     if any(len(environment.runs) > 1 for environment in page.environments):
         words += (
-            " Overlapping intervals do not say that two models are alike: one column compares them on the same "
-            "examples, which is sharper."
+            " Overlapping intervals do not show that two models are equal: one column compares them on the same "
+            "examples, which is more precise."
         )
     return tag("section", *parts, note(words))
 
@@ -308,8 +308,8 @@ def _groups(environment: EnvPart) -> Html | None:
     if not rows:
         return None
     words = (
-        "Rollouts that took as much stand together; of more than a dozen different amounts, in up to six groups of "
-        "about equal size. An association, not an effect: hard examples take longer and fail "
+        "Rollouts that used the same amount form a group; with more than a dozen different amounts, there are up to "
+        "six groups of about equal size. An association, not an effect: hard examples take longer and fail "
         "more." + (f" Not shown, because unknown or the same for all rollouts: {', '.join(level)}." if level else "")
     )
     if any(run.summary.target is not None for run in environment.runs):
