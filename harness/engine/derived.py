@@ -118,14 +118,14 @@ class RecordedRollouts(PlannedRollouts):
         """Do nothing: the parent run has already validated every dataset row."""
 
     def items(self, example: Example) -> list[Item]:
-        """The attempts at one example."""
+        """Return the items (rollouts) that the run has for one example."""
         if self._asks:
             return [self._fresh_keys.item(example, index) for index in range(self.rollouts_per_example)]
         with JournalReader(self._recorded.path) as reader:
             return [self._item(reader, example, number) for number in self._numbers(example)]
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """One attempt at an example."""
+        """Return the item (rollout) with this index for one example."""
         if self._asks:
             return self._fresh_keys.item(example, rollout_index)
         number = next(each for each in self._numbers(example) if self._recorded.place(each)[1] == rollout_index)

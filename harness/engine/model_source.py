@@ -63,7 +63,7 @@ class CountingPlayer(EnvironmentPlayer):
         super().learn(example)
 
     def forget(self, example_key: str) -> None:
-        """End one use of an example."""
+        """End one use of an example; the last one removes the example."""
         self._uses[example_key] -= 1
         if not self._uses[example_key]:
             del self._uses[example_key]

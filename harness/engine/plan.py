@@ -111,11 +111,11 @@ class PlannedRollouts:
         return self.items(example_of(self._environment.row(self._order[index]), key, index))
 
     def items(self, example: Example) -> list[Item]:
-        """The attempts at one example."""
+        """Return the items (rollouts) that the run has for one example."""
         return [self._keys.item(example, index) for index in range(self.rollouts_per_example)]
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """One attempt at an example."""
+        """Return the item (rollout) with this index for one example."""
         return self._keys.item(example, rollout_index)
 
 

@@ -126,7 +126,7 @@ class FailedRun:
 
 
 def progress_of(resolved: ResolvedRun) -> RunProgress:
-    """Empty counters for a run."""
+    """Build the live counters of a run, all at 0."""
     settings = resolved.settings
     return RunProgress(settings.env.name, resolved.env_id, settings.model.model)
 

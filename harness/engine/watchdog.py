@@ -42,7 +42,7 @@ class Blocked:
     """Location of the code as `function (file:line)`."""
     times: int = 0
     seconds: float = 0.0
-    """Total seconds of all blocks."""
+    """Total seconds for which the function has blocked the loop."""
 
 
 class Watchdog:

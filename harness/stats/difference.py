@@ -35,7 +35,7 @@ class Scores:
     means: Mapping[str, float]
     """Mean score of each example, by key; examples without a score are omitted."""
     seen: frozenset[float]
-    """All distinct single scores."""
+    """All distinct scores of single rollouts."""
     promised: Range = UNKNOWN
     """Lowest and highest possible score, as the run declares them."""
     clusters: Mapping[str, str] | None = None

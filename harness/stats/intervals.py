@@ -90,7 +90,7 @@ def mean_interval(
     limits: tuple[float, float] | None = None,
     level: float = LEVEL,
 ) -> Estimate:
-    """Mean of `means` with an interval, by the appropriate method.
+    """Mean of the examples' values with an interval, by the method that suits them.
 
     - Single rollouts with two values (0 and 1, or the two limits): Wilson's interval (`share_interval`); Student's t
       for at least 300 examples with at least 20 of each value.

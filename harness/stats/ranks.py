@@ -24,7 +24,7 @@ class Rank:
 
     rank: int
     low: int
-    """Best plausible rank."""
+    """Lower end of the rank's interval: the best plausible rank."""
     high: int
 
 

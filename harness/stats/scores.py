@@ -180,7 +180,7 @@ class ScoreTable:
         return self._values(self._reward)
 
     def metric(self, name: str) -> Iterator[list[float]]:
-        """Values of one metric, as in `rewards`."""
+        """Values of one metric for each example with at least one outcome; an empty list if it has none."""
         return self._values(self._metrics[name])
 
     def is_reward(self, name: str) -> bool:

@@ -135,7 +135,7 @@ def confidence_sequence(
     planned: int | None = None,
     population: int | None = None,
 ) -> Estimate:
-    """Result of `ConfidenceSequence` after all of `values`; arguments and errors as there."""
+    """Mean of the values with its confidence-sequence interval; arguments and errors as for `ConfidenceSequence`."""
     sequence = ConfidenceSequence(limits, level, planned, population)
     sequence.extend(values)
     return sequence.estimate

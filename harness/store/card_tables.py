@@ -109,7 +109,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _place(line: str) -> tuple[str, float, str]:
-    """Sort key of a row."""
+    """Sort key of a leaderboard row: environment, mean, run."""
     cells = [*_cells(line), *[""] * 4]
     try:
         mean = -float(cells[3])

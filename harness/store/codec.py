@@ -64,7 +64,7 @@ def encode(record: Record) -> bytes:
 
 
 def to_line(document: JsonDict) -> bytes:
-    """Encode the result of `document_of`, or another object with a `type`, as one line. Nothing is redacted.
+    """Encode a JSON object with a `type`, such as a record, as one journal line. Nothing is redacted.
 
     Raises:
         EnvironmentFault: it has a value that is not JSON.

@@ -34,7 +34,7 @@ spreadsheet that separates cells by `;` or a tab starts a cell or a row, since i
 Leading apostrophes are part of the pattern, so that removing one always reverts `defused`."""
 
 APOSTROPHE = re.compile(rf"\A'(?={_FIRST_OF_CELL})|(?<=[;\t\r\n])'(?={_BEHIND})")
-"""Apostrophes added by `defused`."""
+"""Pattern of the apostrophes with which `defused` protects CSV cells from being read as formulas."""
 
 _IN_JSON = re.compile(rf";(?={_BEHIND})")
 

@@ -202,7 +202,7 @@ def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
 
 
 def choose(output_dir: Path, names: Sequence[str]) -> Invocation:
-    """Find the runs for some names.
+    """Find the runs that several names of runs or suites refer to.
 
     Args:
         output_dir: Folder in which to search for runs and suites.

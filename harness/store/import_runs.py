@@ -63,7 +63,7 @@ class ImportedRun:
     """Name of the environment or task."""
     model: str
     rollouts: Iterable[ImportedRollout]
-    """Read once, one at a time."""
+    """The rollouts, which are read once and one at a time."""
     created: str = ""
     """Start time as ISO 8601; "" if unknown."""
     settings: JsonDict = field(default_factory=dict[str, object])

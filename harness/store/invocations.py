@@ -58,7 +58,7 @@ def read_invocation(file: Path) -> Invocation:
     for entry in entries:
         listed = entry.get("path")
         if not isinstance(listed, str) or not listed:
-            raise StoreError(f"cannot read {file}: a run in it has no path")
+            raise StoreError(f"cannot read {file}: one of its runs has no path")
         path = root / listed  # an absolute path is not changed
         found.names.append(str(entry.get("name") or entry.get("env_id")))
         if is_run(path) and _is_its_own(path, root, file.stem):

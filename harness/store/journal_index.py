@@ -20,7 +20,7 @@ _STATUSES = tuple(name for name in OUTCOMES if name != "not_run")
 _CODES = {name: code for code, name in enumerate(_STATUSES)}
 
 NOWHERE = -1
-"""Offset for a missing line."""
+"""Offset that stands for a line that the journal does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ class Recorded:
                 yield number, offset, document
 
     def __len__(self) -> int:
-        """Number of rollouts with any line."""
+        """Number of rollouts with at least one line in the journal."""
         return len(self._rollouts)
 
     @property
     def example_count(self) -> int:
-        """Number of examples with a line."""
+        """Number of examples with a line in the journal."""
         return len(self._examples)
 
     def example_number(self, key: str) -> int | None:

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 """Increased if an older reader would misread the file; new fields alone do not increase it."""
 
 PRIVATE = "save.private"
-"""The setting for private runs."""
+"""Path of the setting that makes a run private."""
 
 RunStatus: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed"]
 

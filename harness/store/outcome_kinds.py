@@ -20,7 +20,7 @@ class OutcomeKind:
     name: str
     """Status of the rollout in the journal's index; for a scored one, the line's `outcome`."""
     column: str
-    """Value of `outcome` in the dataset and in exports."""
+    """Value of the column `outcome` in the dataset and in exports."""
     words: str
     """Explanation: the reason in tables, cards and reports if the record gives none."""
     counts: bool = False

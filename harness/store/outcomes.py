@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def column(self) -> str:
-        """Value of `outcome` in the dataset and in exports."""
+        """Value of the column `outcome` in the dataset and in exports."""
         return column_of(self.base, self.score)
 
     @property

@@ -57,7 +57,7 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
 
 
 def resume_obstacle(parent_dir: Path, manifest: Manifest) -> Message | None:
-    """Why `find_resumable` found no run: the differences from the newest run of that name in `parent_dir`.
+    """Reason why no run can be resumed: the differences from the newest run of the same name in `parent_dir`.
 
     Returns:
         One sentence that names the settings, or the unreadable manifest; None if no run of that name exists, so a new

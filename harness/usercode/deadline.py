@@ -11,28 +11,28 @@ from harness.usercode.scope import CURRENT, Scope, scope, scoped
 
 
 class Expiry:
-    """The part of a timeout that ends a block of the current task, as `asyncio.timeout` does, with less work."""
+    """Base class of timeouts: cancels a block of the current task, as `asyncio.timeout` does, but with less work."""
 
     def __init__(self) -> None:
         self._has_expired = False
 
     def begin(self) -> asyncio.AbstractEventLoop:
-        """Begin the block, and return its event loop."""
+        """Begin the block in the current task, and return the running event loop."""
         task = asyncio.current_task()
         assert task is not None, "a timeout needs a task"
         self._task, self._cancelling = task, task.cancelling()
         return task.get_loop()
 
     def expire(self) -> None:
-        """Cancel the block."""
+        """Cancel the block, since its time is up."""
         self._has_expired = True
         self._task.cancel()
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        """End the block, which `error` leaves.
+        """End the block; a cancellation by the timeout becomes a TimeoutError.
 
         Raises:
-            TimeoutError: the block has expired, and its task was not cancelled by others too.
+            TimeoutError: the timeout has expired, and the task was not cancelled for another reason too.
         """
         if self._has_expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error

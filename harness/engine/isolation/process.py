@@ -51,7 +51,7 @@ class Worker(asyncio.Protocol):
         self.on_death: Callable[[WorkerDied], None] | None = None
         """Called when the process ends unexpectedly."""
         self.is_loaded = False
-        """Whether `loaded` has returned."""
+        """Whether the environment was loaded before the event loop ran, that is, by `loaded`."""
         self.is_started = False
         """Whether the process accepts orders."""
         self.is_fresh = True
@@ -151,7 +151,7 @@ class Worker(asyncio.Protocol):
     # In the event loop
 
     async def start(self) -> None:
-        """Begin to accept orders.
+        """Connect the process to the event loop, so that it accepts orders.
 
         Raises:
             HarnessError: the environment failed to load, or the process died.

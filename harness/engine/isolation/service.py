@@ -73,7 +73,7 @@ class _Run:
         return ""
 
     def chat(self, item: Item) -> Chat:
-        """The chat of one rollout."""
+        """Return the chat that sends one rollout's model calls to the parent."""
         order, example = self.orders[item.key], item.example
         return ChildChat(self._pending, self._environment, order, self.model, self._plays, example, item.rollout_index)
 

@@ -73,7 +73,7 @@ class IsolatedRunConfig:
 
     @classmethod
     def from_json(cls, document: JsonDict) -> IsolatedRunConfig:
-        """Convert the result of `dataclasses.asdict` back to settings."""
+        """Rebuild the settings from the JSON that the parent sent."""
         values: JsonDict = {**document, "limits": RolloutLimits(**document["limits"])}
         values["judges"] = [None if each is None else IsolatedJudge(**each) for each in document["judges"]]
         return cls(**values)
@@ -118,7 +118,7 @@ def response_to_json(response: ModelResponse) -> JsonDict:
 
 
 def response_from_json(document: JsonDict) -> ModelResponse:
-    """Convert the result of `response_to_json` back to a reply."""
+    """Rebuild a model's reply from the JSON that the other process sent."""
     wasted = document["wasted"]
     values: JsonDict = {**document, "usage": Usage(**document["usage"])}
     values["wasted"] = None if wasted is None else Usage(**wasted)
@@ -137,8 +137,8 @@ def error_to_json(error: BaseException) -> JsonDict:
 
 
 def error_from_json(document: JsonDict) -> HarnessError:
-    """Convert the result of `error_to_json` back to an error of the same type, or of the nearest type that needs only a
-    message."""
+    """Rebuild an error from the JSON that the other process sent, with the same type, or the nearest one that needs
+    only a message."""
     kind: object = getattr(errors, document["kind"], EnvironmentFault)
     words = str(document["words"])
     if isinstance(kind, type) and issubclass(kind, ModelError):
