@@ -75,7 +75,7 @@ class HarnessError(Exception, Spelled):
     given: str = ""
     remedy: Message | None = None
     labels: Labels | None = None
-    """Labels of the front door that shows the error; set there."""
+    """How the command or Python function that shows the error spells settings; set there."""
 
     def __init__(
         self, problem: object = "", *, setting: str = "", given: str = "", remedy: str = "", **values: object
@@ -87,11 +87,15 @@ class HarnessError(Exception, Spelled):
 
     @property
     def problem(self) -> object:
-        """The error without setting and remedy."""
+        """The error's text without the name of the setting and without the advice."""
         return self.args[0] if self.args else ""
 
     def text(self, labels: Labels) -> str:
-        """Render setting, problem and remedy with the labels of a front door."""
+        """The whole error message: place, setting, problem and remedy.
+
+        Args:
+            labels: How a command or Python function spells the names of settings.
+        """
         words = str(spelled(self.problem, labels))
         if self.setting:
             words = f"{labels[self.setting]}{self.given and ' '}{self.given}: {words}"
@@ -193,13 +197,13 @@ class WorkerDied(EnvironmentFault):
         self.reason = reason
 
     def anew(self) -> WorkerDied:
-        """A copy of this error to raise. Each of several waiting tasks needs its own, since an exception stores its
+        """Copy this error. Each of several waiting tasks must raise its own copy, since an exception stores its
         traceback."""
         return WorkerDied(str(self), self.reason)
 
 
 class ThreadsHung(EnvironmentFault):
-    """So many threads hang in the environment's blocking code that further calls would hang too."""
+    """The environment's blocking code hangs in so many threads that further calls would hang too; the run stops."""
 
 
 class ModelError(HarnessError):
@@ -221,7 +225,7 @@ class ModelError(HarnessError):
         self.retryable = retryable
         self.reason = reason
         self.wasted: Usage | None = None
-        """Usage of the replies that had to be discarded; None if no reply reported any."""
+        """Token usage of the replies that had to be discarded; None if no reply reported its usage."""
 
 
 class ContextLengthError(ModelError):

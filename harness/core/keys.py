@@ -109,7 +109,7 @@ class ExampleKeys:
         self._counts = array("I")
 
     def example(self, row: Row, index: int) -> Example:
-        """Make an `Example` of `row` with its key and its position `index` in the plan.
+        """Compute the key of a dataset row and make an `Example`; `index` is its position in the plan.
 
         Raises:
             EnvironmentFault: a value of the row cannot be represented in JSON.
@@ -130,7 +130,7 @@ class ExampleKeys:
 
 
 def example_of(row: Row, key: str, index: int) -> Example:
-    """Make an `Example` of `row` with a known key and its position `index` in the plan."""
+    """Make an `Example` from a dataset row whose key is already known; `index` is its position in the plan."""
     return Example(key, row.example_id, row.prompt, row.answer, row.task, row.info, index)
 
 

@@ -1,4 +1,5 @@
-"""Messages that name settings, options and commands, and how each front door spells them."""
+"""Messages that name settings, options and commands, in the spelling of the command or Python function that shows
+them."""
 
 from __future__ import annotations
 
@@ -38,19 +39,20 @@ PLAIN = Labels()
 
 
 class Name(str):
-    """A value of a message that a front door may spell in its own way: the name of a setting or of a variable."""
+    """Name of a setting or variable in a message, which commands and Python functions may spell differently
+    (`api_key_var`, `--api-key-var`)."""
 
 
 class Spelled:
-    """Base class of texts that name settings."""
+    """Base class of messages and errors that name settings."""
 
     def text(self, labels: Labels) -> str:
-        """Render the text with the labels of a front door."""
+        """Render the text, with the names of settings spelled as in `labels`."""
         raise NotImplementedError
 
 
 class Message(Spelled):
-    """Text that names settings and options, spelled by the front door that prints it.
+    """Text that names settings and options, spelled as in the command or Python function that shows it.
 
     Args:
         template: The text; `{api_key_var}` stands for that setting's label, or for a value.
@@ -62,7 +64,7 @@ class Message(Spelled):
         self.values = values
 
     def text(self, labels: Labels = PLAIN) -> str:
-        """Render the text with the labels of a front door."""
+        """Render the text, with the names of settings spelled as in `labels`."""
         values: dict[str, object] = {name: spelled(value, labels) for name, value in self.values.items()}
         return self.template.format_map(ChainMap(values, cast("dict[str, object]", labels)))
 
@@ -71,7 +73,8 @@ class Message(Spelled):
 
 
 def spelled(value: object, labels: Labels) -> object:
-    """Spell a value of a message; most values are their own spelling."""
+    """Replace names of settings in a value of a message by their spelling in `labels`; return other values as they
+    are."""
     if isinstance(value, Name):
         return labels.get(value, value)
     if isinstance(value, tuple):

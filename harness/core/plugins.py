@@ -1,6 +1,6 @@
-"""Plugins: objects that installed distributions declare under the entry-point groups `bench.…`. Finds and loads them;
-what an object must be is up to the module that reads the group. Also finds the entry points of installed environments.
-See docs/concepts/plugins.md.
+"""Find and load plugins: objects that installed distributions declare under the entry-point groups `bench.…`. Each
+group's reader decides which objects are valid. Also finds the entry points of installed environments. See
+docs/concepts/plugins.md.
 
 The entry points are read here, since `bench --help` needs them and `importlib.metadata` takes long to import."""
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """An entry point of a group."""
+    """One entry point that an installed distribution declares: a plugin or an environment."""
 
     package: str
     """The distribution that declares it."""
@@ -51,11 +51,11 @@ def load_plugins(
     taken: Container[str] = (),
     problem_of: Callable[[T], str] = lambda _: "",
 ) -> dict[str, T]:
-    """Load the plugins of a group, once in a process. One that cannot be used is logged and left out.
+    """Load the plugins of an entry-point group. A plugin that cannot be used is logged and left out.
 
     Args:
         group: The entry-point group.
-        kind: What each object must be an instance of.
+        kind: Required type of each plugin.
         name: Load only the plugin of this name; None for all.
         taken: Names that plugins cannot have.
         problem_of: Returns the reason why an object cannot be used; "" if it can.
@@ -68,12 +68,13 @@ def load_plugins(
         if name not in (None, entry.name):
             continue
         if entry.name in taken or entry.name in found:
-            _warn_once(entry, "another one has that name")
+            _warn_once(entry, "another plugin or a built-in feature has that name")
             continue
         value, problem = _load(entry)
         if not isinstance(value, kind):
             _warn_once(
-                entry, problem or f"{entry.module}:{entry.attribute} is not {kind.__name__} but {type(value).__name__}"
+                entry,
+                problem or f"{entry.module}:{entry.attribute} must be a {kind.__name__}, not a {type(value).__name__}",
             )
         elif problem := problem_of(value):
             _warn_once(entry, problem)
@@ -90,7 +91,8 @@ def entries_of(group: str) -> list[PluginEntry]:
 
 @lru_cache(maxsize=4)
 def _declared(folders: tuple[tuple[str, int], ...]) -> tuple[PluginEntry, ...]:
-    """The entries of all groups, sorted by name; of a distribution that is there twice, those of the first."""
+    """Entry points of all installed distributions in these folders, sorted by name. If a distribution is installed
+    twice, only the first one counts."""
     seen: set[str] = set()
     entries: list[PluginEntry] = []
     for folder, _ in folders:

@@ -46,7 +46,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One unit of work: a rollout that is still to be made."""
+    """One unit of work: a rollout that has not been run yet."""
 
     key: str
     example: Example
@@ -155,7 +155,7 @@ class Scored:
 
     @property
     def reason(self) -> str:
-        """Short stable reason for a missing score, for counting: the function and the kind of failure."""
+        """Short reason for a missing score: the reward function and the kind of failure. Tables count rollouts by it."""
         function, words = self._first_reason
         kind = words.split(":", 1)[0]
         return kind if function == "*" else f"{function} {kind}"

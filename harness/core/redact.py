@@ -145,7 +145,7 @@ class Redactor:
 
 
 def _quoted(secret: str) -> set[str]:
-    """The forms of a secret inside quotation marks, in JSON and in `repr`, quoted once or twice."""
+    """Forms of a secret as escaped in JSON and in `repr`, once or twice."""
     once = {
         secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
         secret.replace("\\", "\\\\"),
@@ -166,7 +166,7 @@ redactor = Redactor()
 """The redactor of this process. Code that reads a key adds it here; code that writes output redacts with it."""
 
 
-# Hiding of settings by their names
+# Hiding the values of settings whose names say that they are secrets
 
 _PASSWORDS = frozenset(
     {"authorization", "bearer", "cookie", "credential", "jwt", "passcode", "passphrase", "passwd", "password", "pat",
@@ -220,7 +220,7 @@ _Likeness: TypeAlias = Literal["secret", "perhaps", "no"]
 
 @lru_cache(maxsize=4096)
 def _likeness(name: str) -> _Likeness:
-    """Whether a setting of this name holds a secret."""
+    """Whether a setting of this name holds a secret: always, perhaps (depending on its value), or never."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1] in _TAILS:
         words.pop()
@@ -281,7 +281,8 @@ def _item(name: str, item: object, above: _Likeness) -> object:
 
 
 def _without_parts(text: str) -> str:
-    """Remove the secrets in a text that are labelled by name: in a URL, a connection string or JSON."""
+    """Hide the values in a URL, connection string or JSON text whose names say that they are secrets, such as
+    `password=…`."""
     if text.lstrip()[:1] in ("{", "["):
         found = _parsed(text)
         if not isinstance(found, str):

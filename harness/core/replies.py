@@ -16,7 +16,7 @@ from harness.core.redact import redactor
 from harness.core.types import JsonDict, Message, ModelResponse, Prompt, Usage
 
 _CUT = frozenset({"length", "content_filter"})
-"""Finish reasons that change an environment's behaviour. All others are read as `stop` or `tool_calls`."""
+"""Finish reasons that environments must see in a replay. All others are replaced by `stop` or `tool_calls`."""
 
 _ERRORS: dict[str, type[ModelError]] = {each.__name__: each for each in (ContextLengthError, ResponseError, ModelError)}
 """Model errors that an environment may catch, subclasses first."""
@@ -102,7 +102,7 @@ def to_record(
     """Select the replies that the journal must store because the transcript alone does not determine them.
 
     Args:
-        taken: From `ReplyRecorder.taken`.
+        taken: The replies of all requests, as in `ReplyRecorder.taken`.
         completion: The rollout's transcript.
         is_truncated: Whether the rollout was truncated by the token limit.
         error: Error message of a failed rollout. Trailing requests with this error are omitted, since the failure
@@ -134,7 +134,7 @@ class ReplyPlayer:
     """Replays the recorded replies of a rollout.
 
     Args:
-        recorded: From `to_record` or `read_off`.
+        recorded: Replies as returned by `to_record` or `read_off`.
     """
 
     def __init__(self, recorded: Iterable[JsonDict]) -> None:

@@ -27,13 +27,13 @@ _BATCH = 256
 
 
 def too_large(what: str, cap: int) -> OSError:
-    """Make the error for something larger than `cap` bytes.
+    """Make the error for a file, line or other data larger than `cap` bytes.
 
     Args:
-        what: Subject of the message.
-        cap: Allowed bytes.
+        what: Name of the file or data, which begins the message.
+        cap: Maximum size in bytes.
     """
-    return OSError(errno.EFBIG, f"{what} is larger than {size_words(cap)}, and no more is read")
+    return OSError(errno.EFBIG, f"{what} is larger than {size_words(cap)}, the maximum size")
 
 
 def size_words(size: int) -> str:

@@ -213,8 +213,8 @@ class State(dict[str, Any]):
         return exported, ()
 
     def places(self) -> list[list[int]] | None:
-        """Positions of the steps in the completion. None if every assistant message is one step, or if the environment
-        makes no steps."""
+        """Start and end of each trajectory step in the completion. None if the steps are the assistant messages, or if
+        the environment makes no steps."""
         completion, trajectory = self["completion"], self["trajectory"]
         if not trajectory or len(_usual(completion)) == len(trajectory):
             return None
@@ -227,8 +227,8 @@ class State(dict[str, Any]):
                 return fields[name]
         if name in self.lost:
             raise StateLost(
-                f"state[{name!r}] was not a JSON value, so the journal does not hold it; "
-                "keep JSON values in the state, or let the rubric declare needs_live_state"
+                f"state[{name!r}] was not a JSON value, so it could not be stored in the journal; "
+                "store only JSON values in the state, or set needs_live_state=True in the rubric"
             )
         raise KeyError(name)
 
@@ -257,7 +257,7 @@ class State(dict[str, Any]):
         return self[name]
 
     def pop(self, name: str, *default: Any) -> Any:
-        """Remove a key of the author's and return its value; raises `StateLost` like `state[name]`."""
+        """Remove one of the environment's own keys and return its value; raises `StateLost` like `state[name]`."""
         if not super().__contains__(name) and name in self.lost:
             return self[name]
         return super().pop(name, *default)
@@ -279,7 +279,8 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 
 
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
-    """The authors' entries in the steps: `extras`, `reward`, `advantage` and own keys. Empty if no step has any."""
+    """Values that the environment's code added to each step: `extras`, `reward`, `advantage` and its own keys. Empty if
+    no step has any."""
     notes: list[JsonDict] = []
     for each in trajectory:
         own_values = ((name, value) for name, value in each.items() if name not in _STEP_KEYS and value is not None)
@@ -292,17 +293,17 @@ class LostExtras(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise StateLost(
-            f"state['trajectory'][…]['extras'][{name!r}] was not a JSON value, so the journal does not hold it; "
-            "keep JSON values in steps, or let the rubric declare needs_live_state"
+            f"state['trajectory'][…]['extras'][{name!r}] was not a JSON value, so it could not be stored in the "
+            "journal; store only JSON values in steps, or set needs_live_state=True in the rubric"
         )
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Raise `StateLost`."""
+        """Raise `StateLost`, since no value of the step's `extras` was stored."""
         return self[name]
 
 
 def own(value: Any) -> Any:
-    """Copy a JSON value with all of its lists and dicts."""
+    """Deep-copy a JSON value, so that a change of the copy does not affect the original."""
     if isinstance(value, dict):
         return {name: own(part) for name, part in cast(JsonDict, value).items()}
     if isinstance(value, list | tuple):
@@ -318,7 +319,7 @@ def _differ(one: object, other: object) -> bool:
 
 
 def _usual(completion: Prompt) -> list[list[int]]:
-    """Default positions of the steps in a completion: each assistant message is one, or the whole text."""
+    """Default start and end of each step in a completion: every assistant message is one step; a text is one step."""
     if isinstance(completion, str):
         return [[0, len(completion)]] if completion else []
     # An environment's code may store any value here.
@@ -331,7 +332,8 @@ def _usual(completion: Prompt) -> list[list[int]]:
 
 
 def _place(step: JsonDict, start: int, end: int) -> list[int]:
-    """Begin and end of a step in the completion; [0, 0] if it is not part of it. Authors may make any kind of step."""
+    """Start and end of a step in the completion; [0, 0] if the completion does not contain the step, since an
+    environment may append any step."""
     try:
         first = len(step["prompt"]) - start
         last = first + len(step["completion"])
@@ -348,7 +350,9 @@ def _rebuild_trajectory(state: State, completion: Prompt, places: Sequence[Seque
         ]
         return
     if isinstance(prompt, str):
-        raise EnvironmentFault("the journal holds messages for a prompt that is a text: it is of another environment")
+        raise EnvironmentFault(
+            "the journal has a list of messages, but the prompt is a text: the run is from another environment"
+        )
     transcript: Messages = [*prompt, *completion]
     state.transcript, state.start = transcript, len(prompt)
     state["trajectory"] = [
@@ -357,7 +361,8 @@ def _rebuild_trajectory(state: State, completion: Prompt, places: Sequence[Seque
 
 
 def _export_each(author: JsonDict) -> tuple[JsonDict, tuple[str, ...]]:
-    """Export value by value. Slower; for a state with values that JSON cannot represent."""
+    """Export a state's values one by one, and return them with the names of the values that JSON cannot represent.
+    Slower than exporting all at once."""
     kept: JsonDict = {}
     lost: list[str] = []
     for name, value in author.items():

@@ -46,9 +46,9 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10)
     assert size_limits.read_whole(path, 10) == b"x" * 10
-    with pytest.raises(OSError, match=r"it is larger than 9 bytes, and no more is read") as raised:
+    with pytest.raises(OSError, match=r"it is larger than 9 bytes, the maximum size") as raised:
         size_limits.read_whole(path, 9)
-    assert raised.value.strerror == "it is larger than 9 bytes, and no more is read"
+    assert raised.value.strerror == "it is larger than 9 bytes, the maximum size"
 
 
 def test_a_file_without_a_size_has_a_bound_too() -> None:

@@ -227,8 +227,8 @@ def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: 
     notes = [line for line in shown.stderr.splitlines() if "is not used" in line]
     assert len(notes) == 3, shown.stderr
     assert any("'gone' of the package bench_broken" in note and "no_such_module" in note for note in notes)
-    assert any("'wrong'" in note and "is not CommandEntry but function" in note for note in notes)
-    assert any("'run'" in note and "another one has that name" in note for note in notes)
+    assert any("'wrong'" in note and "must be a CommandEntry, not a function" in note for note in notes)
+    assert any("'run'" in note and "another plugin or a built-in feature has that name" in note for note in notes)
     ran = python(tmp_path, path, *BENCH, "run", "oldenv", "-m", "reference/oracle")
     assert ran.stderr.count("is not used") == 2, ran.stderr  # an import hook and a listener
     assert "'strange' (bench.listeners) failed in finished: ValueError: no listening today" in ran.stderr
