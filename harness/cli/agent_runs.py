@@ -1,5 +1,5 @@
-"""Resolve the options of `bench eval` and `bench test` into runs: load the agent and its rows, route each model,
-resolve every setting. Faults are reported in the order agent, dataset, eval functions, keys. Sends nothing."""
+"""Convert the options of `bench eval` and `bench test` to runs: load the agent and its rows, find the endpoint of each
+model, resolve every setting. Errors are reported in the order agent, dataset, eval functions, keys. Sends nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PRIMARY, BASELINE = "primary", "baseline"
 
 _OWN = {"model.model": "model", "model.api_base_url": "base-url", "model.api_key_var": "api-key-var"}
-"""Settings that `--set` may not change, with the option that sets each: a model's route is set in one place."""
+"""Settings that `--set` may not change, with the option that sets each, such as a model's name, address and key."""
 
 ISOLATION = frozenset({"env.isolate", "env.workers", "env.worker_memory_mb", "env.worker_vars"})
 """Settings of process isolation, which only `bench run` supports."""
@@ -57,7 +57,7 @@ _ENV_ARGS = {
 report name the options."""
 
 MOST_RUNS = 10_000_000
-"""Most rollouts of one model: each takes some memory and a line on disk."""
+"""Maximum number of rollouts of one model, since each takes some memory and a line on disk."""
 
 _FLAGS = {
     "env.env_id": "the command",
@@ -215,7 +215,7 @@ def _load(args: JsonDict) -> AgentEnv:
 
 
 def _refuse_unplaced_baseline(sides: Sequence[RequestedModel], registry: Registry) -> None:
-    """Reject a baseline that would be sent to OpenAI only because its name gives no provider."""
+    """Reject a baseline model without a provider in its name, which would be sent to OpenAI by mistake."""
     primary, baseline = sides[0], sides[-1]
     if not baseline.is_baseline or primary.base_url is None or baseline.base_url is not None:
         return
@@ -309,7 +309,7 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
 
 
 def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> dict[str, Origin]:
-    """Rename origins to the option names of these commands."""
+    """Name the origins of settings after the options of `bench eval` and `bench test`."""
     names = {**_FLAGS, **labels}
     names |= {f"model.sampling_args.{each.key}": each.flags[0] for each in SHORTCUTS if len(each.path) > 2}
     labelled = dict(origins)
@@ -321,7 +321,7 @@ def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> di
 
 
 def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:
-    """Notice that a remote host will get no API key; empty if not needed."""
+    """Notices about remote hosts to which no API key is sent; empty if every host gets one."""
     url = side.base_url
     if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):
         return []

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class CallDisplay(Protocol):
-    """Display of a call's progress."""
+    """Progress display of an evaluation that Python code started."""
 
     def say(self, text: str) -> None:
         """Print a line for the user."""
@@ -34,7 +34,8 @@ class CallDisplay(Protocol):
 
 @contextmanager
 def progress_of(evaluation: Evaluation, budget: Budget, *, shown: bool) -> Generator[CallDisplay]:
-    """The display of a call: a bar in a notebook, else that of the commands; only the log if it is not to be shown."""
+    """Make the progress display of an evaluation from Python: a bar in a notebook, otherwise the lines of the commands;
+    if the progress is not shown, texts are only logged."""
     if not shown:
         yield _Log()
     elif "ipykernel" in sys.modules:
@@ -49,7 +50,7 @@ def progress_of(evaluation: Evaluation, budget: Budget, *, shown: bool) -> Gener
 
 
 class _Log:
-    """No display: texts are logged."""
+    """Replacement for a progress display: writes all texts to the log."""
 
     def say(self, text: str) -> None:
         """Log a line."""
@@ -101,6 +102,6 @@ class _Bar(_Log):
         self._bar.update(0)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Stop updating the bar; it stays visible."""
         self._bar.refresh()
         self._bar.close()

@@ -62,7 +62,7 @@ def compare(
 
 
 def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:
-    """Comparisons of the named runs and suites.
+    """Compare the named runs or suites with the first one.
 
     Raises:
         UsageError: a name is unknown, or there is nothing to compare.

@@ -1,4 +1,4 @@
-"""Connection check before the first paid request of a command. `clients.preflight` sends the requests and reads the
+"""Connection check before the first paid request of a command. `models.preflight` sends the requests and reads the
 replies."""
 
 from __future__ import annotations

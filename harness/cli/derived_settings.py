@@ -1,5 +1,5 @@
-"""Settings of a resumed, replayed or rescored run, made from a recorded run: the commands' common options, the recorded
-settings that do not apply, and the notices about runs that cannot be loaded."""
+"""Settings of a resumed, replayed or rescored run, derived from those of the recorded run: common options of the three
+commands, checks for options without effect, and errors for runs that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
 
 
 def placed(words: str) -> str:
-    """Extend the message about a missing file of a recorded run by the place where it was searched."""
+    """Add to an error about a missing file of a recorded run that relative paths start at the working directory."""
     return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
 
 

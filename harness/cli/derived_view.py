@@ -41,7 +41,7 @@ class DerivedView(View):
         self._after: Marks | None = None
 
     def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        """Reject an impossible derivation before anything is written."""
+        """Check that the run can be replayed or rescored, before anything is written."""
         for run in runs:
             if isinstance(run, FailedRun):  # a single run: the table of failed runs would be empty
                 run.error.args = (placed(str(run.error)), *run.error.args[1:])
@@ -52,7 +52,8 @@ class DerivedView(View):
                 require_recorded(rubric, name, self._from.parent.read_manifest().metric_names)
 
     def begin(self, runs: Sequence[LiveRun]) -> None:
-        """Print notices about missing recordings."""
+        """Print a notice if the parent run is incomplete, so that its recorded rollouts are only a part of those
+        planned."""
         for run in runs:
             made, planned = self._coverage()
             if made < planned:
@@ -62,7 +63,7 @@ class DerivedView(View):
                 )
 
     def _coverage(self) -> tuple[int, int]:
-        """Rollouts that the parent has, and rollouts that were planned for it."""
+        """Number of rollouts that the parent run has, and number that were planned for it."""
         parent, recorded = self._from.parent, len(self._from.recorded)
         manifest = parent.read_manifest()
         if manifest.derived:  # an example may have had fewer replies than planned
@@ -70,7 +71,7 @@ class DerivedView(View):
         return recorded, manifest.planned.get("num_examples", 0) * manifest.planned.get("rollouts_per_example", 1)
 
     def recorded(self, run: LiveRun, journal: Recorded) -> None:
-        """Keep the scores for the comparison."""
+        """Store the scores of the ended run, for the comparison with its parent."""
         self._after = marks_of(journal)
 
     def json_fields(self, runs: Sequence[LiveRun]) -> JsonDict:
@@ -79,7 +80,7 @@ class DerivedView(View):
         return {"parent": self._parent_json(), "changes": None if changes is None else changes.to_json()}
 
     def with_steps(self, reports: Sequence[RunReport], command: str) -> Sequence[RunReport]:
-        """Leave out the retry of recorded replies, which would fail again."""
+        """Remove the suggestion to retry failed rollouts of a replay, since the recorded replies would fail again."""
         retries = self._from.how == "rescore" or self._from.asks_model
         return [
             each

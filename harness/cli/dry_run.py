@@ -48,7 +48,8 @@ def dry_run(resolution: Resolution, environ: Mapping[str, str], *, as_json: bool
 
 
 def _json(resolution: Resolution) -> str:
-    """`{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value", "origin", "source"}, …}}]}`."""
+    """Settings of all runs as JSON: `{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value", "origin",
+    "source"}, …}}]}`."""
     runs = [
         {"env_id": run.env_id, "name": run.settings.env.name, "settings": run.described()} for run in resolution.runs
     ]

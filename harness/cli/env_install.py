@@ -117,7 +117,7 @@ def _run(command: Sequence[str], *, verbose: bool) -> None:
 
 
 def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool:
-    """Print the result of each target; return whether all are usable."""
+    """Print for each installed target whether it is usable as an environment; return whether all are."""
     known = {(entry.distribution, entry.version) for entry in before}
     fresh = {each.distribution for each in installed_now() if (each.distribution, each.version) not in known}
     names = [target.distribution for target in wanted if target.distribution]
@@ -140,7 +140,8 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool
 
 
 def model_for(entry: Verified) -> str:
-    """Value of `-m` to suggest for an environment; reference players exist only for our SDK."""
+    """Model to suggest in an example command for an environment: a reference model, or a placeholder for classic
+    environments, which have none."""
     path = Path(entry.path)
     source = path.parent if path.name == "__init__.py" else path
     files = source.rglob("*.py") if source.is_dir() else [source] if source.is_file() else []

@@ -78,7 +78,7 @@ class AgentFlags(RunOptions):
 
     @property
     def traces(self) -> str | None:
-        """Folder of debug traces; None if none are written."""
+        """Folder of debug traces; None if no traces are written."""
         return self.debug_dir or (self.debug_folder if self.debug else None)
 
     @property

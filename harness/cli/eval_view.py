@@ -69,7 +69,7 @@ class EvalView(View):
     # Before
 
     def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        """Make the last local checks, print notes on earlier runs, and check the connections."""
+        """Check the results file, print notes on earlier runs, and check the connections to the models."""
         located = [run for run in runs if isinstance(run, LiveRun)]
         self._progress.begin()
         if not self._options.fresh:
@@ -133,7 +133,7 @@ class EvalView(View):
             self._progress.line(run_line(current, total, to_run(record, scored, self._options.eval_fn, tag)))
 
     def recorded(self, run: LiveRun, journal: Recorded) -> None:
-        """Keep the results of an ended run."""
+        """Store the results of an ended run, for the report."""
         index = self._runs.index(run)
         self._found[index] = collect(journal, self._options.eval_fn, self._job.sides[index].tag)
 
@@ -316,8 +316,8 @@ def tell_results(output: str | None, document: JsonDict | None, console: PlainCo
 
 
 def _unfinished(run: LiveRun) -> tuple[Path, int] | None:
-    """Newest unfinished run with the same identity, and its number of recorded runs. None if a process is writing
-    it."""
+    """Newest unfinished earlier run of the same evaluation, and its number of recorded runs. None if no such run exists
+    or a process is writing it."""
     manifest, save = run.manifest, run.plan.resolved.settings.save
     parent = Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
     for path in reversed(runs_in(parent)):

@@ -52,7 +52,7 @@ LABELS = Labels({"resume": "resume=True", "retry_failed": "retry_failed=True", "
 
 
 class ModelClient(Protocol):
-    """A client of the caller's own: any object with this method."""
+    """Interface of a caller's own model client: any object with this method."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Send `call`, and return the reply."""
@@ -199,7 +199,7 @@ def evaluate(
 
 
 class _Call:
-    """One call: its environments, model and settings, resolved."""
+    """One call of `evaluate()`: its environments, model and resolved settings."""
 
     def __init__(
         self,
@@ -290,7 +290,8 @@ def _name_of(environment: Environment) -> str:
 
 
 def _found(name: str, environment: Environment) -> FoundEnvironment:
-    """Facts about an environment object. An object that `load_environment` made is the installed environment."""
+    """Facts about an environment object, as for one that is given by name. An object made by the `load_environment` of
+    an installed environment counts as that environment."""
     with contextlib.suppress(HarnessError):
         found = find_environment(name)
         if found is not None and found.source_files and {*found.source_files} <= {*environment.source_files}:
@@ -300,7 +301,7 @@ def _found(name: str, environment: Environment) -> FoundEnvironment:
 
 
 def _endpoint(client: object, model: str | None) -> Endpoint:
-    """The endpoint of a caller's client."""
+    """Make the endpoint for the client object that the caller passed."""
     if isinstance(client, ExternalLLMClient):
         return client.endpoint()
     address, key = getattr(client, "base_url", None), getattr(client, "api_key", None)
@@ -320,7 +321,7 @@ def _endpoint(client: object, model: str | None) -> Endpoint:
 
 
 class _OwnClient:
-    """A caller's object as a client of the engine (`models.pool.CallerClient`)."""
+    """Adapter that lets the engine send requests through a client object of the caller."""
 
     def __init__(self, client: ModelClient) -> None:
         self._client = client
@@ -345,7 +346,7 @@ class _OwnClient:
 
 @contextmanager
 def _spelled() -> Generator[None]:
-    """Spell settings in errors as calls from Python do."""
+    """Make errors in the block spell settings as Python arguments instead of command-line options."""
     try:
         yield
     except HarnessError as error:

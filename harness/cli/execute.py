@@ -41,7 +41,7 @@ _DEBUG_DIR = "--debug-dir"
 
 
 class Pushing(Protocol):
-    """Display of the pushes to the Hub."""
+    """Progress display while runs are pushed to the Hub."""
 
     def say(self, text: str) -> None:
         """Print a line for the user."""
@@ -55,7 +55,7 @@ class Pushing(Protocol):
 def execute(
     resolution: Resolution, options: RunOptions, view: View | None = None, evaluation: Evaluation | None = None
 ) -> int:
-    """Make all runs and print their results.
+    """Execute all runs and print their results.
 
     Args:
         resolution: The runs, with their settings.
@@ -114,7 +114,7 @@ def execute(
 
 
 def _admit(view: View, runs: Sequence[LiveRun | FailedRun], asking: Sequence[Asking]) -> None:
-    """Make the checks that all commands share before the first request, then those of the view."""
+    """Run the checks before the first request: first those of all commands, then those of the command's view."""
     for folder in _private_traces([run.plan.resolved for run in runs if isinstance(run, LiveRun)]):
         check_own_folder(folder, _DEBUG_DIR)
     for notice in (*price_notices(asking), *loose_notices(view.budget.limits, asking)):
@@ -126,7 +126,7 @@ def _admit(view: View, runs: Sequence[LiveRun | FailedRun], asking: Sequence[Ask
 
 
 def _private_traces(runs: Sequence[ResolvedRun]) -> list[Path]:
-    """Folders of debug traces of private runs, which only their owner may enter."""
+    """Folders for debug traces of private runs; they are created so that only their owner has access."""
     folders = [run.settings.env.env_args.get("debug_dir") for run in runs if run.settings.save.private]
     return [Path(folder) for folder in folders if isinstance(folder, str)]
 

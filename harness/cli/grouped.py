@@ -40,7 +40,7 @@ def option(group: str, usage: str, doc: str, default: object = None, test: Test 
 
 
 def at_least(least: int) -> Test:
-    """Require a minimum."""
+    """Make a validator that requires a minimum value."""
 
     def test(name: str, value: int) -> None:
         if value < least:
@@ -50,7 +50,7 @@ def at_least(least: int) -> Test:
 
 
 def one_of(*known: str) -> Test:
-    """Require one of some words."""
+    """Make a validator that accepts only the given words."""
 
     def test(name: str, word: str) -> None:
         if word not in known:

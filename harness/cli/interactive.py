@@ -94,7 +94,7 @@ class StdinLines:
 
 
 class Prompter:
-    """Output of a session, and reader of valid commands.
+    """Prints the output of an interactive session, and reads the user's commands.
 
     Args:
         console: From `report.text.make_console`.

@@ -47,5 +47,5 @@ MULTI = OptionLabels({**MULTI_FILE, "model": "-m", "api_base_url": "-b", "api_ke
 
 
 def labels_of(argv: Sequence[str]) -> Labels:
-    """The labels of the command of a command line."""
+    """How the command in a command line spells settings and options in its messages."""
     return {"eval": EVAL, "test": EVAL, "multi": MULTI}.get(next(iter(argv), ""), RUN)

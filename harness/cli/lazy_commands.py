@@ -18,7 +18,7 @@ from harness.core.plugins import load_plugins
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """Location of a command, and its line in the group's help."""
+    """Module and function of a command, and the command's line in the help."""
 
     module: str
     function: str

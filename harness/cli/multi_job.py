@@ -1,5 +1,5 @@
-"""Resolve the options of `bench multi` into runs: find and route the models, resolve the settings, load tasks and
-scoring. Sends nothing."""
+"""Convert the options of `bench multi` to runs: find the models and their endpoints, resolve the settings, load tasks
+and scoring function. Sends nothing."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ending_of(model: ModelResult) -> Ending:
-    """State in which the run of a model ended."""
+    """State in which a model's run ended, such as done or interrupted."""
     summary = model["summary"]
     state = str(summary["meta"].get("state") or "done") if "meta" in summary else "done"
     return Ending(state, summary.get("stopReason") or "")

@@ -73,7 +73,7 @@ def write(lines: Iterable[Text | str], console: Console | None = None) -> None:
 
 
 def write_fitted(lines_of: Callable[[int], Iterable[Text | str]]) -> None:
-    """Print the lines that a function makes for the width of stdout."""
+    """Print on stdout the lines that a function returns for the line width of stdout."""
     console = make_console()
     print_lines(lines_of(width_of(console)), console)
 

@@ -28,10 +28,11 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
     output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
-    """Compute the difference between two models that a plan can find, or the cheapest plan that finds a given one.
+    """Compute the smallest difference between two models that a plan can detect, or the cheapest plan that detects a
+    given difference.
 
-    A plan is a number of examples and of rollouts of each. More examples narrow every interval; more rollouts of the
-    same ones only take the noise of answering twice away.
+    A plan is a number of examples and a number of rollouts of each. More examples narrow every interval; more rollouts
+    of the same examples only reduce the noise of single answers.
     """
     from harness.report.compare.planning import Question, plan, plan_json, plan_lines
     from harness.report.compare.sides import REWARD, read_side

@@ -27,7 +27,8 @@ _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "h
 
 
 def end_in_time(code: int) -> None:
-    """Make this process exit soon. Python alone waits without limit for all non-daemon threads and `atexit` functions.
+    """End this process after a limited wait. Python itself would wait without limit for all non-daemon threads and
+    `atexit` functions.
 
     Args:
         code: The exit code.

@@ -61,7 +61,7 @@ class Progress:
 
 
 _DISCOVERY = RolloutRequest(rollout_id="discovery", server_url="http://localhost", messages=[], completion_params={})
-"""Placeholder request for an agent that is only asked for its tools."""
+"""Placeholder request, to list an agent's tools without running it."""
 
 
 def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Implement `bench run`: resolve a command line into runs and execute them. Settings are resolved in `config`, runs are
+"""Implement `bench run`: convert a command line to runs and execute them. Settings are resolved in `settings`, runs are
 executed by `cli.execute`."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CommandOptions(RunOptions):
 def run(options: CommandOptions) -> int:
     """Evaluate environments with a model, many at once, and keep the results as a dataset.
 
-    A suite file beats the flags that it also sets; --set beats both. --dry-run shows what would happen.
+    Settings in a suite file override flags; --set overrides both. --dry-run only shows the settings.
     """
     recorded = recorded_in(options.target)
     resolution = resolve(options.target, options.settings, options.set or ())
@@ -78,7 +78,8 @@ def run(options: CommandOptions) -> int:
 
 
 def _settings() -> dict[str, list[str]]:
-    """Keys of all settings by heading; shortcuts stand with the setting that they write."""
+    """Keys of all settings by heading of the help; a shortcut is listed under the heading of the setting that it
+    changes."""
     found: dict[str, list[str]] = {heading: [] for heading in _GROUPS}
     for key in setting_keys():
         shortcut = SHORTCUT_BY_KEY.get(key)

@@ -15,7 +15,7 @@ COMMANDS = {
 
 
 class RunsGroup(lazy_group(COMMANDS)):
-    """Group whose default command is `list`."""
+    """The command group `bench runs`, which runs `list` if no command is given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the default command if none is given.

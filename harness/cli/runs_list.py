@@ -66,7 +66,8 @@ def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[Liste
 
 
 def naming(output_dir: Path) -> Callable[[ListedRun], str]:
-    """Function that names a run for commands: its id, or its path if the id would not be found."""
+    """Make a function that returns the name of a run for use in commands: its id, or its path if commands would not
+    find the id."""
     usual = (OUTPUTS / "evals").resolve()
     by_id = output_dir == OUTPUTS
     return lambda entry: entry.id if by_id and entry.run.parent.parent.resolve() == usual else str(entry.run.path)

@@ -73,7 +73,7 @@ def _screen(stream: TextIO) -> TextIO:
 
 
 def _buffer(stream: TextIO, size: int) -> BinaryIO:
-    """Open a separate buffer, since the existing one may hold a wrong position after a redirection."""
+    """Open a separate buffer for a stream, since the position of the existing one may be wrong after a redirection."""
     try:
         return open(stream.fileno(), "wb", buffering=size, closefd=False)
     except (OSError, ValueError):  # the stream has no descriptor

@@ -32,7 +32,7 @@ _CODE_ARGS = ("agent", "mcp", "eval_fns", "score_output")
 
 @dataclass(frozen=True, slots=True)
 class _Reasons:
-    """Actions of a run's settings that need trust."""
+    """Actions that a run's settings would cause and that need the user's trust, such as running code."""
 
     now: Sequence[str]
     """Actions of this command."""
@@ -116,8 +116,8 @@ def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model
 
 
 def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
-    """Files and folders of untrusted code: in the run folder, beside it, or, for an unknown run, outside of the working
-    directory."""
+    """Files and folders of untrusted code that the run's settings refer to. Untrusted is code in or beside the run
+    folder and, if the run is from another machine, outside of the working directory."""
     cwd, found = Path.cwd(), run.found
     named = [found.path] if found is not None and found.path is not None else []
     if built_in(found) is not None:
@@ -172,7 +172,7 @@ def _of_model(run: ResolvedRun, file: str) -> Iterator[str]:
 
 
 def _registry_is_foreign(run: ResolvedRun, file: str) -> bool:
-    """Whether the registry beside the settings file was read."""
+    """Whether the endpoint registry comes from a file beside the recorded settings, and not from the user."""
     return run.alias is not None and os.path.dirname(run.registry.file) == os.path.dirname(file) != ""
 
 

@@ -46,7 +46,8 @@ class View:
         """Process a finished rollout, once its line is on disk. Must not raise."""
 
     def recorded(self, run: LiveRun, journal: Recorded) -> None:
-        """Process the whole journal of an ended run, before that of an unsaved run is deleted. Runs in a thread."""
+        """Process the complete journal of an ended run. Called in a thread, before the journal of an unsaved run is
+        deleted."""
 
     def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the results; return whether all runs succeeded."""
@@ -120,7 +121,7 @@ class View:
 
 
 def typed_words(command: str) -> list[str]:
-    """Arguments of a command line after `bench`, without the options that resume."""
+    """Words of the typed command line after `bench`, without the options for resuming."""
     return [word for word in shlex.split(command)[1:] if word not in _RESUME_OPTIONS]
 
 

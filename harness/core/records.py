@@ -155,7 +155,7 @@ class Scored:
 
     @property
     def reason(self) -> str:
-        """Short reason for a missing score: the reward function and the kind of failure. Tables count rollouts by it."""
+        """Short reason for a missing score: the reward function and the kind of failure. Tables count it."""
         function, words = self._first_reason
         kind = words.split(":", 1)[0]
         return kind if function == "*" else f"{function} {kind}"

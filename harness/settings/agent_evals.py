@@ -30,7 +30,9 @@ def read_agent_eval(table: Mapping[str, object], place: Place) -> Layer:
         return {}
     named = next((name for name in ("env_id", "id") if name in table), None)
     if named is not None:
-        raise ConfigError(f"{place.of(named)}: {place.of(next(iter(given)))} evaluates an agent; keep one of them")
+        raise ConfigError(
+            f"{place.of(named)}: {place.of(next(iter(given)))} evaluates an agent, so remove one of the two keys"
+        )
     _check(given, place)
     what = "agent" if "agent" in given else "mcp"
     layer: dict[KeyPath, LayerValue] = {
@@ -47,9 +49,9 @@ def _check(given: Mapping[str, object], place: Place) -> None:
     if "agent" in given and "mcp" in given:
         raise ConfigError(f"{place.of('mcp')}: agent and mcp are mutually exclusive")
     if "agent" not in given and "mcp" not in given:
-        raise ConfigError(f'{place.of()}: evaluates no agent; add agent = "module:attribute" or mcp = "DIR"')
+        raise ConfigError(f'{place.of()}: no agent to evaluate; add agent = "module:attribute" or mcp = "DIR"')
     if "dataset" not in given:
-        raise ConfigError(f"{place.of('dataset')}: missing; an agent is evaluated over the rows of a dataset file")
+        raise ConfigError(f"{place.of('dataset')}: missing; set it to the file with the rows for the agent")
     for name in ("agent", "mcp", "dataset"):
         if name in given and not (isinstance(given[name], str) and given[name]):
             raise ConfigError(f"{place.of(name)} = {shown(given[name])}: must be a string")

@@ -1,5 +1,5 @@
 """Budget of one invocation: limits on dollars, tokens and time. Parses limits from the command line and from the table
-`[budget]` of a suite file, and decides between them. Spending is tracked in the engine."""
+`[budget]` of a suite file, and merges them. The engine tracks the spending."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUNDS: tuple[Bound, ...] = ("max_cost", "max_tokens_total", "max_time")
 
 FLAGS: Mapping[Bound, str] = {bound: SHORTCUT_BY_KEY[bound].flag for bound in BOUNDS}
 
-NO_RUN = "a budget is of the whole invocation: write it once, in a table [budget] at the top of the file"
+NO_RUN = "a budget applies to all runs of the file together: set it once, in a table [budget] at the top of the file"
 
 _SPENT: Mapping[Bound, str] = {"max_cost": "cost", "max_tokens_total": "tokens", "max_time": "seconds"}
 """Names, in a manifest, of the amount spent for each limit."""
@@ -66,7 +66,7 @@ class BudgetLimits:
         return self.max_cost is not None or self.max_tokens_total is not None
 
     def of(self, bound: Bound) -> float | None:
-        """One limit by name."""
+        """The limit with this name, such as `max_cost`; None means no limit."""
         return cast("float | None", getattr(self, bound))
 
 
@@ -139,7 +139,8 @@ def read_set(path: Sequence[str], value: str, where: str) -> Written:
 
 
 def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple[BudgetLimits, list[str]]:
-    """Merge the limits: `--set` wins; otherwise the smaller of flag and file applies.
+    """Determine each budget limit: a value of `--set` has precedence; otherwise the smaller one of flag and suite file
+    applies.
 
     Returns:
         The limits, and a notice for each flag without effect.

@@ -36,7 +36,7 @@ class BuiltIn:
     about: str
     """Message for commands that expect an environment package."""
     remedy: str
-    """What to do instead: the template of a message."""
+    """Advice to show with `about`: the template of a message."""
 
     def has_rows(self, env_args: Mapping[str, object]) -> bool:
         """Whether the arguments name a file of rows, so that settings alone can repeat a run."""
@@ -56,9 +56,10 @@ class BuiltIn:
             return
         suite = " or as `dataset` of an [[eval]]" if self.rows == "dataset" else ""
         raise ConfigError(
-            f"{where}: {self.env_id} without a {self.rows} file",
-            remedy=f"name one with {{env_args}} {self.rows}=FILE{suite}. Settings of a run that a Python program made "
-            "cannot repeat it, since its rows are in that program: run the program again, with resume=True to resume",
+            f"{where}: {self.env_id} needs a {self.rows} file",
+            remedy=f"give one with {{env_args}} {self.rows}=FILE{suite}. A run started by a Python program cannot be "
+            "repeated from its settings, since its rows are in that program: run the program again, with resume=True "
+            "to resume",
         )
 
 
@@ -108,11 +109,11 @@ BUILT_INS: Mapping[str, BuiltIn] = {
 
 
 def built_in(found: FoundEnvironment | None) -> BuiltIn | None:
-    """The built-in environment for `found`; None for one from a package or a file."""
+    """The built-in environment that was found by name; None if an environment from a package or file was found."""
     return next((each for each in BUILT_INS.values() if each.found is found), None)
 
 
 def as_built_in(name: str) -> BuiltIn | None:
-    """The built-in environment with this name, in any spelling; None if there is none. Used to reject installing a
-    package of that name, which would be another party's."""
+    """The built-in environment with this name, in any spelling; None if no built-in environment has it. Used to reject
+    the installation of a package of that name, which would be somebody else's."""
     return BUILT_INS.get(re.sub(r"[-_.]+", "-", name.strip().lower()))

@@ -89,7 +89,7 @@ def as_tuple(value: object) -> object:
 def printable(value: str) -> str:
     """Validate text for tables and file names: no control characters."""
     if not value.isprintable():
-        raise ValueError("must not hold control characters")
+        raise ValueError("must not contain control characters")
     return value
 
 
@@ -106,11 +106,11 @@ def columns(value: tuple[str, ...]) -> tuple[str, ...]:
     """Validate names of additional dataset columns."""
     for name in value:
         if not name:
-            raise ValueError("must not hold an empty name")
+            raise ValueError("must not contain an empty name")
         if name in FIXED_COLUMNS:
-            raise ValueError(f"names {name!r}, a column that every dataset already has")
+            raise ValueError(f"contains {name!r}, a column that every dataset already has")
     if len(set(value)) != len(value):
-        raise ValueError("names a column twice")
+        raise ValueError("contains a column twice")
     return value
 
 
@@ -128,9 +128,11 @@ def _require_json(value: object, where: str) -> None:
         for index, item in enumerate(cast("list[object]", value)):
             _require_json(item, f"{where}[{index}]")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"holds {value} at {where}, which JSON cannot hold; write it as a string")
+        raise ValueError(f"contains {value} at {where}, which JSON cannot represent; write it as a string")
     elif not (value is None or isinstance(value, str | int | float | bool)):
-        raise ValueError(f"holds a {type(value).__name__} at {where}, which JSON cannot hold; write it as a string")
+        raise ValueError(
+            f"contains a {type(value).__name__} at {where}, which JSON cannot represent; write it as a string"
+        )
 
 
 def header_table(value: dict[str, str]) -> dict[str, str]:
@@ -138,11 +140,13 @@ def header_table(value: dict[str, str]) -> dict[str, str]:
     seen: dict[str, str] = {}
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
-            raise ValueError(f"holds {name!r}, which is no HTTP header name")
+            raise ValueError(f"contains {name!r}, which is not a valid HTTP header name")
         if any(ord(char) < 32 or ord(char) == 127 for char in text):
-            raise ValueError(f"holds a control character in the value of {name!r}")
+            raise ValueError(f"contains a control character in the value of {name!r}")
         if (first := seen.setdefault(name.casefold(), name)) != name:
-            raise ValueError(f"holds {first!r} and {name!r}: header names are the same whatever their case")
+            raise ValueError(
+                f"contains {first!r} and {name!r}, which are the same header: header names ignore upper and lower case"
+            )
     return value
 
 
@@ -153,26 +157,33 @@ def url(value: str) -> str:
     provider = litellm_provider(value)
     if provider is not None:
         if not _PROVIDER.fullmatch(provider):
-            raise ValueError('must name a provider of litellm and nothing else, such as "litellm://anthropic"')
+            raise ValueError(
+                'must be litellm:// followed by the name of a litellm provider only, such as "litellm://anthropic"'
+            )
         return value.rstrip("/")
     try:
         parts = urlsplit(value)
         port_ok = parts.port is None or parts.port > 0
     except ValueError as exc:
-        raise ValueError(f"is no URL: {exc}") from exc
+        raise ValueError(f"is not a valid URL: {exc}") from exc
     scheme = parts.scheme.removeprefix(f"{plugin_provider(value).lower()}+")
     if scheme not in ("http", "https") or not parts.hostname or not port_ok or " " in value:
         raise ValueError('must be an http or https URL, such as "http://localhost:8000/v1"')
     if parts.username or parts.password:
         redactor.add(parts.password or parts.username or "")  # the error message repeats the URL
-        raise ValueError("must not hold a user or password: runs record it; name a key variable or a header instead")
+        raise ValueError(
+            "must not contain a user or password, since run folders record the URL; use a key variable or a "
+            "header instead"
+        )
     if behind := re.search("[;#](.*)", value, re.DOTALL):
         redactor.add(behind[1])  # the error message repeats the URL
-        raise ValueError("must not hold a part behind ; or #: runs record it, and no endpoint needs it")
+        raise ValueError("must not contain ; or #, since run folders record the URL; remove the part from there on")
     if keys := [*_keys_in(parts.path), *_keys_in(parts.query)]:
         for key in keys:
             redactor.add(key)  # the error message repeats the URL
-        raise ValueError("must not hold a key: runs record it; name a key variable or a header instead")
+        raise ValueError(
+            "must not contain a key, since run folders record the URL; use a key variable or a header instead"
+        )
     return value.rstrip("/")
 
 
@@ -197,7 +208,7 @@ def variables(value: tuple[str, ...]) -> tuple[str, ...]:
     """Validate names of environment variables."""
     for name in value:
         if not name or not _VARIABLE.fullmatch(name):
-            raise ValueError("must hold names of environment variables, never a key itself")
+            raise ValueError("must be names of environment variables, never a key itself")
     return value
 
 
@@ -207,5 +218,5 @@ def repository(value: str | None) -> str | None:
         return value
     wrong = not _REPOSITORY.fullmatch(value) or value[-1] in ".-" or "--" in value or ".." in value
     if wrong or len(value.rpartition("/")[2]) > _HUB_NAME_LIMIT:
-        raise ValueError('must be a Hub repository, such as "my-results" or "me/my-results"')
+        raise ValueError('must be the name of a Hub repository, such as "my-results" or "me/my-results"')
     return value

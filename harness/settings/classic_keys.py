@@ -22,13 +22,13 @@ _HEADERS = BY_PATH["model", "extra_headers"]
 _URL, _KEY = BY_PATH["model", "api_base_url"], BY_PATH["model", "api_key_var"]
 
 _NO_EFFECT: Mapping[str, str] = {
-    "verbose": "it is an option of the command",
-    "disable_tui": "it is an option of the command: quiet",
-    "resume": "it is an option of the command",
-    "resume_path": "it is an option of the command: resume_from",
+    "verbose": "use the command's option of this name",
+    "disable_tui": "use the option quiet of the command",
+    "resume": "use the command's option of this name",
+    "resume_path": "use the option resume_from of the command",
     "independent_scoring": "a rollout is scored as soon as it is generated, unless a reward function needs its group",
-    "num_workers": "`workers` gives an environment processes of its own",
-    "disable_env_server": "`workers` gives an environment processes of its own",
+    "num_workers": "use `workers` to run an environment in processes of its own",
+    "disable_env_server": "use `workers` to run an environment in processes of its own",
     "header_from_state": "headers are the same for all requests",
     "headers_from_state": "headers are the same for all requests",
 }
@@ -96,14 +96,14 @@ def usable(table: Mapping[str, object], place: Place, rules: Rules) -> tuple[dic
         try:
             read_section({name: value}, place, rules)
         except ConfigError as error:
-            notes.append(f"{error}; it is not used")
+            notes.append(f"{error}; this key is ignored")
         else:
             kept[name] = value
     return kept, notes
 
 
 def _is_setting(name: str, value: object) -> bool:
-    """Whether a key is converted to settings."""
+    """Whether a key of a classic suite table is converted to settings of bench."""
     return name in (*_SHORTCUTS, "provider", "api_client_type", "header") or (
         name in ("headers", "extra_headers") and isinstance(value, list)
     )
@@ -159,7 +159,7 @@ class _KeyReader:
 
 
 def sampling_value(name: str, value: object, where: str) -> object:
-    """Validate `max_tokens` or `temperature`, given beside other settings.
+    """Validate `max_tokens` or `temperature`, given outside of the table `sampling_args`.
 
     Raises:
         ConfigError: it is not a number, or `max_tokens` is not an integer.

@@ -195,7 +195,7 @@ def parse_set(text: str) -> Override:
         return Override(text, {}, endpoints_path=match["value"])
     if path[0] == BUDGET:
         if env_id is not None:
-            raise ConfigError(f"{where}: a budget is of the whole invocation; leave {env_id}: out")
+            raise ConfigError(f"{where}: a budget applies to all runs of the invocation together; remove {env_id}:")
         return Override(text, {}, budget=read_set(path, match["value"], where))
     setting, rest = _target(path, where)
     value = _value(setting, rest, match["value"])
@@ -216,9 +216,11 @@ def _target(path: KeyPath, where: str) -> tuple[Setting, KeyPath]:
     elif (setting := BY_FLAT_NAME.get(head)) is None:
         raise ConfigError(f"{where}: unknown setting; {suggestion(head, [*BY_FLAT_NAME, *GROUPS])}")
     if setting.key == "env_id":
-        raise ConfigError(f"{where}: the environment is what runs, not a setting of it; name it on the command line")
+        raise ConfigError(
+            f"{where}: the environment of a run cannot be changed; give it on the command line or in the suite file"
+        )
     if rest and not setting.is_table:
-        raise ConfigError(f"{where}: {setting.dotted} is no table")
+        raise ConfigError(f"{where}: {setting.dotted} is not a table, so it has no keys below it")
     return setting, tuple(rest)
 
 

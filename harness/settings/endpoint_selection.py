@@ -52,11 +52,12 @@ class RunEndpoints:
     endpoints: tuple[Endpoint, ...]
     alias: str | None
     asked: Layer
-    """The merge before the alias and the default URL and key are resolved."""
+    """Merged settings before the alias and the default URL and key are resolved."""
     left_out: tuple[LeftOut, ...] = ()
-    """Values in files that apply to another host and are not used."""
+    """Values in files that are for another host and therefore not used."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Every URL in a user's layer, directly or through an alias, with its source, highest precedence first."""
+    """URLs that the user's settings give, directly or through an alias, with the source of each; highest precedence
+    first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +100,16 @@ def serve(layers: Layers, registry: Registry) -> RunEndpoints:
 
 
 def _without_foreign(layers: Layers, registry: Registry) -> tuple[Layers, tuple[LeftOut, ...]]:
-    """Remove values in files (and `--set`) that were written for another host than the model's. An alias has its own
-    URL, key variable and headers, so those of lower file layers were meant for other models. Any other model uses the
-    URL of lower layers. A key variable, or a header that may hold a key, was written for the URL that its layer sees;
-    it is not sent to another host named by a higher layer."""
+    """Remove URLs, key variables and headers that files (or `--set`) give for another host than the model's, so that no
+    key is sent to a wrong host. An alias has its own URL, key variable and headers, so those of lower file layers are
+    for other models. A key variable, or a header that may contain a key, is for the URL that applies in its own layer;
+    it is not sent to another host that a higher layer sets."""
     files = [layers.defaults, layers.entry, layers.swept, layers.override]
     left_out: list[LeftOut] = []
     naming = max((level for level, layer in enumerate(files) if MODEL in layer), default=0)
     model = files[naming].get(MODEL)
     if model is not None and _brings_its_place(str(model.value), registry, is_set=naming == len(files) - 1):
-        why = f"{model.value}, the model that {model.origin.source} names, has its own"
+        why = f"{model.value}(from {model.origin.source}) has its own endpoint"
         for level in range(naming):
             left_out += _drop(files, level, (URL, KEY, HEADERS), why)
     layers = _with_files(layers, files)
@@ -117,7 +118,7 @@ def _without_foreign(layers: Layers, registry: Registry) -> tuple[Layers, tuple[
     for level in range(len(files)):
         known = _known_url(files[: level + 1], registry, url)
         if known and not same_host(known, str(url.value)):
-            why = f"it was written for {urlsplit(known).netloc}, and {url.origin.source} names another host"
+            why = f"it is for {urlsplit(known).netloc}, but {url.origin.source} selects another host"
             secrets = [path for path in files[level] if path[:2] == HEADERS and is_secret_header(path[-1])]
             left_out += _drop(files, level, (KEY, *secrets), why)
     return _with_files(layers, files), tuple(left_out)
@@ -134,7 +135,8 @@ def _brings_its_place(model: str, registry: Registry, *, is_set: bool) -> bool:
 
 
 def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) -> str:
-    """URL that the highest of `files` was written for; empty if they name none."""
+    """URL that applies in the highest of these file layers, for which its key variable is meant; empty if they set no
+    URL."""
     seen = merge(*files)
     if URL in seen:
         return str(seen[URL].value)
@@ -145,7 +147,14 @@ def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) ->
 
 
 def _drop(files: list[Layer], level: int, paths: Sequence[KeyPath], why: str) -> list[LeftOut]:
-    """Remove `paths` from one of `files`; return the removed values that would have applied."""
+    """Remove the settings at `paths` from one file layer; return the removed values that would have applied.
+
+    Args:
+        files: File layers, lowest first; the one at `level` is replaced.
+        level: Index of the layer.
+        paths: Paths of the settings to remove.
+        why: The reason, for the notice.
+    """
     kept = without(files[level], *paths)
     above = merge(*files[level + 1 :])
     gone = [entry for path, entry in files[level].items() if path not in kept and path not in above]
@@ -180,7 +189,8 @@ def _replica_layer(replica: Registered) -> Layer:
 
 
 def _registry_layer(replicas: Sequence[Registered]) -> Layer:
-    """Layer of a registry entry: the first replica, with the sum of all replicas' concurrency limits."""
+    """Layer of settings from an alias in the endpoint registry: those of its first replica, with the sum of all
+    replicas' concurrency limits."""
     if not replicas:
         return {}
     first = _replica_layer(replicas[0])
@@ -193,7 +203,8 @@ def _registry_layer(replicas: Sequence[Registered]) -> Layer:
 
 
 def _settle(merged: Layer, replicas: Sequence[Registered]) -> Layer:
-    """Resolve settings that depend on the merge: the model of an alias, and the default URL and key variable."""
+    """Replace an alias by its model name, and set the default URL and key variable, which depend on the merged
+    settings."""
     settled = dict(merged)
     asked = merged[MODEL]
     if replicas and (name := replicas[0].values[cast("tuple[str, str]", MODEL)]) != asked.value:
@@ -203,7 +214,7 @@ def _settle(merged: Layer, replicas: Sequence[Registered]) -> Layer:
         settled[URL] = replace(merged[URL], value="", origin=Origin("builtin", "the embedded reference server"))
     if merged[KEY].origin.layer == "builtin" and not same_host(str(settled[URL].value), BUILTIN_URL):
         why = (
-            f"none: {BUILTIN_KEY_VAR} goes to {urlsplit(BUILTIN_URL).hostname} only"
+            f"none: {BUILTIN_KEY_VAR} is sent to {urlsplit(BUILTIN_URL).hostname} only"
             if settled[URL].value
             else "none needed"
         )
@@ -255,16 +266,22 @@ def serving_notices(served: RunEndpoints, registry: Registry) -> list[str]:
     if is_loopback_url(str(url.value)):
         return notices
     if key.origin.layer == "builtin" and not key.value and litellm_provider(str(url.value)) is None:
-        notices.append(f"no key is sent to {host}; name the environment variable that holds it with {KEY_FLAG}")
+        notices.append(f"no API key is sent to {host}; to send one, give its environment variable with {KEY_FLAG}")
     if key.origin.layer == "registry" and key.value and url.origin.layer != "registry":
         notices.append(
-            f"{key.value}, the key of {served.alias}, is sent to {host} ({url.origin.source}); {KEY_FLAG} names another"
+            f"{key.value}, the key of {served.alias}, is sent to {host} ({url.origin.source}); to send "
+            f"another key, give its environment variable with {KEY_FLAG}"
         )
     if served.alias is not None and url.origin.layer in ("defaults", "eval"):
-        notices.append(f"{served.alias} is asked at {host} and not at its own url: {url.origin.source} names it")
+        notices.append(
+            f"requests for {served.alias} are sent to {host} instead of the alias's own URL, because of "
+            f"{url.origin.source}"
+        )
     is_default = url.origin.layer == "builtin" and not served.named
     if is_default and served.alias is None and registry.entries and "/" not in str(model.value):
         found = nearest(str(model.value), registry.entries)
-        hint = f"did you mean {found!r}?" if found else f"it knows {', '.join(registry.entries)}"
-        notices.append(f"{model.value!r} is no alias in {registry.file}, so it is asked at {host}; {hint}")
+        hint = f"did you mean {found!r}?" if found else f"its aliases are {', '.join(registry.entries)}"
+        notices.append(
+            f"{model.value!r} is not an alias in {registry.file}, so its requests are sent to {host}; {hint}"
+        )
     return notices

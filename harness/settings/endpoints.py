@@ -25,7 +25,7 @@ _ALSO = {"api_base_url": "url", "api_key_var": "key", "extra_headers": "headers"
 """Other accepted names of keys."""
 
 SPOKEN = "openai_chat_completions"
-"""The only supported endpoint type, and the default: the OpenAI chat completions format."""
+"""The only supported endpoint type, which is also the default: the OpenAI chat completions format."""
 
 _PRICES = ("input", "output", "cached_input")
 
@@ -108,15 +108,15 @@ class Registry:
 
 
 def refuse_unspoken(api_type: str, where: str) -> None:
-    """Raise if an endpoint type is not `SPOKEN`.
+    """Raise if an endpoint type is not supported.
 
     Raises:
         ConfigError: the message names the type and its location.
     """
     if api_type != SPOKEN:
         raise ConfigError(
-            f'{where} = {shown(api_type)}: endpoints are asked as "{SPOKEN}" only; name the provider\'s '
-            "OpenAI-compatible url, or ask through litellm with the url litellm://PROVIDER"
+            f'{where} = {shown(api_type)}: the only supported endpoint type is "{SPOKEN}"; give the provider\'s '
+            "OpenAI-compatible URL, or the URL litellm://PROVIDER to use litellm"
         )
 
 
@@ -146,7 +146,7 @@ def _read(path: Path, cwd: Path) -> Registry:
     if path.suffix == ".py":
         return Registry(_from_python(text, file), file)
     if path.suffix != ".toml":
-        raise ConfigError(f"{file}: an endpoint registry is a .toml or .py file")
+        raise ConfigError(f"{file}: an endpoint registry must be a .toml or .py file")
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
@@ -164,7 +164,7 @@ def read_tables(tables: object, place: Place) -> dict[str, tuple[Registered, ...
         ConfigError: a table is invalid.
     """
     if not isinstance(tables, list):
-        raise ConfigError(f"{place.of('endpoint')}: must be written [[endpoint]]")
+        raise ConfigError(f"{place.of('endpoint')}: must be a list of tables: write [[endpoint]]")
     found: dict[str, tuple[Registered, ...]] = {}
     for index, table in enumerate(cast("list[object]", tables)):
         at = Place(place.file, f"endpoint[{index}]")
@@ -173,7 +173,7 @@ def read_tables(tables: object, place: Place) -> dict[str, tuple[Registered, ...
         values = cast("dict[str, object]", table)
         alias = values.get("endpoint_id")
         if not isinstance(alias, str) or not alias:
-            raise ConfigError(f"{at.of('endpoint_id')}: must be a string: the alias that a run names as model")
+            raise ConfigError(f"{at.of('endpoint_id')}: must be a string: the alias that runs use as model name")
         _add(found, _entry(alias, {key: item for key, item in values.items() if key != "endpoint_id"}, at))
     return found
 
@@ -191,7 +191,7 @@ def _from_python(text: str, file: str) -> dict[str, tuple[Registered, ...]]:
 
 
 def _literal(text: str, file: str) -> dict[object, object]:
-    """The dict assigned to ENDPOINTS, evaluated as a literal."""
+    """The dict that a registry file in Python assigns to ENDPOINTS, evaluated as a literal; no code is run."""
     try:
         statements = parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:  # the last two: nested too deeply
@@ -202,9 +202,9 @@ def _literal(text: str, file: str) -> dict[object, object]:
     try:
         value: object = ast.literal_eval(node)
     except (ValueError, TypeError, RecursionError, MemoryError):
-        raise ConfigError(f"{file}: ENDPOINTS (line {node.lineno}): must be one literal; the file is not run") from None
+        raise ConfigError(f"{file}: ENDPOINTS (line {node.lineno}): must be a literal dict; no code is run") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{file}: ENDPOINTS: must be a dict of dicts by alias")
+        raise ConfigError(f'{file}: ENDPOINTS: must be a dict of dicts with "model", "url" and "key", by alias')
     return cast("dict[object, object]", value)
 
 
@@ -250,8 +250,8 @@ def _price(value: object, place: Place) -> Mapping[str, float] | None:
         return {}
     if not isinstance(value, dict) or not value:
         raise ConfigError(
-            f"{place.of('price')}: must be a table of US dollars a million tokens: {{input = …, output = …}}, or "
-            f'"{REPORTED}" where the endpoint says itself what a reply cost'
+            f"{place.of('price')}: must be a table of US dollars per million tokens: {{input = …, output = …}}, or "
+            f'"{REPORTED}" if the endpoint reports the cost of each reply'
         )
     price: dict[str, float] = {}
     for key, amount in cast("dict[str, object]", value).items():
@@ -269,7 +269,7 @@ def _add(found: dict[str, tuple[Registered, ...]], entry: Registered) -> None:
     if others and others[0].values["model", "model"] != name:
         first = shown(others[0].values["model", "model"])
         raise ConfigError(
-            f"{entry.place.of('model')} = {shown(name)}: replicas of {entry.alias!r} must name one model, "
-            f"and {others[0].place.of()} names {first}"
+            f"{entry.place.of('model')} = {shown(name)}: all replicas of {entry.alias!r} must have the same model, "
+            f"but {others[0].place.of()} has {first}"
         )
     found[entry.alias] = (*others, entry)

@@ -45,7 +45,10 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
         is_copied = module in local and found.path is None and any(BUNDLED in f.parents for f in found.source_files)
         if is_copied:
             path = shown_path(local[module][1], cwd)
-            notice = f"{env_id} is the environment that comes with bench, not {path}, which is not installed"
+            notice = (
+                f"{env_id} is the environment bundled with bench; the copy in {path} is not used, because it is "
+                "not installed"
+            )
             found = replace(found, notice=notice)
         return found
     if module in local:
@@ -54,17 +57,15 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
             f"{where}: environment {env_id!r} is not installed", remedy="run: {install_command} {path}", path=path
         )
     if (beside := beside_cwd(env_id, cwd)) is not None:
-        raise EnvironmentNotFound(
-            f"{where}: no environment {env_id!r} is installed; {beside} is here: to run it, write that path"
-        )
+        raise EnvironmentNotFound(f"{where}: no environment {env_id!r} is installed; to run {beside}, give that path")
     names = list(dict.fromkeys([*installed_environments(), *(name for name, _ in local.values())]))
     close = nearest(env_id.rsplit("/", 1)[-1], names)
     meant = "did you mean {close!r}? " if close else ""
     raise EnvironmentNotFound(
         f"{where}: no environment {env_id!r} is installed" + ("" if close else "."),
         remedy=meant
-        + "`{install_command} PATH` installs one from its folder, `{install_command} NAME` a package of the index."
-        + (" Known here: {names}." if names else ""),
+        + "`{install_command} PATH` installs an environment from its folder, `{install_command} NAME` from the package "
+        "index." + (" Available environments: {names}." if names else ""),
         close=close,
         names=", ".join(names),
     )

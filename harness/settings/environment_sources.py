@@ -1,5 +1,5 @@
-"""Plugins of the group `bench.environment_sources`: collections of environments under a prefix. The entry point's name
-is the prefix, such as `acme` in `acme/chemistry`."""
+"""Plugins of the group `bench.environment_sources`: collections of environments with a common prefix. The entry point's
+name is the prefix, such as `acme` in `acme/chemistry`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def source_of(env_id: str) -> tuple[EnvironmentSource, str] | None:
 
 
 def find_in_source(source: EnvironmentSource, name: str, env_id: str) -> FoundEnvironment:
-    """Return facts about an environment of a source.
+    """Return facts about an environment that a plugin provides, without importing the environment.
 
     Raises:
         EnvironmentNotFound: the source has no environment of this name; the message suggests a similar one.
@@ -91,6 +91,6 @@ def find_in_source(source: EnvironmentSource, name: str, env_id: str) -> FoundEn
     if found is not None:
         return found
     close = difflib.get_close_matches(name, names, 1)
-    known = f"did you mean {close[0]!r}?" if close else f"names that it knows: {', '.join(names[:_SHOWN]) or 'none'}"
+    known = f"did you mean {close[0]!r}?" if close else f"its environments are {', '.join(names[:_SHOWN]) or 'none'}"
     more = f" and {len(names) - _SHOWN} more" if not close and len(names) > _SHOWN else ""
     raise EnvironmentNotFound(f"{env_id.partition('/')[0]!r} has no environment {name!r}; {known}{more}")

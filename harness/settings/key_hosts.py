@@ -12,7 +12,7 @@ from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL
 
 
 def leak(url: str, key_var: str | None) -> str | None:
-    """Describe how a key would be sent to a host other than its provider's; None if it would not.
+    """Describe the request if it would send an API key to a host other than its provider's; otherwise None.
 
     Args:
         url: Address of the request; "" is the embedded server.
@@ -28,7 +28,7 @@ def leak(url: str, key_var: str | None) -> str | None:
 
 
 def is_a_providers(url: str) -> bool:
-    """Whether a URL has the host of a known provider."""
+    """Whether a URL leads to the host of a known provider."""
     return any(_same_place(url, own) for own in (BUILTIN_URL, *(provider.url for provider in PROVIDERS.values())))
 
 

@@ -37,12 +37,12 @@ class LayerValue:
     value: object
     origin: Origin
     cuts: bool = True
-    """Whether the value hides tables of lower layers at this path. An empty table does not, since tables merge."""
+    """Whether the value replaces tables of lower layers at this path. An empty table does not, since tables merge."""
 
 
 Layer: TypeAlias = Mapping[KeyPath, LayerValue]
-"""Entries by folded path. A scalar may exist beside entries of a table that replaced it in a higher layer. It is hidden
-but kept, because it still hides tables of lower layers; this makes merging associative."""
+"""Values by normalized path. If a higher layer replaced a scalar by a table, the layer has both: the scalar has no
+effect any more, but it still hides tables of lower layers. This makes merging associative."""
 
 
 def fold(path: KeyPath) -> KeyPath:
@@ -56,7 +56,13 @@ def dotted(path: KeyPath) -> str:
 
 
 def flatten(path: KeyPath, value: object, origin_of: Callable[[KeyPath], Origin]) -> dict[KeyPath, LayerValue]:
-    """Split a value into entries; `origin_of` returns the origin for the path of each."""
+    """Convert a setting's value to a layer. A table becomes one entry for each of its keys, at any depth.
+
+    Args:
+        path: Path of the setting.
+        value: The value.
+        origin_of: Returns the origin of the entry at a path.
+    """
     if not isinstance(value, dict):
         return {fold(path): LayerValue(path, value, origin_of(path))}
     table = cast("dict[str, object]", value)
@@ -92,7 +98,8 @@ def _above(path: KeyPath) -> Iterator[KeyPath]:
 
 
 def below(layer: Layer, path: KeyPath) -> list[LayerValue]:
-    """Entries of the value at `path`: those below it, otherwise the one at it; may be empty."""
+    """Entries of a setting in a layer: those of the keys of its table, or the single entry of another value; may be
+    empty."""
     under = {key: entry for key, entry in layer.items() if len(key) > len(path) and key[: len(path)] == path}
     if under:
         covered = {above for key in under for above in _above(key)}

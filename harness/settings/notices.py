@@ -1,4 +1,4 @@
-"""Notices about settings without effect, and about runs that cannot be distinguished."""
+"""Notices about settings without effect, and about runs with the same name and model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shadows:
 
 
 def shadowed(runs: Sequence[Shadows]) -> list[str]:
-    """Notices for flags that a file overrides, with the runs concerned."""
+    """Notices about command-line flags that a suite file overrides, each with the names of the affected runs."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for run in runs:
         for path, entry in run.layers.cli.items():
@@ -43,7 +43,13 @@ def shadowed(runs: Sequence[Shadows]) -> list[str]:
 
 
 def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | None:
-    """The file's entry that overrides a flag; None if the flag applies."""
+    """The value in a suite file that overrides a command-line flag; None if the flag applies.
+
+    Args:
+        path: Path of the flag's setting.
+        entry: Value of the flag.
+        merged: Merged settings of the run.
+    """
     for key, other in merged.items():
         if (key[: len(path)] == path or path[: len(key)] == key) and other.origin.layer in _FILE_LAYERS:
             return None if other.value == entry.value or other.value == {} else other
@@ -51,7 +57,8 @@ def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | Non
 
 
 def not_used(runs: Sequence[Shadows]) -> list[str]:
-    """Notices for a file's URL, key variable or headers that are not used, with the runs concerned."""
+    """Notices about URLs, key variables and headers in files that are not used, each with the names of the affected
+    runs."""
     names: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         reasons: dict[str, list[str]] = {}
@@ -82,7 +89,7 @@ def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:
         label = (run.settings.env.name, run.settings.model.model)
         counts[label] = counts.get(label, 0) + 1
     return [
-        f"{count} runs are called {name!r} with model {model}; give each a `name` to tell them apart"
+        f"{count} runs have the name {name!r} and the model {model}; give each a unique `name`"
         for (name, model), count in counts.items()
         if count > 1
     ]

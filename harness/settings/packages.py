@@ -153,8 +153,8 @@ def _distribution_of(module: str, source: Path) -> Distribution | None:
 
 
 def _leads_to(root: Path, source: Path) -> bool:
-    """Whether a distribution installed in `root` can contain `source`. True if `source` is inside `root`, or a path
-    file or import hook in `root` refers to it. Usually false; then no file list needs to be read."""
+    """Whether a distribution installed in the folder `root` can contain a source file: the file is inside the folder,
+    or a path file or import hook in the folder refers to it. If not, no file list needs to be read."""
     if source.is_relative_to(root) or source.resolve().is_relative_to(root.resolve()):
         return True
     with suppress(OSError):
@@ -189,14 +189,14 @@ def _owns(dist: Distribution, module: str, source: Path) -> bool:
 
 
 def _listed_as(source: Path) -> str:
-    """End of the module's line in a file list; for a package with its folder, since most lists have an
-    `__init__.py`."""
+    """Last part of a module's path in a distribution's file list. For a package, the part includes its folder, since
+    `__init__.py` alone matches most lists."""
     return source.name if _code_root(source) == source else f"{source.parent.name}/{source.name}"
 
 
 def _recorded(dist: Distribution, words: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """Entries of the distribution's file list that contain one of `words`. Searched as text: parsing all file lists
-    would be the slowest part of a run's start."""
+    """Entries of a distribution's file list that contain one of `words`. The list is searched as text, since parsing
+    all lists would be the slowest part of a run's start."""
     record = dist.read_text("RECORD") or ""
     if any(word in record for word in words):
         root = Path(str(dist.locate_file("")))
@@ -232,7 +232,11 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
     if shipped:
         found = _project_name(shipped[0])
         what = f"belongs to {found!r}" if found else "cannot be read"
-        return None, f"{module}: its defaults are not taken, since {shipped[0]} {what}; reinstall {name} to have them"
+        return (
+            None,
+            f"{module}: default settings of the environment are not used, because {shipped[0]} {what}; reinstall "
+            f"{name} to use them",
+        )
     return None, None
 
 

@@ -40,12 +40,13 @@ def environment_path(env_id: str, cwd: Path) -> Path | None:
     if path.exists():
         return path.resolve()
     if looks_like_path(env_id):
-        raise EnvironmentNotFound(f"no environment at {env_id}: there is no such file or folder")
+        raise EnvironmentNotFound(f"{env_id}: no environment found, because there is no such file or folder")
     return None
 
 
 def beside_cwd(env_id: str, cwd: Path) -> str | None:
-    """Path that may be meant by a name: `./NAME.py`, or `./NAME` if that folder has an environment."""
+    """Path in the working directory that a name probably means: `./NAME.py`, or `./NAME` if that folder has an
+    environment."""
     last = env_id.rsplit("/", 1)[-1]
     for name in dict.fromkeys([last, last.replace("-", "_"), last.replace("_", "-")]):
         if (cwd / f"{name}.py").is_file():
@@ -74,7 +75,7 @@ def main_file(path: Path) -> Path:
     """
     if path.is_file():
         if path.suffix != ".py":
-            raise EnvironmentNotFound(f"no environment in {path}: it is no Python file")
+            raise EnvironmentNotFound(f"{path}: not an environment, because it is not a Python file")
         return path
     name = path.name.replace("-", "_")
     inside = [*_places(name), "__init__.py"]
@@ -83,7 +84,7 @@ def main_file(path: Path) -> Path:
         inside += _places(declared)
     found = next((path / each for each in inside if (path / each).is_file()), None)
     if found is None:
-        raise EnvironmentNotFound(f"no environment in {path}: the folder holds none of {', '.join(inside)}")
+        raise EnvironmentNotFound(f"{path}: no environment in this folder, which contains none of {', '.join(inside)}")
     return found
 
 

@@ -203,18 +203,20 @@ def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mappi
         who: The model and its run, for the message.
         url: Base URL of the model, with origin.
         key: Environment variable of the key, with origin.
-        named: Every URL in a layer, with its source; see `serving.RunEndpoints`.
-        remedy: How to set the URL: a template of the message.
+        named: URLs that the user's settings give, with the source of each.
+        remedy: Advice on setting the URL: the template of a message.
 
     Raises:
         ConfigError: the message names the layer with the other host or the key, and the remedy.
     """
     if url.origin.layer != "builtin" or not url.value or any(same_host(str(url.value), each) for each in named):
         return
-    again = f"{remedy}, also if it is {{url}}"
-    told = f"{who} would be asked at {url.value}, the default, because no layer names its url, "
+    again = f"{remedy}, even if it is {{url}}"
+    told = f"{who} would be sent to {url.value}, the default endpoint, because no setting gives its URL, "
     for other, source in named.items():
-        raise ConfigError(f"{told}while {source} names {urlsplit(other).netloc}", remedy=again, url=url.value)
+        raise ConfigError(
+            f"{told}while {source} sets another host, {urlsplit(other).netloc}", remedy=again, url=url.value
+        )
     if owner := key_owner(str(key.value or "")):
         raise ConfigError(
             f"{told}with {key.value}, the key of {owner} ({key.origin.source})", remedy=again, url=url.value
@@ -222,7 +224,7 @@ def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mappi
 
 
 def provider_entry(name: str) -> ProviderEntry | None:
-    """The provider of this name, from the table or from an installed plugin; None without one."""
+    """The provider with this name, from the table or from an installed plugin; None if no provider has it."""
     known = PROVIDERS.get(name)
     if known is None and name not in LITELLM_PROVIDERS:
         known = load_plugins(PROVIDER_GROUP, ProviderEntry, name=name).get(name)
@@ -255,7 +257,8 @@ def require_address(provider: str, environ: Mapping[str, str]) -> None:
     if variable is not None and not environ.get(variable, "").strip():
         rest = f", or set {variable}" if variable else ""
         raise ConfigError(
-            f"{provider!r} has no address of its own: give your server's as base URL, with the model's name as it is "
+            f"{provider!r} has no default address: give your server's address as base URL, and the model's "
+            "name as it is "
             f"served there{rest}"
         )
 
@@ -263,7 +266,7 @@ def require_address(provider: str, environ: Mapping[str, str]) -> None:
 def missing_litellm(provider: str) -> str:
     """Message for a `provider` that needs litellm, which is not installed."""
     return (
-        f"models of {provider!r} are asked through litellm, which is not installed: {INSTALL_LITELLM}, or give the "
+        f"models of {provider!r} need litellm, which is not installed: {INSTALL_LITELLM}, or give the "
         "address of an OpenAI-compatible endpoint as base URL"
     )
 
@@ -286,18 +289,18 @@ def unknown_provider(model: str, details: Message) -> ConfigError:
 def _unknown(model: str, provider: str, name: str) -> ConfigError:
     found = nearest(provider, [*PROVIDERS, *sorted(LITELLM_PROVIDERS)])
     if "://" in model:
-        details = "an address is given with {api_base_url}, and only the name with {model}"
+        details = "give an address with {api_base_url}, and only the model's name with {model}"
     elif not name:
-        details = "there is no model's name after {provider!r}"
+        details = "the model's name after {provider!r} is missing"
     elif found:
-        details = "no provider is called {provider!r}; did you mean {found!r}?"
+        details = "unknown provider {provider!r}; did you mean {found!r}?"
     else:
-        details = "no provider is called {provider!r}; for a server of your own, give its address with {api_base_url}"
+        details = "unknown provider {provider!r}; for your own server, give its address with {api_base_url}"
     return unknown_provider(model, Message(details, provider=provider, found=f"{found}/{name}"))
 
 
 def _address(provider: ProviderEntry, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Base URL, and the environment variable that set it."""
+    """Base URL of a provider, and the environment variable that overrides the default URL ("" if none does)."""
     for name in provider.base_vars:
         text = environ.get(name, "").strip()
         if text:

@@ -22,11 +22,11 @@ from harness.settings.paths import path_name
 from harness.settings.schema import BY_PATH, GROUPS, SETTINGS, RunSettings, Setting
 from harness.settings.wording import MASK, is_secret_header
 
-_REPEATS = "# One run, resolved: `bench run` on this file repeats it."
+_REPEATS = "# All settings of one run; `bench run` with this file repeats the run."
 
 _OF_A_PROGRAM = (
-    "# One run of a Python program, resolved. Its rows are in that program, which alone can repeat it\n"
-    "# or go on with it (resume=True); `bench run` cannot."
+    "# Settings of one run of a Python program. Its rows are in that program, so only the program can repeat the\n"
+    "# run or resume it (resume=True); `bench run` cannot."
 )
 
 _HEADER_FLAG = BY_PATH["model", "extra_headers"].flag
@@ -48,9 +48,9 @@ class ResolvedRun:
     """Alias that named the endpoints in the registry; None without one."""
     found: FoundEnvironment | None = None
     registry: Registry = field(default_factory=Registry)
-    """Registry that `-m` and an environment's judge may use."""
+    """Endpoint registry, whose aliases the model and judges may use."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Every URL in a user's layer, with its source; see `serving.RunEndpoints`."""
+    """URLs that the user's settings give, directly or through an alias, with the source of each."""
 
     @property
     def env_id(self) -> str:
@@ -91,7 +91,8 @@ class ResolvedRun:
         return {"value": value, "origin": origin.layer, "source": hidden_source(origin.source)}
 
     def require_secrets(self, *, asks_model: bool = True) -> None:
-        """Raise if a value is `[redacted]` in the run's file, since the run would differ from the recorded one.
+        """Raise if the run's settings file has `[redacted]` in place of a value, since without the secret the run would
+        differ from the recorded one.
 
         Args:
             asks_model: Whether values used only in requests count too.
@@ -107,8 +108,8 @@ class ResolvedRun:
         ]
         if missing:
             raise ConfigError(
-                f"{self.origins[missing[0]].source} is {REDACTED}, since secrets are not recorded",
-                remedy="give again with {set} PATH=VALUE: {missing}",
+                f"{self.origins[missing[0]].source} is {REDACTED}, because run folders do not record secrets",
+                remedy="give these values again with {set} PATH=VALUE: {missing}",
                 missing=", ".join(missing),
             )
 
@@ -119,10 +120,10 @@ class ResolvedRun:
         return REDACTED in texts
 
     def to_toml(self, judges: Mapping[str, Sequence[Endpoint]] | None = None) -> str:
-        """The run as a suite file, with which `bench run` repeats it.
+        """Format all settings of the run as a suite file, with which `bench run` repeats it.
 
-        A comment says so, or that it cannot be repeated, because its rows are in a Python program. Headers that may be
-        credentials are left out, with a comment; arguments with names of secrets are `[redacted]`.
+        A comment says that it can be repeated, or that it cannot because its rows are in a Python program. Headers that
+        may be credentials are left out, with a comment; arguments with names of secrets are `[redacted]`.
 
         Args:
             judges: Endpoints of further aliases that the run uses as judges.

@@ -46,7 +46,7 @@ _NEEDS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("worker_memory_mb", "worker_vars"), ("workers", "isolate"), "no environment runs in a process of its own"),
 )
 """Settings without effect unless another one is on: these settings, the settings that they need, and why."""
-_NOT_A_DEFAULT = "an environment's defaults cannot name an environment or a run"
+_NOT_A_DEFAULT = "the default settings of an environment cannot set the environment or the name of a run"
 _PACKAGE = Rules(
     "package", groups=("env",), grouped=False, barred={key: _NOT_A_DEFAULT for key in ("env_id", "id", "name")}
 )
@@ -106,11 +106,11 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
             if name and not has_key and not environ.get(name, "").strip():
                 missing.setdefault((name, endpoint.url), []).append(run.settings.env.name)
     if missing:
-        lines = [f"{name} is not set, and {listed(runs)} at {url} needs it"
+        lines = [f"{name} is not set, but {listed(runs)} at {url} needs this API key"
                  for (name, url), runs in missing.items()]  # fmt: skip
         raise ConfigError(
             f"{'; '.join(lines)}.",
-            remedy="Export it or put it in .env, name another variable with {api_key_var}, ask another endpoint with "
+            remedy="Export it or put it in .env, name another variable with {api_key_var}, use another endpoint with "
             "{api_base_url}, or try `{model} reference/oracle`, which needs no key",
         )
 
@@ -119,7 +119,7 @@ def _refuse_default_host(run: ResolvedRun) -> None:
     model, origins = run.settings.model, run.origins
     url, key = (LayerValue(("model", name), getattr(model, name), origins[f"model.{name}"]) for name in _PLACE)
     who = f"{origins['model.model'].source}: {model.model}, the model of {run.settings.env.name},"
-    remedy = "write its url beside it (api_base_url in a file, or {api_base_url} for all models)"
+    remedy = "give the model's URL (api_base_url in a file, or {api_base_url} for all models)"
     refuse_default_host(who, url, key, run.named, remedy)
 
 
@@ -140,8 +140,12 @@ class _Resolution:
         suite = read_target(self.target, self.cwd)
         if NAME.path in cli and len(suite.entries) > 1:
             raise ConfigError(
-                Message("{name} names one run, and {target} has {count}", target=self.target, count=len(suite.entries)),
-                remedy="use `name` in a suite file",
+                Message(
+                    "{name} sets the name of one run, but {target} has {count} runs",
+                    target=self.target,
+                    count=len(suite.entries),
+                ),
+                remedy="set `name` for each run in a suite file",
             )
         registry, notices = self._registry(suite)
         notices += suite.notes
@@ -172,7 +176,8 @@ class _Resolution:
         return suite.endpoints.over(load_registry(path, self.cwd)), notices
 
     def _registry_of(self, entry: SuiteEntry, suite: SuiteRequest, registry: Registry) -> Registry:
-        """Registry of one run: the run's own, if its table names one and no `--set` does."""
+        """Endpoint registry of one run: the file that the run's own table sets, unless `--set` selects another one;
+        otherwise the registry of the whole suite."""
         if entry.endpoints_path is None or self.known is not None or any(o.endpoints_path for o in self.overrides):
             return registry
         return suite.endpoints.over(load_registry(entry.endpoints_path, self.cwd))
@@ -184,11 +189,14 @@ class _Resolution:
             names += sorted(filter(None, _called(merged)))
             for override in self._overrides_for(merged):
                 if any(_overlap(path, swept) for path in override.layer for swept in entry.swept):
-                    raise ConfigError(f"--set {override.text}: {entry.place.of('sweep')} sweeps this setting")
+                    raise ConfigError(
+                        f"--set {override.text}: this setting is already varied by {entry.place.of('sweep')}"
+                    )
         for override in self.overrides:
             if override.env_id and not any(override.applies_to(name, name) for name in names):
                 raise ConfigError(
-                    f"--set {override.text}: no run of {override.env_id!r}; {suggestion(override.env_id, names)}"
+                    f"--set {override.text}: no run has the environment or name {override.env_id!r}; "
+                    f"{suggestion(override.env_id, names)}"
                 )
 
     def _overrides_for(self, merged: Layer) -> list[Override]:
@@ -198,7 +206,7 @@ class _Resolution:
     def _draft(self, entry: SuiteEntry, suite: SuiteRequest, cli: Layer, registry: Registry) -> _Draft:
         asked = merge(suite.defaults, entry.layer, entry.swept)
         if ENV_ID.path not in asked:
-            raise ConfigError(f'{entry.place.of()}: names no environment; add env_id = "…" to it, or to [env]')
+            raise ConfigError(f'{entry.place.of()}: the environment is missing; add env_id = "…" here or in [env]')
         named = asked[ENV_ID.path]
         where = named.origin.source if named.origin.layer != "cli" else COMMANDS["run_command"]
         ours = BUILT_INS.get(str(named.value))
@@ -229,14 +237,14 @@ class _Resolution:
         if not (self.cwd / folder).is_dir():
             raise ConfigError(f"-p {folder}: no such folder")
         if OUTPUT_DIR.path in cli:
-            return cli, [f"-p {folder} has no effect: {cli[OUTPUT_DIR.path].origin.source} says where results go"]
+            return cli, [f"-p {folder} has no effect: {cli[OUTPUT_DIR.path].origin.source} sets the output folder"]
         inside = Path(folder) / found.module
         if not (self.cwd / inside).is_dir():
-            return cli, [f"-p {folder} has no effect on {found.module}: there is no {inside}"]
+            return cli, [f"-p {folder} has no effect on {found.module}: there is no folder {inside}"]
         return {**cli, **entry_for(OUTPUT_DIR, str(inside / "outputs"), Origin("cli", f"-p {folder}"))}, []
 
     def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
-        """Notices for flags that need another setting, which no run has."""
+        """Notices about flags without effect, because no run has the other setting that they need."""
         notices: list[str] = []
         for keys, needed, why in _NEEDS:
             if any(_is_on(run, needed) for run in runs):
@@ -257,7 +265,7 @@ def _is_on(run: ResolvedRun, keys: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A run, and the data for its notices."""
+    """A resolved run, with its notices and the data to compute more of them."""
 
     run: ResolvedRun
     shadows: Shadows
@@ -266,7 +274,7 @@ class _Draft:
 
 
 def _called(merged: Layer) -> tuple[str, str]:
-    """Environment id and display name of a run, either of which a `--set` may name."""
+    """Environment id and display name of a run; `--set NAME:PATH=VALUE` may use either as NAME."""
     env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
     if NAME.path in merged:
         return env_id, str(merged[NAME.path].value)
@@ -280,7 +288,7 @@ def _overlap(one: KeyPath, other: KeyPath) -> bool:
 
 
 def _in_env_dir(cli: Layer, entry: SuiteEntry, found: FoundEnvironment, cwd: Path) -> Layer:
-    """The layer of flags, with the output folder from a suite's `env_dir_path`."""
+    """Add to the layer of flags the output folder that follows from a suite's `env_dir_path`."""
     named = entry.env_dir_path
     if named is None or OUTPUT_DIR.path in cli or not (cwd / str(named.value) / found.module).is_dir():
         return cli
@@ -332,13 +340,14 @@ def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
             derived["env", key] = LayerValue(("env", key), value, Origin("builtin", source))
     if not derived["env", "shuffle"].value:
         raise ConfigError(
-            f"{source} needs examples in random order, and {derived['env', 'shuffle'].origin.source} takes the first "
-            "ones; leave one of them out"
+            f"{source} needs examples in random order, but {derived['env', 'shuffle'].origin.source} takes the first "
+            "ones; remove one of the two settings"
         )
     if not derived["env", "interleave_scoring"].value:
         raise ConfigError(
-            f"{source} needs scores while the run goes on, and "
-            f"{derived['env', 'interleave_scoring'].origin.source} scores at its end; leave one of them out"
+            f"{source} needs scores during the run, but "
+            f"{derived['env', 'interleave_scoring'].origin.source} scores at the end of the run; remove one "
+            "of the two settings"
         )
 
 
@@ -367,11 +376,14 @@ def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry:
     settings, origins = settings_of(merged)
     if settings.save.save_to_hf_hub and not settings.save.save_results:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
-        raise ConfigError(f"{push} pushes what {keep} does not keep; leave one of them out")
+        raise ConfigError(
+            f"{push} cannot push the run, because {keep} does not save it; remove one of the two settings"
+        )
     if settings.save.save_to_hf_hub and settings.save.private:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.private"].source
         raise ConfigError(
-            f"{push} publishes what {keep} keeps from others",
-            remedy="leave one of them out, or look at the run first and then say: {push_command} RUN {allow_private}",
+            f"{push} would publish a run that {keep} makes private",
+            remedy="remove one of the two settings, or inspect the run first and then run: {push_command} RUN "
+            "{allow_private}",
         )
     return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry, served.named)

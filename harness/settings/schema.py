@@ -36,9 +36,10 @@ class CliOption:
     aliases: tuple[str, ...] = ()
     """Further names in the flat TOML form."""
     derived: str = ""
-    """What the built-in is taken from, when it is no constant."""
+    """Source of the default, if it is not a constant."""
     is_shared: bool = False
-    """Whether every command that makes rollouts has the option; if not, `bench run` and commands that name it do."""
+    """Whether every command that runs rollouts has the option. Otherwise only `bench run` has it, and the commands that
+    list it."""
     ends_rollout: bool = False
     """Whether the setting is a limit that ends a rollout, with its key as stop condition. Part of a run's identity."""
 
@@ -249,7 +250,7 @@ class Setting:
     key: str
     door: CliOption
     default: object
-    """The built-in; None also where there is none or it is derived."""
+    """The default; None if the setting has no default, or one that is derived from other settings."""
     doc: str
 
     @property
@@ -264,7 +265,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """Flag for messages; the short one if there is one."""
+        """The command-line flag to show in messages: the short one if it exists."""
         return self.door.flags[-1] if self.door.flags else ""
 
     @property
@@ -286,14 +287,14 @@ class Shortcut:
     kind: Kind
     flags: tuple[str, ...]
     path: tuple[str, ...]
-    """The setting, or the key of a table, that it writes; empty when it is about the invocation."""
+    """Path of the setting, or of the table key, that the flag sets; empty if it applies to the whole invocation."""
     doc: str
     is_shared: bool = False
-    """As of a `CliOption`."""
+    """Whether every command that runs rollouts has the flag."""
 
     @property
     def flag(self) -> str:
-        """Flag for messages."""
+        """The flag to show in messages."""
         return self.flags[-1]
 
 
@@ -342,9 +343,9 @@ SHARED: tuple[str, ...] = (
     *(setting.key for setting in SETTINGS if setting.door.is_shared),
     *(shortcut.key for shortcut in SHORTCUTS if shortcut.is_shared),
 )
-"""Keys of the options that every command that makes rollouts has."""
+"""Keys of the options of every command that runs rollouts."""
 ROLLOUT_LIMITS: tuple[str, ...] = tuple(setting.key for setting in SETTINGS if setting.door.ends_rollout)
-"""Keys of the limits that end a rollout, which are settings of `env` and stop conditions."""
+"""Keys of the limits that end a rollout. Each is a setting of `env` and the rollout's stop condition."""
 
 
 def keys_of(group: str) -> tuple[str, ...]:

@@ -39,11 +39,11 @@ class Rules:
 
     layer: LayerName
     also: Collection[str] = ()
-    """Names that the caller handles itself."""
+    """Further allowed names, which the caller reads itself."""
     groups: Collection[str] = GROUPS
     """Groups whose settings are allowed."""
     grouped: bool = True
-    """Whether a group may be a table of its own."""
+    """Whether settings may be in tables named after their group, such as `[env]`."""
     barred: Mapping[str, str] | None = None
     """Names that are not allowed, with the reason."""
 
@@ -92,7 +92,7 @@ def _is_group(name: str, value: object, rules: Rules) -> bool:
 
 def _group(name: str, value: object, place: Place, rules: Rules) -> list[tuple[str, Setting, object]]:
     if isinstance(value, list):
-        raise ConfigError(f"{place.of(name)}: [[{name}]] is no list; write [[eval]] with [eval.{name}] under it")
+        raise ConfigError(f"{place.of(name)}: [[{name}]] cannot be a list; write [[eval]] with [eval.{name}] below it")
     if not isinstance(value, dict):
         raise ConfigError(f"{place.of(name)}: must be a table of {name} settings")
     found: list[tuple[str, Setting, object]] = []
@@ -126,7 +126,7 @@ def _unknown(name: str, value: object, rules: Rules) -> str:
 
 
 def entry_for(setting: Setting, value: object, origin: Origin) -> Layer:
-    """A layer with one validated value."""
+    """Make a layer of one setting, whose value is valid already."""
     return flatten(setting.path, value, lambda _: origin)
 
 

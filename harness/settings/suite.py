@@ -27,7 +27,8 @@ from harness.settings.wording import nearest, shown, shown_path
 ENV_ID = BY_PATH["env", "env_id"]
 
 _MISPLACED: dict[str, str] = {
-    key: "for an agent it stands in the [[eval]] itself, for an environment in its table env_args" for key in AGENT_KEYS
+    key: "this key belongs in the [[eval]] table of an agent evaluation, or in env_args of an environment"
+    for key in AGENT_KEYS
 }
 _TOP = ("eval", "ablation", "endpoint", "endpoints_path", BUDGET)
 _OF_NO_RUN: dict[str, str] = {**_MISPLACED, **dict.fromkeys((*BOUNDS, BUDGET), NO_RUN)}
@@ -83,9 +84,9 @@ def read_target(target: str, cwd: Path) -> SuiteRequest:
         return _read_file(path, cwd)
     names = [name.strip() for name in target.split(",") if name.strip()]
     if not names:
-        raise ConfigError(f"{target!r} names no environment; write one, several separated by commas, or a .toml file")
+        raise ConfigError(f"{target!r} is not a valid target; give environments separated by commas, or a .toml file")
     if (file := next((name for name in names if name.endswith(".toml")), None)) is not None:
-        raise ConfigError(f"{file}: a suite file stands alone, not in a list of environments")
+        raise ConfigError(f"{file}: a suite file must be the only target; it cannot be in a list of environments")
     command = COMMANDS["run_command"]
     entries = [
         SuiteEntry(
@@ -113,7 +114,7 @@ def _read_file(path: Path, cwd: Path) -> SuiteRequest:
     tables = [*_evals(document, place), *_ablations(document, place)]
     entries = [entry for table, at in tables for entry in _entries(table, at, top, notes, path.parent)]
     if not entries and ENV_ID.path not in defaults:
-        raise ConfigError(f'{file}: names no environment; add [[eval]] with env_id = "…"')
+        raise ConfigError(f'{file}: no environment to run; add [[eval]] with env_id = "…"')
     return SuiteRequest(
         tuple(entries) or (SuiteEntry({}, place, env_dir_path=top.env_dir_path),),
         defaults,
@@ -145,7 +146,7 @@ def _endpoints_path(document: Mapping[str, object], place: Place, path: Path) ->
 def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dict[str, object]]:
     value = document.get(name, [])
     if not isinstance(value, list):
-        raise ConfigError(f"{place.of(name)}: must be written [[{name}]], once for each run")
+        raise ConfigError(f"{place.of(name)}: must be a list of tables: write [[{name}]] for each run")
     tables = cast("list[object]", value)
     for index, table in enumerate(tables):
         if not isinstance(table, dict):

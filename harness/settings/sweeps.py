@@ -30,7 +30,7 @@ class _Axis:
         return flatten(self.path, value, lambda _: Origin("eval", f"{self.where}[{index}]"))
 
     def label(self, value: object, axes: list[_Axis]) -> str:
-        """Text of the value in the run's name, with the key only where it is needed."""
+        """Text of a swept value in the run's name: the value, with the setting's key unless it is the model."""
         if self.path == ("env", "env_id"):
             return ""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -63,14 +63,16 @@ def combinations(sweep: object, place: Place) -> Iterator[tuple[Layer, str]]:
 def _axes(sweep: object, place: Place) -> list[_Axis]:
     where = place.of("sweep")
     if sweep is None:
-        raise ConfigError(f"{where}: missing; add [ablation.sweep] with lists of values, or write [[eval]]")
+        raise ConfigError(
+            f"{where}: missing; add [ablation.sweep] with lists of values, or write [[eval]] for a single run"
+        )
     if not isinstance(sweep, dict) or not sweep:
         raise ConfigError(f'{where}: must be a table of lists, such as "sampling_args.temperature" = [0.0, 1.0]')
     axes: list[_Axis] = []
     for spelled, values in _lists(cast("dict[str, object]", sweep), ()):
         axis = _axis(spelled, values, place.of("sweep", *spelled))
         if any(other.path[: len(axis.path)] == axis.path[: len(other.path)] for other in axes):
-            raise ConfigError(f"{axis.where}: sweeps what another key of this sweep already does")
+            raise ConfigError(f"{axis.where}: another key of this sweep already varies this setting")
         axes.append(axis)
     return axes
 
@@ -83,7 +85,7 @@ def _axis(spelled: KeyPath, values: object, where: str) -> _Axis:
         _value(setting, path, value, f"{where}[{index}]") for index, value in enumerate(cast("list[object]", values))
     )
     if any(value in checked[:index] for index, value in enumerate(checked)):
-        raise ConfigError(f"{where}: lists a value twice")
+        raise ConfigError(f"{where}: the list contains a value twice")
     return _Axis(path, checked, where)
 
 
@@ -107,9 +109,9 @@ def _swept(parts: KeyPath, where: str) -> tuple[Setting, KeyPath]:
         meant = f'did you mean "env_args.{head}"?' if head in AGENT_KEYS else suggestion(head, BY_FLAT_NAME)
         raise ConfigError(f"{where}: unknown key; {meant}")
     if setting.key == "name":
-        raise ConfigError(f"{where}: runs of a sweep are named by their values")
+        raise ConfigError(f"{where}: cannot be swept, because the runs of a sweep are named after their values")
     if rest and not setting.is_table:
-        raise ConfigError(f"{where}: {setting.key} is no table")
+        raise ConfigError(f"{where}: {setting.key} is not a table, so it has no keys below it")
     return setting, (*setting.path, *rest)
 
 

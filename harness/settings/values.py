@@ -67,7 +67,7 @@ def _refusal(setting: Setting, value: object, where: str, error: ErrorDetails) -
 
 
 def takes_none(setting: Setting) -> bool:
-    """Whether the setting may be "no limit"."""
+    """Whether the setting accepts the value "none", for no limit."""
     try:
         return adapter(setting.path).validate_python(NONE_WORD) is None
     except ValidationError:
@@ -90,14 +90,14 @@ def json_object(text: str, where: str) -> dict[str, object]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a valid JSON value")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table = dict(pairs)
     if len(table) != len(pairs):
         names = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in names if names.count(key) > 1)!r} stands twice")
+        raise ValueError(f"the key {next(key for key in names if names.count(key) > 1)!r} occurs twice")
     return table
 
 
@@ -130,7 +130,7 @@ def key_path(text: str, where: str) -> KeyPath:
     try:
         found: object = tomllib.loads(f"{text.strip()} = 0")
     except tomllib.TOMLDecodeError:
-        raise ConfigError(f"{where}: {text.strip()!r} is no key") from None
+        raise ConfigError(f"{where}: {text.strip()!r} is not a valid key") from None
     parts: list[str] = []
     while isinstance(found, dict):
         [(part, found)] = cast("dict[str, object]", found).items()
@@ -148,7 +148,7 @@ def toml_or_text(text: str) -> object:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         if text.lstrip().startswith("["):
-            raise ConfigError(f"{text}: begins like a list, but is no TOML value; texts in it need quotes") from None
+            raise ConfigError(f"{text}: not a valid TOML list; strings in it need quotes") from None
         return text
     value: object = parsed["value"]
     return text if len(parsed) > 1 or isinstance(value, datetime | date | time) else value

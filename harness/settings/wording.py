@@ -53,7 +53,7 @@ def shown_path(path: Path, cwd: Path) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names in one line, with the number of those left out."""
+    """Join names in one line. Beyond a maximum number, the rest are only counted: `a, b, c and 4 more`."""
     unlike = list(dict.fromkeys(names))
     shown_names = unlike if len(unlike) <= _LISTED else unlike[: _LISTED - 1]
     more = len(unlike) - len(shown_names)

@@ -130,7 +130,7 @@ def after(command: str, multi: Multi, run: Path | None, monkeypatch: pytest.Monk
         assert result.endswith("exit 0") or result.startswith("no error"), result
         return []
     assert len(multi.model.requests) == asked, "a wrong use is refused before anything is sent"
-    result = re.sub(r" Known here: .*", "", result)  # the environments that are installed here
+    result = re.sub(r" Available environments: .*", "", result)  # the environments that are installed here
     if run is not None:
         result = result.replace(str(run), "RUN").replace(run.name, "ID")
     return result.replace(str(multi.cwd), "CWD").replace(multi.model.url, "URL").splitlines()

@@ -30,7 +30,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "-m", "a", "-k", "A", "-k", "B"), "--api-key-var is given 2 times for 1 models of -m"),
     (("sums.json", "models.toml", "--no-save", "--resume"), "--no-save keeps nothing that --resume could go on with"),
     (("sums.json", "models.toml", "--dry-run", "--retry-failed"), "--dry-run looks at no recorded run"),
-    (("sums.json", "models.toml", "-H", "--no-save"), "pushes what --no-save does not keep"),
+    (("sums.json", "models.toml", "-H", "--no-save"), "because --no-save does not save it"),
     (
         ("sums.json", "gpt-4.1-mini"),
         "gpt-4.1-mini: there is no such file of models; a model is named with -m gpt-4.1-m",
@@ -107,7 +107,10 @@ def test_a_key_of_a_registry_that_is_not_set_is_refused_with_what_can_be_done_ab
         '[[endpoint]]\nendpoint_id = "far"\nurl = "https://models.example/v1"\nkey = "NOT_SET_HERE"\n'
     )
     whole = multi.bench("multi", "sums.json", "mine.toml")
-    assert whole.code == 2 and "NOT_SET_HERE is not set, and far at https://models.example/v1 needs it" in whole.err
+    assert (
+        whole.code == 2
+        and "NOT_SET_HERE is not set, but far at https://models.example/v1 needs this API key" in whole.err
+    )
     assert "put it in .env, name another variable with apiKeyVar, ask another endpoint with baseUrl" in whole.err
     assert " -k" not in whole.err, "that is about models of -m"
     assert "name another variable with apiKeyVar" in multi.bench("multi", "sums.json", "mine.toml", "--dry-run").err

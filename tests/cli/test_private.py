@@ -148,8 +148,8 @@ def test_what_would_open_it_is_refused(bench: Bench, spy: Path) -> None:
     done = bench(*RUN, "--private", "-H")
     assert (done.code, done.err) == (
         2,
-        "error: -H publishes what --private keeps from others; leave one of them out, or look at the run first and "
-        "then say: bench push RUN --allow-private\n",
+        "error: -H would publish a run that --private makes private; remove one of the two settings, or inspect the "
+        "run first and then run: bench push RUN --allow-private\n",
     )
     done = bench("push", "latest")
     assert (done.code, done.err) == (

@@ -218,7 +218,9 @@ def test_what_a_run_needs_and_is_gone_is_named_with_where_it_was_looked_for(benc
     Path("by_file.py").unlink()
     done = bench("replay", "latest")
     assert (done.code, done.out) == (2, "")
-    assert "config.toml: eval[0].env.env_id: no environment at ./by_file.py: there is no such file" in done.err
+    assert (
+        "config.toml: eval[0].env.env_id: ./by_file.py: no environment found, because there is no such file" in done.err
+    )
     assert hint in done.err
     assert all_runs() == [parent]
 

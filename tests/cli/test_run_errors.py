@@ -61,7 +61,7 @@ FILES = {
         ("toy-env --dry-run --resume", ["--dry-run", "--resume"]),
         ("toy-env --num-exampels 5", ["--num-exampels", "--num-examples"]),
         ("toy-evn", ["toy-evn", "bench env install"]),
-        (",", ["names no environment"]),
+        (",", ["is not a valid target"]),
         ("", ["TARGET"]),
     ],
 )
@@ -108,6 +108,6 @@ def test_a_missing_key_variable_stops_before_the_first_call(bench: Any) -> None:
     done = bench("run", "toy-env", "-k", "NO_SUCH_KEY")
     assert done.code == 2
     assert done.err.startswith(
-        "error: NO_SUCH_KEY is not set, and toy-env at https://api.pinference.ai/api/v1 needs it"
+        "error: NO_SUCH_KEY is not set, but toy-env at https://api.pinference.ai/api/v1 needs this API key"
     )
     assert "Traceback" not in done.err

@@ -227,7 +227,7 @@ def test_runs_that_nothing_tells_apart_do_not_resume_into_each_other(shop: Works
     args = ["run", "sums,sums", "-n", "3", "-r", "1", "-m", "reference/oracle", "--json"]
     first = shop.bench(*args)
     assert first.code == 0, first.err
-    assert "2 runs are called 'sums' with model reference/oracle; give each a `name`" in first.said
+    assert "2 runs have the name 'sums' and the model reference/oracle; give each a unique `name`" in first.said
     again = shop.bench(*args, "--resume")
     assert (again.code, again.out) == (2, "")
     assert "two runs called 'sums' would both resume" in again.said

@@ -322,7 +322,7 @@ def test_a_key_or_an_address_that_is_none_is_refused_and_not_repeated(name: str,
 
 
 def test_a_password_in_an_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^judge_base_url must not hold a user or password") as caught:
+    with pytest.raises(ConfigError, match=r"^judge_base_url must not contain a user or password") as caught:
         JudgeRubric(judge_base_url="https://me:hidden-9137@judge.example/v1")
     assert "9137" not in str(caught.value)
 

@@ -89,7 +89,7 @@ def test_a_sweep_may_sweep_an_agents_arguments(write: Write) -> None:
         ('agent = "a:B"\ndataset = "d"', 'eval[0].eval_fns: must be a list of eval functions, each "module:function"'),
         ('agent = "a:B"\ndataset = "d"\neval_fns = []', "eval[0].eval_fns: must be a list of eval functions"),
         ('agent = "a:B"\neval_fns = ["r:f"]', "eval[0].dataset: missing"),
-        ('dataset = "d"\neval_fns = ["r:f"]', 'eval[0]: evaluates no agent; add agent = "module:attribute" or mcp'),
+        ('dataset = "d"\neval_fns = ["r:f"]', 'eval[0]: no agent to evaluate; add agent = "module:attribute" or mcp'),
         ('agent = "a:B"\nmcp = "m"\ndataset = "d"\neval_fns = ["r:f"]', "eval[0].mcp: agent and mcp are mutually"),
         ('agent = 3\ndataset = "d"\neval_fns = ["r:f"]', "eval[0].agent = 3: must be a string"),
         (
@@ -105,7 +105,7 @@ def test_a_sweep_may_sweep_an_agents_arguments(write: Write) -> None:
         ),
         (
             '[eval.env]\nagent = "a:B"',
-            "eval[0].env.agent: for an agent it stands in the [[eval]] itself, for an environment in its table",
+            "eval[0].env.agent: this key belongs in the [[eval]] table of an agent evaluation, or in env_args",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_it_is_called_after_its_agent_and_its_rows(arguments: dict[str, object],
 
 def test_defaults_and_sweeps_say_where_an_agents_keys_belong(write: Write) -> None:
     write("suite.toml", '[env]\nmax_turns = 3\n[[eval]]\nenv_id = "toy-env"\n')
-    with pytest.raises(ConfigError, match=r"suite\.toml: env\.max_turns: for an agent it stands in the \[\[eval\]\]"):
+    with pytest.raises(ConfigError, match=r"suite\.toml: env\.max_turns: this key belongs in the \[\[eval\]\]"):
         resolve("suite.toml", {})
     table = 'agent = "a:B"\ndataset = "d"\neval_fns = "r:f"'
     write("suite.toml", f"[[ablation]]\n{table}\n[ablation.sweep]\nmax_turns = [1, 2]\n")
@@ -151,13 +151,13 @@ def test_a_set_may_name_one_of_several_agents(write: Write) -> None:
     assert sizes("C-rows:env.num_examples=2") == [-1, 2]
     assert sizes("agent-eval:env.num_examples=2") == [2, 2]
     assert sizes("agent-eval:env.num_examples=2", "B-rows:env.num_examples=3") == [3, 2]
-    with pytest.raises(ConfigError, match="no run of 'C-row'; did you mean \"C-rows\""):
+    with pytest.raises(ConfigError, match="no run has the environment or name 'C-row'; did you mean \"C-rows\""):
         sizes("C-row:env.num_examples=2")
 
 
 def test_without_a_dataset_it_is_refused(write: Write) -> None:
     with pytest.raises(
-        ConfigError, match=r"^bench run: agent-eval without a dataset file; .* with resume=True to resume"
+        ConfigError, match=r"^bench run: agent-eval needs a dataset file; .* with resume=True to resume"
     ):
         resolve("agent-eval", {"env_args": {"agent": "a:B"}})
 

@@ -119,7 +119,7 @@ def test_it_is_a_table(write: Write) -> None:
 )
 def test_no_single_run_has_one(write: Write, text: str) -> None:
     write("s.toml", text)
-    with pytest.raises(ConfigError, match="a budget is of the whole invocation: write it once"):
+    with pytest.raises(ConfigError, match="a budget applies to all runs of the file together: set it once"):
         limits("s.toml")
 
 
@@ -146,7 +146,7 @@ def test_set_beats_both_and_none_takes_it_away(suite: str) -> None:
     [
         ("budget.max_cots=5", 'unknown setting; did you mean "budget.max_cost"?'),
         ("budget=5", "unknown setting"),
-        ("toy-env:budget.max_cost=5", "a budget is of the whole invocation; leave toy-env: out"),
+        ("toy-env:budget.max_cost=5", "a budget applies to all runs of the invocation together; remove toy-env:"),
         ("budget.max_cost=-5", "--set budget.max_cost=-5: must be an amount"),
     ],
 )

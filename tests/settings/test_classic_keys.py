@@ -39,7 +39,7 @@ def test_a_registry_is_read_and_a_type_is_refused_only_where_it_is_used(here: Pa
         "deepseek-reasoner", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", {"X-A": "1"},
     )  # fmt: skip
     with pytest.raises(
-        ConfigError, match=r'endpoint\[0\].type = "anthropic_messages": endpoints are asked as "openai_'
+        ConfigError, match=r'endpoint\[0\].type = "anthropic_messages": the only supported endpoint type is "openai_'
     ):
         resolve("toy-env", {"model": "haiku"})
     [run] = resolve("toy-env", {"model": "haiku", "api_base_url": "https://gateway.example/v1"}).runs
@@ -106,7 +106,7 @@ def test_keys_without_a_meaning_are_noted(here: Path, write: Write) -> None:
     keys = ("verbose = true", "resume = true", "independent_scoring = true", "num_workers = 4", "disable_tui = true",
             "disable_env_server = true", "header_from_state = ['X: y']", "headers_from_state = {X = 'y'}")  # fmt: skip
     _, notices = settings(write, "\n".join(keys) + "\n[[eval]]\nid = 'toy-env'\nverbose = true\nresume = false")
-    assert notices[0] == "suite.toml: verbose has no effect: it is an option of the command"
+    assert notices[0] == "suite.toml: verbose has no effect: use the command's option of this name"
     assert len(notices) == len(keys) + 1 and notices[-1].startswith("suite.toml: eval[0].verbose has no effect")
 
 
@@ -118,7 +118,10 @@ def test_keys_without_a_meaning_are_noted(here: Path, write: Write) -> None:
         ("provider = 'opnai'", 'no such provider; did you mean "openai"'),
         ("header = [1]", "must be a list of 'Name: Value' texts"),
         ("header = ['no colon']", "must be 'Name: Value'"),
-        ("api_client_type = 'anthropic_messages'", 'api_client_type = "anthropic_messages": endpoints are asked as'),
+        (
+            "api_client_type = 'anthropic_messages'",
+            'api_client_type = "anthropic_messages": the only supported endpoint type is',
+        ),
         ("env_dir_path = 3", "env_dir_path = 3: must be a path"),
     ],
 )

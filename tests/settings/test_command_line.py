@@ -57,10 +57,10 @@ def test_set_paths_and_values(text: str, path: str, value: object) -> None:
         ("env=5", "--set env: unknown setting"),
         ("env.num_examples=ten", '--set env.num_examples="ten": num_examples must be an integer'),
         ("env.num_examples=0", "--set env.num_examples=0: num_examples must be -1 (all of them)"),
-        ("env.num_examples.x=1", "env.num_examples is no table"),
-        ("env.env_id=other", "the environment is what runs"),
+        ("env.num_examples.x=1", "env.num_examples is not a table"),
+        ("env.env_id=other", "the environment of a run cannot be changed"),
         ("env.env_args=5", "must be a table"),
-        ("env..x=5", "is no key"),
+        ("env..x=5", "is not a valid key"),
         ("model.api_key_var=sk-123", "must be the name of an environment variable"),
     ],
 )
@@ -76,7 +76,10 @@ def test_set_for_one_environment(here: Path, write: Write) -> None:
     for name in ("other-env", "other_env", "second"):
         first, second = resolve("suite.toml", {}, [f"{name}:env.num_examples=9"]).runs
         assert (first.settings.env.num_examples, second.settings.env.num_examples) == (5, 9)
-    with pytest.raises(ConfigError, match=r"--set otter-env:env\.num_examples=9: no run of 'otter-env'; did you mean"):
+    with pytest.raises(
+        ConfigError,
+        match=r"--set otter-env:env\.num_examples=9: no run has the environment or name 'otter-env'; did you " r"mean",
+    ):
         resolve("suite.toml", {}, ["otter-env:env.num_examples=9"])
 
 
@@ -93,8 +96,8 @@ def test_a_later_set_wins(here: Path) -> None:
         ({"env_args": ["[1]"]}, "-a: must be a JSON object"),
         ({"env_args": ['"text"']}, "-a: must be a JSON object"),
         ({"env_args": ["word"]}, "-a: not valid JSON: "),
-        ({"extra_env_kwargs": ['{"a": 1, "a": 2}']}, "-x: not valid JSON: the key 'a' stands twice"),
-        ({"sampling_args": ['{"a": NaN}']}, "-S: not valid JSON: NaN is no JSON value"),
+        ({"extra_env_kwargs": ['{"a": 1, "a": 2}']}, "-x: not valid JSON: the key 'a' occurs twice"),
+        ({"sampling_args": ['{"a": NaN}']}, "-S: not valid JSON: NaN is not a valid JSON value"),
         ({"extra_headers": ["no colon"]}, "--header: must be 'Name: Value'"),
         ({"extra_headers": [": value"]}, "--header: must be 'Name: Value'"),
         ({"num_examples": "0"}, "-n 0: num_examples must be -1 (all of them) or at least 1"),

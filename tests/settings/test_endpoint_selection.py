@@ -43,7 +43,7 @@ def test_the_builtin_key_goes_to_the_builtin_host_only(here: Path) -> None:
 
 def test_a_host_that_gets_no_key_is_told(here: Path) -> None:
     (notice,) = resolve("toy-env", {"api_base_url": "https://elsewhere.example/v1"}).notices
-    assert notice.startswith("no key is sent to elsewhere.example")
+    assert notice.startswith("no API key is sent to elsewhere.example")
     assert resolve("toy-env", {"api_base_url": "http://127.0.0.1:8000/v1"}).notices == ()
 
 
@@ -235,16 +235,17 @@ def test_what_is_left_out_is_told(here: Path, write: Write) -> None:
         """)  # fmt: skip
     notices = resolve("suite.toml", {}).notices
     assert notices[0] == (
-        "suite.toml: model.api_key_var, suite.toml: model.extra_headers.X-Api-Key is not used for elsewhere: it was "
-        "written for vllm.example, and suite.toml: eval[0].url names another host"
+        "suite.toml: model.api_key_var, suite.toml: model.extra_headers.X-Api-Key is not used for elsewhere: it is "
+        "for vllm.example, but suite.toml: eval[0].url selects another host"
     )
-    assert notices[1].startswith("no key is sent to other.example")
+    assert notices[1].startswith("no API key is sent to other.example")
     write("suite.toml", '[model]\nmodel = "cloud"\n[[eval]]\nenv_id = "toy-env"\nmodel = "org/plain"\n')
     assert resolve("suite.toml", {}).notices == ()
     write("suite.toml", '[[eval]]\nenv_id = "toy-env"\nurl = "https://other.example/v1"\n')
     assert resolve("suite.toml", {"model": "cloud"}).notices == (
-        "no key is sent to other.example; name the environment variable that holds it with -k",
-        "cloud is asked at other.example and not at its own url: suite.toml: eval[0].url names it",
+        "no API key is sent to other.example; to send one, give its environment variable with -k",
+        "requests for cloud are sent to other.example instead of the alias's own URL, because of "
+        "suite.toml: eval[0].url",
     )
 
 
@@ -255,16 +256,17 @@ OF_ALIAS = '[model]\nmodel = "cloud"\n[[eval]]\nenv_id = "toy-env"\n'
     ("suite", "flags", "sets", "refused"),
     [
         (OF_ALIAS + 'model = "plain"', {}, [],
-         "suite.toml: eval[0].model: plain, the model of toy-env, would be asked at https://api.pinference.ai/api/v1, "
-         "the default, because no layer names its url, while suite.toml: model.model names cloud.example; write its "
-         "url beside it (api_base_url in a file, or api_base_url for all models), also if it is https://api.pinference.ai/api/v1"),
+         "suite.toml: eval[0].model: plain, the model of toy-env, would be sent to https://api.pinference.ai/api/v1, "
+         "the default endpoint, because no setting gives its URL, while suite.toml: model.model sets another "
+         "host, cloud.example; give the model's URL (api_base_url in a file, or api_base_url for all models), even if "
+         "it is https://api.pinference.ai/api/v1"),
         ('model = "cloud"\n[[eval]]\nid = "toy-env"\nmodel = "plain"', {}, [], "suite.toml: eval[0].model: plain"),
         (OF_ALIAS.replace("eval", "ablation") + '[ablation.sweep]\nmodel = ["plain"]', {}, [], "sweep.model[0]: plain"),
         (VLLM + '[[ablation]]\nenv_id = "toy-env"\nmodel = "cloud"\n[ablation.sweep]\nmodel = ["plain"]', {}, [], ""),
         ('[[ablation]]\nid = "toy-env"\nmodel = "cloud"\n[ablation.sweep]\nmodel = ["plain"]', {}, [],
-         "while suite.toml: ablation[0].model names cloud.example"),
+         "while suite.toml: ablation[0].model sets another host, cloud.example"),
         (OF_ALIAS, {}, ["model.model=plain"], "--set model.model=plain: plain"),
-        ('[[eval]]\nid = "toy-env"\nmodel = "plain"', {"model": "cloud"}, [], "while -m cloud names cloud.example"),
+        ('[[eval]]\nid = "toy-env"\nmodel = "plain"', {"model": "cloud"}, [], "while -m cloud sets another host"),
         (OF_ALIAS + 'model = "plain"', {}, ["model.api_base_url=https://api.pinference.ai/api/v1"], ""),
         (OF_ALIAS + 'model = "plain"', {"api_base_url": "https://typed.example/v1"}, [], ""),
         (OF_ALIAS + 'model = "reference/oracle"', {}, [], ""),
@@ -314,7 +316,8 @@ def test_an_alias_key_that_is_sent_elsewhere_is_told(here: Path, write: Write) -
     resolution = resolve("toy-env", {"model": "cloud", "api_base_url": "https://gateway.example/v1"})
     assert where(resolution.runs[0]) == ("big", "https://gateway.example/v1", "CLOUD_KEY")
     assert resolution.notices == (
-        "CLOUD_KEY, the key of cloud, is sent to gateway.example (-b https://gateway.example/v1); -k names another",
+        "CLOUD_KEY, the key of cloud, is sent to gateway.example (-b https://gateway.example/v1); to send "
+        "another key, give its environment variable with -k",
     )
 
 
@@ -336,7 +339,7 @@ def test_an_unset_key_variable_stops(here: Path) -> None:
         missing_keys(resolution, {})
     message = str(caught.value)
     assert message.startswith(
-        "PRIME_API_KEY is not set, and toy-env, other-env at https://api.pinference.ai/api/v1 needs it"
+        "PRIME_API_KEY is not set, but toy-env, other-env at https://api.pinference.ai/api/v1 needs this API key"
     )
     assert "api_key_var" in message
     assert "reference/oracle" in message
@@ -356,7 +359,7 @@ def test_loopback_needs_no_key(here: Path) -> None:
         return ""
 
     assert asked("http://localhost:8000/v1") == ""
-    assert asked("http://10.0.0.1:8000/v1").startswith("UNSET is not set, and toy-env at http://10.0.0.1:8000/v1 needs")
+    assert asked("http://10.0.0.1:8000/v1").startswith("UNSET is not set, but toy-env at http://10.0.0.1:8000/v1 needs")
 
 
 @for_each_row(

@@ -129,7 +129,7 @@ def test_repeated_ids_are_replicas_whose_bounds_add_up(here: Path, write: Write)
     ("name", "text", "expected"),
     [
         ("e.toml", "[[endpoints]]\n", 'e.toml: endpoints: unknown table; did you mean "endpoint"?'),
-        ("e.toml", "endpoint = 1", "e.toml: endpoint: must be written [[endpoint]]"),
+        ("e.toml", "endpoint = 1", "e.toml: endpoint: must be a list of tables: write [[endpoint]]"),
         ("e.toml", "endpoint = [1]", "e.toml: endpoint[0]: must be a table"),
         ("e.toml", '[[endpoint]]\nurl = "http://h"', "e.toml: endpoint[0].endpoint_id: must be a string"),
         ("e.toml", '[[endpoint]]\nendpoint_id = "a"', "e.toml: endpoint[0].url: missing; endpoint 'a' needs"),
@@ -144,17 +144,17 @@ def test_repeated_ids_are_replicas_whose_bounds_add_up(here: Path, write: Write)
             "e.toml",
             '[[endpoint]]\nendpoint_id = "a"\nmodel = "x"\nurl = "http://h"\n'
             '[[endpoint]]\nendpoint_id = "a"\nmodel = "y"\nurl = "http://i"',
-            "replicas of 'a' must name one model",
+            "replicas of 'a' must have the same model",
         ),
         ("e.toml", "= 1", "e.toml: not valid TOML"),
         ("e.py", "ENDPOINTS = {", "e.py: not valid Python"),
         ("e.py", "OTHER = {}", "e.py: ENDPOINTS: missing"),
-        ("e.py", "\nENDPOINTS = make()", "e.py: ENDPOINTS (line 2): must be one literal; the file is not run"),
+        ("e.py", "\nENDPOINTS = make()", "e.py: ENDPOINTS (line 2): must be a literal dict; no code is run"),
         ("e.py", "ENDPOINTS = []", "e.py: ENDPOINTS: must be a dict"),
         ("e.py", "ENDPOINTS = {'a': 1}", 'e.py: ENDPOINTS["a"]: must be a dict'),
         ("e.py", "ENDPOINTS = {'a': {'model': 'm'}}", 'e.py: ENDPOINTS["a"].url: missing'),
         ("e.py", "ENDPOINTS: dict = {'a': {'url': 'http://h', 'kee': 'K'}}", 'e.py: ENDPOINTS["a"].kee: unknown key'),
-        ("e.json", "{}", "is a .toml or .py file"),
+        ("e.json", "{}", "must be a .toml or .py file"),
     ],
 )  # fmt: skip
 def test_what_a_registry_may_not_say(here: Path, write: Write, name: str, text: str, expected: str) -> None:
@@ -174,7 +174,7 @@ def test_a_registry_that_is_named_must_exist(here: Path) -> None:
 def test_a_name_that_is_no_alias_gets_a_hint(here: Path, write: Write) -> None:
     write("configs/endpoints.toml", TOML)
     (notice,) = resolve("toy-env", {"model": "mimi"}).notices
-    assert notice.startswith("'mimi' is no alias in configs/endpoints.toml")
+    assert notice.startswith("'mimi' is not an alias in configs/endpoints.toml")
     assert "did you mean 'mini'?" in notice
     for flags in ({"model": "org/mimi"}, {"model": "mini"}, {"model": "mimi", "api_base_url": "http://localhost:1/v1"}):
         assert resolve("toy-env", flags).notices == ()

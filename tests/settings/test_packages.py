@@ -100,7 +100,7 @@ def test_our_table_comes_before_that_of_verifiers(here: Path) -> None:
     [
         ("num_exmaples = 7", 'tool.harness.eval.num_exmaples: unknown key; did you mean "num_examples"?'),
         ('num_examples = "7"', 'tool.harness.eval.num_examples = "7": must be an integer'),
-        ('env_id = "x"', "tool.harness.eval.env_id: an environment's defaults cannot name an environment"),
+        ('env_id = "x"', "tool.harness.eval.env_id: the default settings of an environment cannot set the environment"),
         ("save_every = 7", "tool.harness.eval.save_every: unknown key"),
         ("[tool.harness.eval.env]\nnum_examples = 7", "tool.harness.eval.env: unknown key"),
     ],

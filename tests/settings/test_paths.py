@@ -28,7 +28,9 @@ def test_a_bare_word_is_never_a_path(here: Path, write: Write) -> None:
     "words", ["./nothing.py", "nothing.py", "../nothing", "~/nothing-of-that-name", "/nothing/there"]
 )
 def test_a_path_that_leads_nowhere_is_refused_with_the_place_that_names_it(here: Path, words: str) -> None:
-    with pytest.raises(EnvironmentNotFound, match=f"^bench run: no environment at {words}: there is no such file"):
+    with pytest.raises(
+        EnvironmentNotFound, match=f"^bench run: {words}: no environment found, because there is no such file"
+    ):
         resolve(words, {})
 
 
@@ -54,7 +56,7 @@ def test_the_file_of_a_path_and_what_it_is_called(here: Path, write: Write, file
 @pytest.mark.parametrize(("file", "path"), [("envs/readme.md", "envs/readme.md"), ("envs/other.py", "envs")])
 def test_what_holds_no_environment_is_refused(here: Path, write: Write, file: str, path: str) -> None:
     write(file, "")
-    with pytest.raises(EnvironmentNotFound, match=r"no environment in .*(is no Python file|holds none of envs\.py)"):
+    with pytest.raises(EnvironmentNotFound, match=r"(is not a Python file|contains none of envs\.py)"):
         find_environment(f"./{path}", here)
 
 

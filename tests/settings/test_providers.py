@@ -71,19 +71,34 @@ def test_a_variable_that_was_named_must_be_set_except_for_this_machine() -> None
     ("text", "words"),
     [
         ("localhost:8000", r'^--base-url = "localhost:8000": must be an http or https URL'),
-        ("https://me:pw@host/v1", r"^--base-url = .*must not hold a user or password"),
-        ("litellm://", r"^--base-url = .*must name a provider of litellm"),
-        ("litellm://anthropic/v1", r"^--base-url = .*must name a provider of litellm"),
-        ("litellm://Anthropic", r"^--base-url = .*must name a provider of litellm"),
-        ("https://host/v1?api-version=1&key=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/v1?Subscription-Key=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/v1?access_token=canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/v1/token/canary-0123", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/v1/api%4Bey%2Fcanary-0123", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/sk-canary0123canary0123/v1", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/aB3dE6gH9jK2mN5pQ8sT1vW4/v1", r"^--base-url = .*must not hold a key: runs record it"),
-        ("https://host/v1;key=canary-0123", r"^--base-url = .*must not hold a part behind ; or #"),
-        ("https://host/v1#canary-0123", r"^--base-url = .*must not hold a part behind ; or #"),
+        ("https://me:pw@host/v1", r"^--base-url = .*must not contain a user or password"),
+        ("litellm://", r"^--base-url = .*must be litellm:// followed by the name"),
+        ("litellm://anthropic/v1", r"^--base-url = .*must be litellm:// followed by the name"),
+        ("litellm://Anthropic", r"^--base-url = .*must be litellm:// followed by the name"),
+        (
+            "https://host/v1?api-version=1&key=canary-0123",
+            r"^--base-url = .*must not contain a key, since run folders",
+        ),
+        (
+            "https://host/v1?Subscription-Key=canary-0123",
+            r"^--base-url = .*must not contain a key, since run folders",
+        ),
+        (
+            "https://host/v1?access_token=canary-0123",
+            r"^--base-url = .*must not contain a key, since run folders",
+        ),
+        ("https://host/v1/token/canary-0123", r"^--base-url = .*must not contain a key, since run folders record"),
+        ("https://host/v1/api%4Bey%2Fcanary-0123", r"^--base-url = .*must not contain a key, since run folders record"),
+        (
+            "https://host/sk-canary0123canary0123/v1",
+            r"^--base-url = .*must not contain a key, since run folders",
+        ),
+        (
+            "https://host/aB3dE6gH9jK2mN5pQ8sT1vW4/v1",
+            r"^--base-url = .*must not contain a key, since run folders",
+        ),
+        ("https://host/v1;key=canary-0123", r"^--base-url = .*must not contain ; or #"),
+        ("https://host/v1#canary-0123", r"^--base-url = .*must not contain ; or #"),
     ],
 )
 def test_a_base_url_that_is_none_is_refused(text: str, words: str) -> None:
@@ -153,19 +168,18 @@ def test_the_documented_texts() -> None:
     )
     start = "Invalid LiteLLM model format. Use 'provider/model' (for example: openai/gpt-5-mini). Received model="
     assert refused("foo/bar") == (
-        f"{start}'foo/bar'. Details: no provider is called 'foo'; for a server of your own, give its address with "
-        "--base-url"
+        f"{start}'foo/bar'. Details: unknown provider 'foo'; for your own server, give its address with --base-url"
     )
     assert refused("antropic/claude/x") == (
-        f"{start}'antropic/claude/x'. Details: no provider is called 'antropic'; did you mean 'anthropic/claude/x'?"
+        f"{start}'antropic/claude/x'. Details: unknown provider 'antropic'; did you mean 'anthropic/claude/x'?"
     )
     assert refused("OpenAI/gpt").endswith("did you mean 'openai/gpt'?")
-    assert refused("openai/") == f"{start}'openai/'. Details: there is no model's name after 'openai'"
+    assert refused("openai/") == f"{start}'openai/'. Details: the model's name after 'openai' is missing"
 
 
 @for_each_row("model", ["http://localhost:8000/v1", "litellm://anthropic/claude-x", "https://api.x/v1/m"])
 def test_an_address_is_no_models_name(model: str) -> None:
-    details = "an address is given with --base-url, and only the name with --model"
+    details = "give an address with --base-url, and only the model's name with --model"
     assert refused(model, None, AMBIENT).endswith(f"Received model={model!r}. Details: {details}")
 
 
@@ -174,7 +188,9 @@ def test_an_address_is_no_models_name(model: str) -> None:
     [("hosted_vllm", "HOSTED_VLLM_API_BASE"), ("litellm_proxy", "LITELLM_PROXY_API_BASE"), ("custom_openai", "")],
 )
 def test_a_provider_without_an_address_is_not_taken_for_openai(provider: str, variable: str) -> None:
-    words = f"{provider!r} has no address of its own: give your server's as base URL, with the model's name as it is "
+    words = (
+        f"{provider!r} has no default address: give your server's address as base URL, and the model's name as it is "
+    )
     rest = f", or set {variable}" if variable else ""
     assert refused(f"{provider}/m", None, AMBIENT) == f"{words}served there{rest}"
     assert refused(f"{provider}/m", None, {**AMBIENT, variable or "OTHER": " "}) == f"{words}served there{rest}"
@@ -184,7 +200,7 @@ def test_a_provider_without_an_address_is_not_taken_for_openai(provider: str, va
 
 
 def test_a_provider_that_asks_the_terminal_to_log_in_is_not_among_them() -> None:
-    assert "no provider is called 'github_copilot'" in refused("github_copilot/gpt-4o")
+    assert "unknown provider 'github_copilot'" in refused("github_copilot/gpt-4o")
 
 
 def test_a_key_that_was_given_beats_the_environment() -> None:
@@ -296,7 +312,7 @@ def test_a_key_variable_is_needed_behind_litellm_as_elsewhere(here: Path) -> Non
     flags = {"model": "claude-x", "api_base_url": "litellm://anthropic", "api_key_var": "MINE"}
     resolution = resolve("toy-env", flags)
     missing_keys(resolution, {"MINE": "k"})
-    with pytest.raises(ConfigError, match=r"^MINE is not set, and toy-env at litellm://anthropic needs it"):
+    with pytest.raises(ConfigError, match=r"^MINE is not set, but toy-env at litellm://anthropic needs this API key"):
         missing_keys(resolution, {})
 
 
@@ -307,7 +323,7 @@ def test_where_litellm_is_absent_one_line_says_what_to_install(here: Path, monke
         with pytest.raises(ConfigError) as caught:
             check()
         assert str(caught.value) == (
-            "models of 'anthropic' are asked through litellm, which is not installed: pip install "
+            "models of 'anthropic' need litellm, which is not installed: pip install "
             "'bench-harness[litellm]', or give the address of an OpenAI-compatible endpoint as base URL"
         )
     require_provider("https://api.example/v1")

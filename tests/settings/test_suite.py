@@ -95,7 +95,7 @@ def test_name_runs_one_environment_twice(write: Write) -> None:
 def test_runs_that_look_alike_are_told(write: Write) -> None:
     write("suite.toml", '[[eval]]\nid = "toy-env"\n[[eval]]\nid = "toy-env"\nargs = {a = 1}\n')
     (notice,) = resolve("suite.toml", {}).notices
-    assert "2 runs are called 'toy-env'" in notice
+    assert "2 runs have the name 'toy-env'" in notice
 
 
 def test_the_resolution_knows_its_file(here: Path, write: Write) -> None:
@@ -142,20 +142,20 @@ def test_the_resolution_knows_its_file(here: Path, write: Write) -> None:
         ('[[eval]]\nid = "toy-env"\nmodel = 5', "suite.toml: eval[0].model = 5: must be a string"),
         ('[[eval]]\nid = "toy-env"\nenv = "x"', "suite.toml: eval[0].env: must be a table of env settings"),
         ('[[eval]]\nid = "toy-env"\nsave = true', "suite.toml: eval[0].save: must be a table of save settings"),
-        ('[[env]]\nenv_id = "toy-env"', "suite.toml: env: [[env]] is no list; write [[eval]] with [eval.env] under it"),
-        ('[eval]\nid = "toy-env"', "suite.toml: eval: must be written [[eval]]"),
+        ('[[env]]\nenv_id = "toy-env"', "suite.toml: env: [[env]] cannot be a list; write [[eval]] with [eval.env]"),
+        ('[eval]\nid = "toy-env"', "suite.toml: eval: must be a list of tables: write [[eval]]"),
         ('eval = [1]', "suite.toml: eval[0]: must be a table"),
         ('[[eval]]\nid = "toy-env"\nsweep = {}', "suite.toml: eval[0].sweep: a sweep belongs in [[ablation]]"),
-        ('[[eval]]\nnum_examples = 3', "suite.toml: eval[0]: names no environment"),
-        ('[env]\nnum_examples = 3', "suite.toml: names no environment; add [[eval]]"),
-        ("", "suite.toml: names no environment"),
+        ('[[eval]]\nnum_examples = 3', "suite.toml: eval[0]: the environment is missing"),
+        ('[env]\nnum_examples = 3', "suite.toml: no environment to run; add [[eval]]"),
+        ("", "suite.toml: no environment to run"),
         ('id = "a"\nenv_id = "b"', "suite.toml: env_id: sets the same as suite.toml: id; keep one of them"),
         (
             '[[eval]]\nid = "toy-env"\nnum_examples = 1\n[eval.env]\nnum_examples = 2',
             "suite.toml: eval[0].env.num_examples: sets the same as suite.toml: eval[0].num_examples",
         ),
         ("a = = 1", "suite.toml: not valid TOML: "),
-        ('[env.env_args]\nday = 2024-01-01\n[[eval]]\nid = "toy-env"', "holds a date at day, which JSON cannot hold"),
+        ('[env.env_args]\nday = 2024-01-01\n[[eval]]\nid = "toy-env"', "contains a date at day, which JSON cannot"),
         ('id = "toy-env"\nendpoints_path = 5', "suite.toml: endpoints_path = 5: must be a path"),
         ('id = "toy-env"\n[[endpoint]]\nendpoint_id = "a"', "suite.toml: endpoint[0].url: missing"),
     ],
@@ -177,13 +177,13 @@ def test_a_missing_file_is_no_environment(here: Path, write: Write) -> None:
         resolve("configs/siute.toml", {})
     with pytest.raises(ConfigError, match=r"no such file \(and no folder conf\)"):
         resolve("conf/suite.toml", {})
-    with pytest.raises(ConfigError, match="stands alone"):
+    with pytest.raises(ConfigError, match="must be the only target"):
         resolve("toy-env,configs/suite.toml", {})
 
 
 @pytest.mark.parametrize("target", ["", ",", " , "])
 def test_a_target_names_something(here: Path, target: str) -> None:
-    with pytest.raises(ConfigError, match="names no environment"):
+    with pytest.raises(ConfigError, match="is not a valid target"):
         resolve(target, {})
 
 
@@ -219,7 +219,7 @@ def test_hub_runs_need_names_of_their_own(write: Write) -> None:
 
 def test_pushing_what_is_not_kept_is_refused(write: Write) -> None:
     assert refused('id = "toy-env"\nsave_results = false', write, {"save_to_hf_hub": True}) == (
-        "-H pushes what suite.toml: save_results does not keep; leave one of them out"
+        "-H cannot push the run, because suite.toml: save_results does not save it; remove one of the two settings"
     )
 
 
@@ -248,7 +248,7 @@ def test_a_bound_on_processes_that_there_are_not_is_told(here: Path) -> None:
 
 def test_name_flag_is_for_one_run(here: Path) -> None:
     assert resolve("toy-env", {"name": "mine"}).runs[0].settings.env.name == "mine"
-    with pytest.raises(ConfigError, match="name names one run"):
+    with pytest.raises(ConfigError, match="name sets the name of one run"):
         resolve("toy-env,other-env", {"name": "mine"})
 
 
@@ -257,9 +257,9 @@ def test_env_dir_path_puts_results_beside_the_environment(here: Path) -> None:
     resolution = resolve("toy-env,other-env", {"env_dir_path": "envs"})
     assert [run.settings.save.output_dir for run in resolution.runs] == ["envs/toy_env/outputs", "outputs"]
     assert resolution.runs[0].origins["save.output_dir"].source == "-p envs"
-    assert "-p envs has no effect on other_env: there is no envs/other_env" in resolution.notices
+    assert "-p envs has no effect on other_env: there is no folder envs/other_env" in resolution.notices
     resolution = resolve("toy-env", {"env_dir_path": "envs", "output_dir": "mine"})
     assert resolution.runs[0].settings.save.output_dir == "mine"
-    assert resolution.notices == ("-p envs has no effect: -o mine says where results go",)
+    assert resolution.notices == ("-p envs has no effect: -o mine sets the output folder",)
     with pytest.raises(ConfigError, match="no such folder"):
         resolve("toy-env", {"env_dir_path": "nowhere"})

@@ -107,10 +107,13 @@ def test_keys_of_the_same_name_are_told_apart(write: Write) -> None:
         ("[ablation.sweep]\nnum_examples = []", "ablation[0].sweep.num_examples = []: must be a list"),
         ("[ablation.sweep]\nnum_exmaples = [1]", 'sweep.num_exmaples: unknown key; did you mean "num_examples"?'),
         ("[ablation.sweep]\nnum_examples = [1, 0]", "sweep.num_examples[1] = 0: must be -1"),
-        ("[ablation.sweep]\nnum_examples.x = [1]", "sweep.num_examples.x: num_examples is no table"),
-        ("[ablation.sweep]\nname = ['a']", "sweep.name: runs of a sweep are named by their values"),
-        ("[ablation.sweep]\nnum_examples = [1, 1]", "sweep.num_examples: lists a value twice"),
-        ("[ablation.sweep]\nenv_args = [{}]\nargs.k = [1]", "sweep.args.k: sweeps what another key"),
+        ("[ablation.sweep]\nnum_examples.x = [1]", "sweep.num_examples.x: num_examples is not a table"),
+        (
+            "[ablation.sweep]\nname = ['a']",
+            "sweep.name: cannot be swept, because the runs of a sweep are named after their values",
+        ),
+        ("[ablation.sweep]\nnum_examples = [1, 1]", "sweep.num_examples: the list contains a value twice"),
+        ("[ablation.sweep]\nenv_args = [{}]\nargs.k = [1]", "sweep.args.k: another key of this sweep already varies"),
         ("[ablation.sweep]\n'headers.X' = [1]", 'must be a table of strings (wrong at "X")'),
         ("nme = 'a'\n[ablation.sweep]\nnum_examples = [1]", 'ablation[0].nme: unknown key; did you mean "name"?'),
     ],
@@ -124,7 +127,7 @@ def test_what_a_sweep_may_not_say(write: Write, text: str, expected: str) -> Non
 
 def test_set_cannot_undo_a_sweep(write: Write) -> None:
     write("suite.toml", '[[ablation]]\nid = "toy-env"\n[ablation.sweep]\nsampling.temperature = [0.0, 1.0]\n')
-    with pytest.raises(ConfigError, match="sweeps this setting"):
+    with pytest.raises(ConfigError, match="this setting is already varied"):
         resolve("suite.toml", {}, ["model.sampling_args.temperature=0.5"])
     assert len(resolve("suite.toml", {}, ["model.sampling_args.top_p=0.5"]).runs) == 2
 

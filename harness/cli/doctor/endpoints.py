@@ -136,7 +136,8 @@ def _check_key(name: str, queries: Sequence[EndpointQuery], environ: Mapping[str
 
 
 def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | None:
-    """Finding for a model that gets no request: embedded, or key or litellm missing. None if it can be queried."""
+    """Finding for a model to which no request can be sent: bench plays it itself, its key is missing or malformed, or
+    litellm is not installed. None if a request can be sent."""
     endpoint, name = asked.endpoint, asked.name
     if is_reference(endpoint.model) and asked.is_embedded:
         return _embedded(name)
@@ -273,7 +274,7 @@ _SIGNS = (
 
 
 def _advice(asked: EndpointQuery, error: SystemicError) -> str:
-    """Advice on an unusable endpoint."""
+    """Advice on repairing an unusable endpoint, according to its error."""
     endpoint, words = asked.endpoint, str(error)
     if error.reason == "auth":
         if not endpoint.key_var:

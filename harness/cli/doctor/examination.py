@@ -74,8 +74,8 @@ def examine(subject: Subject, options: CheckOptions, announce: Callable[[Sequenc
 
 
 class _Abandoned(ThreadPoolExecutor):
-    """Executor for name resolution by the event loop whose threads are not joined at the end: with a dead resolver, a
-    join would take minutes."""
+    """Executor for the event loop's name resolution. Its threads are not joined at the end, which would take minutes if
+    the name server does not answer."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call the function in a daemon thread."""
@@ -128,7 +128,7 @@ async def _examine(subject: Subject, options: CheckOptions, announce: Callable[[
 
 
 def _sorted(subject: Subject, options: CheckOptions) -> tuple[list[EndpointQuery], list[Diagnosis]]:
-    """Separate the models to query from the findings about all others."""
+    """Separate the models to which a request is sent from findings about models that get none."""
     asked: list[EndpointQuery] = []
     said: list[Diagnosis] = []
     for each in subject.asked:

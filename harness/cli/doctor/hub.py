@@ -46,7 +46,7 @@ def endpoint() -> str:
 
 
 def token_request() -> str:
-    """Describe the request about the token, for the user."""
+    """Describe to the user the request that asks the Hub about the token."""
     return f"who the token belongs to: {endpoint()}/api/whoami-v2"
 
 
@@ -97,7 +97,7 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Diagnosis]:
 
 
 def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
-    """Findings on the planned pushes from the Hub's answer."""
+    """Check, from the Hub's answer about the token, whether the planned pushes are allowed."""
     name = str(who.get("name", "?"))
     auth = _table(who.get("auth"))
     access = _table(auth.get("accessToken"))
@@ -213,7 +213,8 @@ def _defaults(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[s
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
-    """Calls that load a dataset, each with the expression of the dataset's name."""
+    """Find the calls in a source file that load a dataset: the name of each called function, and the argument that
+    gives the dataset's id."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -237,7 +238,7 @@ def _is_hub_id(name: str) -> bool:
 
 
 def dataset_request(dataset: HubDataset) -> str:
-    """Describe the request for a dataset, for the user."""
+    """Describe to the user the request that checks whether the Hub has a dataset."""
     return f"whether the Hub has {dataset.name}: {_address(dataset.name)}"
 
 

@@ -115,7 +115,7 @@ def shortfall(requirement: Requirement, installed: Installed) -> str:
 
 
 def extra_that_brings(package: str, installed: Installed | None = None) -> str:
-    """Name of the extra of bench that installs `package` (a distribution or module); "" if there is no such extra."""
+    """Name of the extra of bench that installs `package` (a distribution or module); "" if no extra does."""
     ours = (installed or Installed()).get(OURS)
     if ours is None:
         return ""
@@ -131,7 +131,7 @@ def install_extra(extra: str) -> str:
 
 
 def _only(dist: Distribution, extra: str) -> list[Requirement]:
-    """Requirements that an extra adds."""
+    """Requirements of bench that only one of its extras adds."""
     plain = {str(each) for each in requirements_of(dist)}
     return [each for each in requirements_of(dist, (extra,)) if str(each) not in plain]
 
@@ -156,7 +156,8 @@ def check_packages(installed: Installed | None = None) -> list[Diagnosis]:
 
 
 def described(why: str) -> str:
-    """Result of `shortfall` as the end of a sentence."""
+    """Complete a sentence with the reason why a requirement is not met: the installed version, or that the package is
+    not installed."""
     return "it is not installed" if why == "not installed" else why
 
 
