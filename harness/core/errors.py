@@ -91,11 +91,7 @@ class HarnessError(Exception, Spelled):
         return self.args[0] if self.args else ""
 
     def text(self, labels: Labels) -> str:
-        """The whole error message: place, setting, problem and remedy.
-
-        Args:
-            labels: How a command or Python function spells the names of settings.
-        """
+        """The complete error message, with the names of settings spelled as in `labels`."""
         words = str(spelled(self.problem, labels))
         if self.setting:
             words = f"{labels[self.setting]}{self.given and ' '}{self.given}: {words}"

@@ -73,8 +73,7 @@ class Message(Spelled):
 
 
 def spelled(value: object, labels: Labels) -> object:
-    """Replace names of settings in a value of a message by their spelling in `labels`; return other values as they
-    are."""
+    """Spell the names of settings in a value of a message as in `labels`; other values stay unchanged."""
     if isinstance(value, Name):
         return labels.get(value, value)
     if isinstance(value, tuple):

@@ -279,8 +279,7 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 
 
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
-    """Values that the environment's code added to each step: `extras`, `reward`, `advantage` and its own keys. Empty if
-    no step has any."""
+    """Values that the environment's code added to each step, such as `extras` and `reward`; empty if it added none."""
     notes: list[JsonDict] = []
     for each in trajectory:
         own_values = ((name, value) for name, value in each.items() if name not in _STEP_KEYS and value is not None)
