@@ -137,7 +137,7 @@ class InstancePool:
             try:
                 await _call(client, "close")
             except Exception:  # boundary around the caller's client: the evaluation is finished and paid for
-                logger.warning("%s.close() raised", type(client).__name__, exc_info=True)
+                logger.warning("%s.close() failed; the results are not affected", type(client).__name__, exc_info=True)
 
     def waiting_note(self) -> str:
         """Return "", since the reason why a caller's client waits is unknown."""

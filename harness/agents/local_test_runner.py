@@ -108,7 +108,7 @@ class LocalTestRunner:
         max_turns: int = 10,
         completion_params: Mapping[str, Any] | None = None,
     ) -> LocalTestRunResult:
-        """Run the agent on one row.
+        """Run the agent on one row, without scoring.
 
         Args:
             row: A row with the columns of `DatasetRow`.
@@ -136,7 +136,7 @@ class LocalTestRunner:
         *,
         settings: Mapping[str, object] | None = None,
     ) -> LocalTestBatchResult:
-        """Run the agent on every row.
+        """Run the agent on every row, without scoring.
 
         Args:
             rows: Rows with the columns of `DatasetRow`.

@@ -148,7 +148,7 @@ class AgentLike(Protocol):
         ...
 
     def run(self, ctx: RolloutContext) -> Awaitable[RolloutResult]:
-        """Execute one run."""
+        """Execute one run of the agent."""
         ...
 
 

@@ -84,7 +84,7 @@ class EvalEvalSummary:
 
 @dataclass(slots=True)
 class EvalModelSummary:
-    """Statistics of one model."""
+    """Statistics of one model in an agent evaluation."""
 
     model: str
     model_tag: str

@@ -261,7 +261,7 @@ def loaded(agent: object) -> LoadedAgent:
     if isinstance(agent, LoadedAgent):
         return agent
     if isinstance(agent, type):
-        raise TypeError(f"agent_loop must be an agent, not its class: {agent.__name__}()")
+        raise TypeError(f"agent_loop must be an agent, not its class; pass {agent.__name__}()")
     if missing := missing_members(agent):
         raise TypeError(f"agent_loop must be an agent; {type(agent).__name__} lacks {' and '.join(missing)}")
     known = cast(AgentLike, agent)

@@ -56,7 +56,7 @@ class OpenAIFunctionToolSchema(BaseModel):
 
 
 class RolloutStatus(StrEnum):
-    """Values of `RolloutResult.status`."""
+    """Whether an agent completed or failed its run: the values of `RolloutResult.status`."""
 
     COMPLETED = "COMPLETED"
     ERROR = "ERROR"

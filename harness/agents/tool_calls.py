@@ -13,7 +13,7 @@ from harness.tools.results import to_text
 
 
 class ToolExecutionError(ToolCallError):
-    """Error of a tool call.
+    """Error for a tool call that failed.
 
     Args:
         message: The reason of the failure.

@@ -84,5 +84,5 @@ def _check_function(where: str, function: object) -> str:
     if schema.get("type") != "object":
         raise ToolValidationError(f"{where}: parameters.type must be 'object', got {schema.get('type')!r}")
     if not isinstance(schema.get("properties", {}), dict):
-        raise ToolValidationError(f"{where}: parameters.properties must be an object of schemas by name")
+        raise ToolValidationError(f"{where}: parameters.properties must be an object that maps names to schemas")
     return where

@@ -64,7 +64,7 @@ FUNCTION = FieldType(callable, "a function")
 def check_fields(
     values: Mapping[str, object], types: Mapping[str, FieldType], where: str = "", *, is_camel: bool = True
 ) -> None:
-    """Validate the types of fields.
+    """Check that the values of an object's fields have the right types.
 
     Args:
         values: Values by field name.

@@ -23,7 +23,7 @@ _RECORD = ("runId", "tasks", "modelConfigs")
 
 
 def load_tasks(path: str | Path) -> list[Task]:
-    """Read a file of tasks.
+    """Read and validate a file of tasks.
 
     Args:
         path: A .json file (an array of tasks, or an object with the array as `tasks`), a .jsonl file with one task per

@@ -49,12 +49,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Width of the whole column in cells."""
+        """Width of the column in cells when nothing is cut."""
         return max(map(cell_len, [self.head, *self.cells]))
 
     @property
     def narrowest(self) -> int:
-        """Minimum width in cells."""
+        """Minimum width of the column in cells."""
         return min(self.width, self.least) if self.shrink else self.width
 
 

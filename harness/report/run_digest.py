@@ -41,11 +41,11 @@ class Trouble:
 
     @property
     def count(self) -> int:
-        """Number of rollouts with the problem."""
+        """Number of rollouts that have the problem."""
         return len(self.places)
 
     def to_json(self) -> JsonDict:
-        """The problem as JSON."""
+        """The problem and its rollouts as JSON."""
         return {
             "reason": self.reason,
             "count": self.count,

@@ -117,7 +117,7 @@ def read_usage(table: object) -> Usage | None:
 
 
 def sizes_of(run: RunDir) -> dict[str, int]:
-    """Bytes of a run's files by kind."""
+    """Sizes of a run's files in bytes, by kind of file."""
     sizes = {"journal.jsonl": 0, "data/": 0, "others": 0}
     for folder, _, names in os.walk(run.path):
         for name in names:

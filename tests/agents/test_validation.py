@@ -95,7 +95,7 @@ def test_names_that_endpoints_refuse(name: str) -> None:
         (tool(parameters={"type": "array"}), "Tool 'add': parameters.type must be 'object', got 'array'"),
         (
             tool(parameters={"type": "object", "properties": []}),
-            "Tool 'add': parameters.properties must be an object of schemas by name",
+            "Tool 'add': parameters.properties must be an object that maps names to schemas",
         ),
         (
             tool(parameters={"type": "object", "properties": {"a": {"default": float("nan")}}}),

@@ -52,7 +52,7 @@ class Pair:
 
 
 def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[str]]:
-    """Choose the pairs to compare.
+    """Choose the pairs of runs to compare.
 
     Several runs are each compared with the first. With suites, runs of the same name are compared; if one side has
     several of a name, those of the same model. Within a single suite, each run is compared with the first of its name

@@ -40,7 +40,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class SampleSizePlan:
-    """Result of sample-size planning."""
+    """Result of sample-size planning: the difference that the pilot can detect, and designs for the requested
+    difference."""
 
     question: Question
     pilot: ComparedRun

@@ -61,7 +61,7 @@ def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
 
 
 def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
-    """Format all comparisons as lines.
+    """Format all comparisons of runs as lines for the terminal.
 
     Args:
         found: The comparisons.

@@ -61,7 +61,7 @@ class ExampleRow(NamedTuple):
 
     @property
     def made(self) -> int:
-        """Number of rollouts, scored or not."""
+        """Number of the example's rollouts, scored or not."""
         return self.end - self.begin
 
 

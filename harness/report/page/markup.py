@@ -14,7 +14,7 @@ from harness.report.text import clean_block
 
 
 class Html(str):
-    """Trusted markup. Created only in this module."""
+    """HTML that is trusted, so that it is not escaped again. Created only in this module."""
 
     __slots__ = ()
 
