@@ -110,7 +110,7 @@ class Table:
                     if isinstance(error, HarnessError) or should_propagate(error):
                         raise
                     cause = f": {why}" if (why := hub.refusal()) else ""
-                    raise EnvironmentFault(f"{self._name} builder raised {describe(error)}{cause}") from error
+                    raise EnvironmentFault(f"the {self._name} function raised {describe(error)}{cause}") from error
         return self._rows
 
     def _checked(self, source: Any) -> Sequence[Any]:

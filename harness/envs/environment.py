@@ -272,7 +272,7 @@ class Environment(ABC):
         return fault
 
     def _timing(self) -> JsonDict:
-        """Initial timings of a rollout that starts now."""
+        """Return the initial timings of a rollout that starts now."""
         return {"started_at": time.time(), "generation": 0.0, "model": 0.0}
 
     def _tools(self, state: State) -> list[JsonDict]:

@@ -32,7 +32,7 @@ class EnvOptions(TypedDict, total=False):
     sampling_args: JsonDict | None
     """Default sampling arguments; those of the run take precedence."""
     message_type: MessageType
-    """`chat` (messages) or `completion` (text)."""
+    """Form of prompts and replies: `chat` (messages) or `completion` (text)."""
     tool_defs: list[JsonDict] | None
     """Tool definitions in the OpenAI wire format, sent with every request; a row's `info` may override them."""
     oai_tools: list[JsonDict] | None
@@ -63,7 +63,7 @@ _TYPES: dict[str, tuple[type, str]] = {
     "env_id": (str, "a string"),
     "env_args": (dict, "a dict"),
 }
-"""Types of options, and their descriptions for messages."""
+"""Types of an environment's options, with a description of each for error messages."""
 
 
 def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:

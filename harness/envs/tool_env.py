@@ -78,7 +78,7 @@ class ToolEnv(MultiTurnEnv):
 
     @property
     def tool_map(self) -> dict[str, Tool]:
-        """The tools by name."""
+        """The tools that the model may call, by name."""
         return self._tool_map
 
     @property
@@ -285,5 +285,5 @@ def _parts(call: JsonDict) -> tuple[str, str, str | JsonDict | None]:
 
 
 def tool_message(content: str | list[JsonDict], call_id: str) -> Message:
-    """The message that answers a tool call."""
+    """Return the tool message with the result of a tool call."""
     return {"role": "tool", "content": content, "tool_call_id": call_id}

@@ -43,7 +43,7 @@ FIXED_TEXT = (
 
 
 class Refusal(Exception):
-    """Error response to a request."""
+    """An error response of the server, raised as an exception."""
 
     def __init__(self, status: int, message: str, code: str) -> None:
         super().__init__(message)

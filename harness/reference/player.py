@@ -52,7 +52,7 @@ class EnvironmentPlayer:
         self._lengths: tuple[int, ...] = ()
 
     def learn(self, example: Example) -> None:
-        """Register `example` under its key."""
+        """Register an example, so that its requests can be found by its key."""
         self._by_key[example.key] = example
 
     def forget(self, example_key: str) -> None:

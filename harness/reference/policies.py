@@ -42,9 +42,9 @@ class Policy:
     """`oracle`: the environment's perfect player. `null`: its player without knowledge. `noisy`: one of these two for a
     whole rollout. `echo`: the last user message. `judge`: the environment's verdict on a response."""
     accuracy: float = DEFAULT_ACCURACY
-    """`noisy` only: share of rollouts with the perfect player."""
+    """`noisy` only: share of rollouts that the perfect player answers."""
     seed: int = 0
-    """`noisy` only: seed that selects these rollouts."""
+    """`noisy` only: seed of the random selection of these rollouts."""
 
     @property
     def needs_player(self) -> bool:

@@ -104,7 +104,7 @@ class ReferenceServer:
         self._players[lane] = player
 
     def remove(self, lane: str) -> None:
-        """Remove the player of run `lane`."""
+        """Remove the player of run `lane`, which has ended."""
         self._players.pop(lane, None)
 
     def find(self, rollout: RolloutHeader | None, prompt: Prompt) -> tuple[EnvironmentPlayer, Example] | None:

@@ -269,7 +269,7 @@ class JudgeRubric(Rubric):
 
 
 async def judge_verdict(judge: Judge, prompt: Prompt, completion: Prompt, answer: str, state: State) -> float:
-    """Reward function: the value of the judge's verdict."""
+    """Reward function: the value that the rubric assigns to the judge's verdict."""
     return (await judge.verdict(prompt, completion, answer, state)).value
 
 

@@ -117,7 +117,7 @@ _context: ContextVar[_JudgeContext] = ContextVar("judges", default=_JudgeContext
 
 @contextmanager
 def _changed(**changes: Any) -> Generator[None]:
-    """Change fields of the current `_JudgeContext` inside the block."""
+    """Use other judges, or other lists of errors, for judge calls of the current task inside the block."""
     token = _context.set(replace(_context.get(), **changes))
     try:
         yield

@@ -201,7 +201,7 @@ def _last_box(text: str) -> str:
 
 
 def _seconds(value: float) -> float:
-    """Validate `timeout_seconds`."""
+    """Validate a CPU time limit in seconds, and return it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise EnvironmentFault(f"timeout_seconds must be a number above 0, not {value!r}")
     return float(value)

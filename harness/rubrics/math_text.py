@@ -53,7 +53,7 @@ _FUNCTIONS = _listed(
     "min sup inf lim mod gcd lcm det dim ker arg floor ceil sgn sign sum prod cis infinity phi tau alpha beta gamma "
     "delta theta lambda omega sigma epsilon percent percentage pct"
 )
-"""Names with a meaning in formulas."""
+"""Names of functions and constants in formulas, which are not taken for ordinary words."""
 _COUNTING = _listed(
     "zero one two three four five six seven eight nine ten eleven twelve twenty hundred hundreds thousand thousands "
     "million millions billion billions trillion trillions dozen dozens score half halves third thirds quarter quarters "

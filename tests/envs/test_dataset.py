@@ -164,7 +164,7 @@ def test_a_builder_that_raises_is_told_as_the_environments_fault() -> None:
     def build() -> Any:
         raise OSError("no network")
 
-    with pytest.raises(EnvironmentFault, match="dataset builder raised OSError: no network"):
+    with pytest.raises(EnvironmentFault, match="dataset function raised OSError: no network"):
         SingleTurnEnv(eval_dataset=build).row(0)
 
 

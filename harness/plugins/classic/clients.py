@@ -107,7 +107,7 @@ class Client:
 
     @property
     def client(self) -> Any:
-        """The wrapped client."""
+        """The client that this object wraps, such as an `openai.AsyncOpenAI`."""
         return self._client
 
     def setup_client(self, config: ClientConfig) -> Any:

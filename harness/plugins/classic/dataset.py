@@ -158,17 +158,17 @@ class Source:
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows, formatted when they are read."""
+        """The rows of the dataset, each formatted when it is read."""
         return Rows(self._given() if callable(self._given) else self._given, self._form(), self._name)
 
     @cached_property
     def shown(self) -> Any:
-        """The dataset as a `datasets.Dataset`."""
+        """The formatted rows as a `datasets.Dataset`."""
         return to_dataset(self.rows)
 
     @property
     def columns(self) -> Collection[str] | None:
-        """The names of the columns; None while unknown."""
+        """The names of the dataset's columns; None if it is not loaded yet."""
         if not self.is_built or not len(self.rows):
             return None
         return list(getattr(self.rows.source, "column_names", None) or self.rows.source[0])

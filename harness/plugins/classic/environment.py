@@ -128,7 +128,7 @@ class Environment(NativeEnvironment):
 
     @cached_property
     def _sources(self) -> dict[str, Source]:
-        """The author's datasets, by name."""
+        """The datasets that the author passed, by name: `dataset` and `eval_dataset`."""
         return {}
 
     @property

@@ -51,7 +51,7 @@ class InfraError(Error):
 
 
 class SandboxError(InfraError):
-    """A sandbox failed."""
+    """The sandbox of a rollout failed."""
 
 
 class TunnelError(InfraError):

@@ -15,13 +15,13 @@ _LOGGER = "verifiers"
 
 
 def setup_logging(level: str | int | None = "INFO", *args: Any, **kwargs: Any) -> None:
-    """Set the level of the classic packages' logger."""
+    """Set the level of the logger `verifiers`, which classic packages use."""
     logging.getLogger(_LOGGER).setLevel(level.upper() if isinstance(level, str) else level or logging.INFO)
 
 
 @contextlib.contextmanager
 def log_level(level: str | int) -> Generator[None]:
-    """Set another level within a context."""
+    """Set another level of the logger `verifiers` inside the block."""
     logger = logging.getLogger(_LOGGER)
     before = logger.level
     setup_logging(level)
@@ -33,7 +33,7 @@ def log_level(level: str | int) -> Generator[None]:
 
 @contextlib.contextmanager
 def quiet_verifiers() -> Generator[None]:
-    """Log only warnings and errors within a context."""
+    """Log only warnings and errors of classic packages inside the block."""
     with log_level(logging.WARNING):
         yield
 

@@ -91,12 +91,12 @@ class Rubric(NativeRubric):
 
     @property
     def reward_funcs(self) -> list[RewardFunc]:
-        """Deprecated name of `funcs`."""
+        """Deprecated name of `funcs`, the list of reward functions."""
         return self.funcs
 
     @property
     def reward_weights(self) -> list[float]:
-        """Deprecated name of `weights`."""
+        """Deprecated name of `weights`, the list of the functions' weights."""
         return list(self.weights)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:

@@ -103,7 +103,7 @@ class ToolEnv(MultiTurnEnv):
         return isinstance(err, tuple(self.stop_errors))
 
     def add_tool(self, tool: AnyFunction) -> None:
-        """Add a tool."""
+        """Add a function as a tool that the model may call."""
         self._offer(tool, read_tool(tool).definition)
 
     def remove_tool(self, tool: AnyFunction) -> None:

@@ -81,7 +81,7 @@ class SampleIds:
 
     @property
     def all(self) -> list[int | str]:
-        """All sample ids, in order."""
+        """Return all sample ids that were assigned, in order."""
         return list(self._taken.values())
 
 

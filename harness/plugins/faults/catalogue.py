@@ -235,7 +235,9 @@ def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fa
         raise ConfigError(f"there is no fault {name!r}: an HTTP status such as 429, or {suggestion(name, KINDS)}")
     for parameter in given:
         if parameter not in (*allowed, *COMMON):
-            raise ConfigError(f"{name} has no parameter {parameter!r}; {suggestion(parameter, (*allowed, *COMMON))}")
+            raise ConfigError(
+                f"fault {name} has no parameter {parameter!r}; {suggestion(parameter, (*allowed, *COMMON))}"
+            )
     delay = number(given.get("delay", 0.0), "delay")
     if name == "malformed":
         made = tuple(Fault("body", body=body) for body in MALFORMED)

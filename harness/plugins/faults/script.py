@@ -172,7 +172,7 @@ def _ranges(value: object) -> tuple[tuple[int, int | None], ...]:
         low = int(match[1]) if match else 0
         high = None if match and match[2] and not match[3] else int(match[3]) if match and match[3] else low
         if low < 1 or (high is not None and high < low):
-            raise ConfigError(f'at must be numbers from 1, as in 3, [1, 2] or "1-3+7+10-", not {value!r}')
+            raise ConfigError(f'at must be request numbers from 1, as in 3, [1, 2] or "1-3+7+10-", not {value!r}')
         found.append((low, high))
     if not found:
         raise ConfigError("at is empty; omit it to select every request")

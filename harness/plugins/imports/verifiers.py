@@ -112,7 +112,7 @@ class VerifiersImporter(Importer):
         return (folder / RESULTS).is_file() and (folder / METADATA).is_file()
 
     def read(self, path: Path) -> Iterable[ImportedRun]:
-        """Read the run of a folder; see `Importer.read`."""
+        """Read the results in a folder as one run."""
         if not self.accepts(path):
             raise UsageError(f"{path}: not a folder with {RESULTS} and {METADATA}")
         folder = path.parent if path.name == RESULTS else path

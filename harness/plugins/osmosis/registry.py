@@ -28,7 +28,7 @@ class AgentLoopRegistry:
             )
 
     def unregister(self, name: str) -> bool:
-        """Remove an agent; returns whether it was registered."""
+        """Remove the agent with this name from the registry; return whether it was registered."""
         return self._loops.pop(name, None) is not None
 
     def get(self, name: str) -> RolloutAgentLoop | None:
@@ -40,7 +40,7 @@ class AgentLoopRegistry:
         return list(self._loops)
 
     def clear(self) -> None:
-        """Remove all agents."""
+        """Remove all agents from the registry."""
         self._loops.clear()
 
 
