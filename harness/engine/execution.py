@@ -297,7 +297,7 @@ def _end_early(progress: RunProgress) -> None:
     saved = progress.total - progress.done - target.lacking
     if target.ended_early and saved > 0:
         progress.total = progress.done + target.lacking
-        progress.note = f"early stopping ended it: {target.words()}; {saved:,} rollouts saved"
+        progress.note = f"ended early: {target.words()}; {saved:,} rollouts saved"
     elif target.outside is not None:
         progress.note = (
             f"until_ci had no effect: a reward of {target.outside:g} is outside the rubric's range, so no interval "
@@ -319,7 +319,7 @@ def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     words = str(error)
     if not isinstance(error, HarnessError):
-        logger.error("run %s", progress.name, exc_info=error)
+        logger.error("internal error in run %s", progress.name, exc_info=error)
         words = f"internal error: {type(error).__name__}: {error}"
     progress.note = progress.note or redactor.text(words)
     return "failed"

@@ -54,7 +54,7 @@ def number_groups(labels: Labels, length: int, what: str) -> tuple[Integers, int
     import numpy as np
 
     if len(labels) != length:
-        raise ValueError(f"{what}: {len(labels)} labels for {length} values")
+        raise ValueError(f"{what}: needs one label per value, not {len(labels)} labels for {length} values")
     if isinstance(labels, np.ndarray):
         unique, codes = np.unique(labels, return_inverse=True)
         return codes.astype(np.int64), len(unique)

@@ -53,11 +53,11 @@ class HubFailureKind(Enum):
     """Kind of a failure. The value is the number of failures of this kind after which a push gives up."""
 
     MOVED = 8
-    """412: another commit was made since the card was read; read it again."""
+    """HTTP 412: another commit was made after the card was read, so the card must be read again."""
     BUSY = 5
-    """429: too many requests; wait for the requested time."""
+    """HTTP 429: the Hub received too many requests, and asks to wait."""
     UNWELL = 4
-    """5xx, no connection, or an unreadable reply."""
+    """HTTP 5xx, no connection to the Hub, or an unreadable reply."""
     FINAL = 1
     """A retry would fail in the same way."""
 

@@ -21,7 +21,7 @@ def test_labels_are_numbered_by_first_appearance() -> None:
     assert (codes.tolist(), count) == ([0, 1, 0, 2], 3)
     codes, count = number_groups(np.array([7, 5, 7]), 3, "test")
     assert (codes.tolist(), count) == ([1, 0, 1], 2)
-    with pytest.raises(ValueError, match="test: 1 labels for 2 values"):
+    with pytest.raises(ValueError, match="test: needs one label per value, not 1 labels for 2"):
         number_groups(["a"], 2, "test")
 
 
