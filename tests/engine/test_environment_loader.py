@@ -315,7 +315,7 @@ def test_a_classic_package_is_an_environment_of_ours(tmp_path: Path) -> None:
 @pytest.mark.plugins
 def test_a_classic_package_is_checked_when_it_has_been_built(tmp_path: Path) -> None:
     path = write(tmp_path / "kit_classic_wrong.py", CLASSIC)
-    with pytest.raises(EnvironmentLoadError, match="'right', parameter 'anwser': nothing of that name is passed"):
+    with pytest.raises(EnvironmentLoadError, match="'right', parameter 'anwser': unknown name"):
         load_environment(str(path))
 
 

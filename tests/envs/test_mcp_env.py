@@ -272,7 +272,7 @@ def test_names_that_two_servers_share_are_refused_or_told_apart() -> None:
 
 def test_a_tool_that_is_asked_for_must_be_there() -> None:
     env = MCPEnv([make_calculator], dataset=ROWS, allowed_tools=["ad"])
-    with pytest.raises(EnvironmentFault, match="no MCP server offers 'ad', only add, keep"):
+    with pytest.raises(EnvironmentFault, match="no MCP server offers 'ad'; offered tools: add, keep"):
         play(env, "done")
 
 

@@ -130,7 +130,7 @@ def test_the_faults_there_are_can_be_listed() -> None:
         (["--policy", "orcale"], "did you mean reference/oracle?"),
         (["--fault", "rest"], 'did you mean "reset"?'),
         (["--faults", "none.toml"], "cannot read none.toml"),
-        (["--fault", "reset@share=0.6", "--hang-rate", "0.6"], "at most 1 is possible"),
+        (["--fault", "reset@share=0.6", "--hang-rate", "0.6"], "but must not exceed 1"),
         (["--latency", "-1"], "Invalid value for '--latency'"),
         (["--latency", "nan"], "'--latency'"),
         (["--fail-rate", "1", "--retry-after", "1\r\nX: y"], "is not a valid HTTP header"),
