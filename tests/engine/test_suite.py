@@ -136,7 +136,7 @@ def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
     assert bad.progress.note == "internal error: ZeroDivisionError: division by zero"
     assert status(bad) == "stopped"
     assert bad.folder.read_manifest().note == bad.progress.note
-    assert [record.message for record in caplog.records] == ["run run-1"]
+    assert [record.message for record in caplog.records] == ["internal error in run run-1"]
     assert type(good.plan.environment).torn_down == 2  # type: ignore[attr-defined]
 
 
