@@ -178,7 +178,7 @@ class _Process:
             _wait(self._stdout, select.POLLIN, until)
             part = os.read(self._stdout, 1 << 16)
             if not part:
-                raise _WorkerGone("it closed its pipe")
+                raise _WorkerGone("the process closed its pipe")
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         return cast("dict[str, Any]", json.loads(line))
@@ -189,7 +189,7 @@ def _wait(fd: int, event: int, until: float) -> None:
     poll = select.poll()
     poll.register(fd, event)
     if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-        raise _WorkerGone(f"no reply within {WALL_SECONDS:g} s")
+        raise _WorkerGone(f"the process sent no reply within {WALL_SECONDS:g} s")
 
 
 class MathPool:
