@@ -134,7 +134,8 @@ class _PlannedCheck:
         return rows
 
     def _keys(self, rows: DatasetScan, second: DatasetScan) -> Finding:
-        """Compare the keys with those of a second load, and of new processes that hash in another way."""
+        """Check that the examples' keys are the same when the environment is loaded again and in new processes with
+        other hash seeds."""
         env = self.run.settings.env
         request = [env.env_id, env.env_args, env.extra_env_kwargs]
         # The environment may be in a folder that only this process has on its import path.
@@ -175,7 +176,8 @@ class _PlannedCheck:
         self._again(asked, policies, first, rubric)
 
     def _again(self, asked: TrialRequest, policies: list[str], first: Played, rubric: Rubric) -> None:
-        """Run the policies a second time, score that pass again from its journal, and report the comparison."""
+        """Run the reference policies a second time and score that run again from its journal; report whether the
+        results are equal."""
         obstacle = ""
         if any(finding.name == "keys" for finding in self.report.failed):
             obstacle = "not possible: the examples differ between loads"

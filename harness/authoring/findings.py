@@ -25,7 +25,7 @@ class Finding:
     name: str
     status: Status
     says: str
-    """The result in words; for a skipped check, why it was skipped."""
+    """The result in words; for a skipped check, the reason for skipping it."""
     advice: str = ""
     """Advice on how to repair a failure."""
 

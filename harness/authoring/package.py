@@ -53,8 +53,7 @@ class Package:
 
 
 def toml_fault(folder: Path) -> str:
-    """Why the `pyproject.toml` of a folder cannot be parsed (`…/pyproject.toml: not valid TOML: …`). "" if it is valid
-    or missing."""
+    """Error message if the `pyproject.toml` of a folder cannot be parsed; "" if the file is valid or missing."""
     file = folder / "pyproject.toml"
     try:
         tomllib.loads(file.read_text(encoding="utf-8"))

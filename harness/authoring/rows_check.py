@@ -13,7 +13,7 @@ from harness.envs.environment import Environment
 from harness.envs.single_turn import SingleTurnEnv
 
 _KEY = 20
-"""Stored characters of a key: enough to be unique, and small enough for a million rows."""
+"""Number of characters of a key that are stored: enough to be unique, and few enough for a million rows."""
 
 
 @dataclass(slots=True)

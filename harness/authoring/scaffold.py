@@ -211,7 +211,8 @@ def read_name(text: str) -> Names:
 
 
 def _is_a_path(text: str) -> ConfigError:
-    """Error for a path given as a name: `./sub/thing`, `/srv/thing`, `../up`, `org/`."""
+    """Make the error for a path given in place of an environment's name: `./sub/thing`, `/srv/thing`, `../up`,
+    `org/`."""
     folder, _, name = text.rstrip("/").rpartition("/")
     if not folder and not text.startswith("/"):
         return ConfigError(f"{text!r} is a folder, or an organisation without a name: add a name, as in {name}/my-env")
@@ -225,7 +226,8 @@ def _is_a_path(text: str) -> ConfigError:
 
 
 def _clash(names: Names) -> str:
-    """Existing use of the name, as a clause; "" if the name is free."""
+    """Describe why a new environment cannot have this name, such as an installed package of that name; "" if the name
+    is free."""
     module = names.module
     if module in _TAKEN:
         return _TAKEN[module]

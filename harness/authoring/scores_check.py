@@ -19,7 +19,7 @@ SLOW_SECONDS = 0.05
 
 
 def scored(played: Played) -> Iterable[Finding]:
-    """Report rollouts of any policy that have no score."""
+    """Check that every rollout of the reference policies has a score."""
     missing = [
         (trial.policy, rollout)
         for trial in played.trials
@@ -133,7 +133,7 @@ def _difference(one: PlayedRollout, other: PlayedRollout) -> str:
 
 
 def state(live: Played, restored: Played | None) -> Finding:
-    """Check that a journal has everything that scoring needs.
+    """Check that scores computed from the journal equal those of the run, so that a crash loses no scores.
 
     Args:
         live: Rollouts scored during the run.
@@ -183,7 +183,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def loop(played: Sequence[Played]) -> Finding:
-    """Check that nothing blocked the event loop."""
+    """Check that no code of the environment blocked the event loop, which would delay all other rollouts."""
     times = Counter[str]()
     first: dict[str, str] = {}  # a function may be seen at several of its lines
     for where, number in (item for each in played for item in each.blocked.items()):

@@ -41,7 +41,7 @@ class TrialRequest:
     """Rollouts per example; None for the environment's own setting."""
 
     def resolved(self, policy: str, folder: Path, **more: object) -> ResolvedRun:
-        """Resolve the settings of a run of `reference/{policy}`.
+        """Resolve the settings of a run in which a reference policy plays the environment.
 
         Raises:
             UsageError: the environment does not exist, or a setting that applies to it is wrong.
@@ -146,8 +146,8 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
 
 
 def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
-    """Number of blockings by function, from the watchdog's log. The watchdog logs each function of a run at once, and
-    repeats it at the end with the total if there were more."""
+    """Count how often each function blocked the event loop, from the log of the watchdog. The watchdog logs a function
+    at the first time, and at the end of the run again with the total number."""
     times: dict[tuple[object, str], int] = {}
     for record in records:
         run, where, *more = cast("tuple[object, ...]", record.args or ("", record.getMessage()))

@@ -63,7 +63,7 @@ class Sandbox(ABC):
     async def session(
         self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
     ) -> AsyncGenerator[Session, None]:
-        """Start a long-running program. Arguments and errors are those of `run`, but sessions never wait for a turn."""
+        """Run a program until the `async with` block ends. Arguments and errors are those of `run`, but it never queues."""
         session = await self.open_session(files, argv, limits)
         try:
             yield session

@@ -192,7 +192,7 @@ def children() -> list[int]:
 
 
 def killed_for_memory() -> int:
-    """How many processes of this container were killed for lack of memory, according to its control group."""
+    """Number of processes in this container that were killed for lack of memory, according to its control group."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
             for line in file:

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.05
 """Interval between two checks of the process tree's resource usage."""
 
 GRACE_SECONDS = 2.0
-"""The launcher ends a program at its time limit; after this much longer the harness kills it from outside."""
+"""Seconds after the time limit at which the harness kills a program that the launcher in the sandbox has not ended."""
 
 MAX_INODES = 100_000
 """Maximum number of files in the private folder. Empty files use kernel memory that the folder's size limit does not
@@ -60,7 +60,7 @@ class SandboxedProcess:
 
     @property
     def _report(self) -> JsonDict:
-        """The fields of all reports of the launcher so far: `starting`, `started` or `failed`, and those of the end."""
+        """All fields that the launcher has reported so far, such as `started`, `failed` and the exit status."""
         return {name: value for report in self.pipes.reports.seen for name, value in report.items()}
 
     async def start(self, files: Files, argv: Sequence[str]) -> None:
@@ -213,7 +213,7 @@ class SandboxedProcess:
             os.close(handle)
 
     async def _close(self) -> None:
-        """After the end of the process: wait for its remaining output, but not for others that keep its pipes open."""
+        """Read the remaining output of the ended process, even if other processes still have its pipes open."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while not self.pipes.is_over:
@@ -239,7 +239,7 @@ class SandboxedProcess:
         self._waiters.clear()
 
     def _look(self) -> None:
-        """Check the limits of the process tree and schedule the next check."""
+        """Kill the process tree if it exceeds a limit, and schedule the next check."""
         if self.pipes.exit_code is not None:
             return
         reason = self._overrun()
@@ -248,7 +248,7 @@ class SandboxedProcess:
         self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _overrun(self) -> Outcome | None:
-        """The limit that the process tree exceeds, if any."""
+        """Name of the resource limit that the process tree exceeds; None if it exceeds none."""
         if time.monotonic() - self._began > self._limits.wall_seconds + GRACE_SECONDS:
             return "timeout"
         transport, own = self.pipes.transport, self._launch.own_threads
@@ -285,8 +285,8 @@ class SandboxedProcess:
 
 
 def _outcome(final: JsonDict, limits: Limits) -> Outcome:
-    """How a program ended that was not killed from outside, according to the launcher's final report. There is no
-    report if the program killed the launcher or the sandbox."""
+    """Outcome of a program that was not killed from outside, according to the launcher's final report. The report is
+    missing if the program killed the launcher or the sandbox."""
     if final.get("timeout"):
         return "timeout"
     if final.get("memory"):

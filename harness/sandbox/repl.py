@@ -67,7 +67,7 @@ def captured(
 
 
 def writer(target: int, closefd: bool = False) -> TextIO:
-    """An unbuffered text stream, so that output keeps its order among other writers."""
+    """Open an unbuffered text stream, so that its output stays in order with that of other writers."""
     return open(target, "w", encoding="utf-8", errors="backslashreplace", closefd=closefd, buffering=1)
 
 

@@ -95,7 +95,7 @@ class Repl:
         return {**reply} if isinstance(reply, dict) and "lost" not in reply else self.lost("garbled")
 
     def lost(self, why: str) -> dict[str, Any]:
-        """Kill the interpreter and its process group; return the reason and the exit code."""
+        """Kill the interpreter and its process group; return the reason and the exit code as a reply."""
         if why == "ended":
             with contextlib.suppress(subprocess.TimeoutExpired):  # it may have closed its pipe while running
                 self.process.wait(1)

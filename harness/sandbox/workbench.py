@@ -242,7 +242,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _lost_interpreter(why: str, code: int | None, seconds: float) -> Lost:
-    """Why the interpreter ended while the workspace remains."""
+    """Describe why the Python interpreter ended although the workspace still exists."""
     if why == "timeout":
         return Lost(f"The code ran for more than {seconds:g} s and was stopped", timed_out=True)
     if why == "garbled":
@@ -253,7 +253,7 @@ def _lost_interpreter(why: str, code: int | None, seconds: float) -> Lost:
 
 
 def _end_reason(result: Result | None, limits: Limits) -> str:
-    """Why the workspace ended."""
+    """Describe why the workspace ended: the exceeded limit, a signal, or the model's code."""
     reasons = {
         "memory": f"It used more than {limits.memory_mb} MB of memory",
         "cpu": f"It used more than {limits.cpu_seconds:g} s of CPU time in all",

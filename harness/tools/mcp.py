@@ -133,7 +133,7 @@ def make_client(server: MCPServer, log: TextIO) -> Any:
 
 
 def read_tools(server: str, listed: Sequence[Any]) -> list[ServerTool]:
-    """Convert the result of a client's `list_tools`."""
+    """Convert the tool list of an MCP client's `list_tools` to `ServerTool` objects."""
     tools: list[ServerTool] = []
     for tool in listed:
         fields = cast(JsonDict, tool.model_dump(mode="json", by_alias=True))
@@ -195,7 +195,7 @@ def opening_error(error: Exception, server: MCPServer, said: str) -> Environment
 
 
 def _is_missing_program(error: BaseException | None) -> bool:
-    """Whether a program does not exist; looks at the causes of the exception, too."""
+    """Whether an exception, or one of its causes, says that the server's program does not exist."""
     while error is not None and not isinstance(error, _MISSING_PROGRAM):
         error = error.__cause__ or error.__context__
     return error is not None

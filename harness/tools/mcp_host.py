@@ -120,11 +120,11 @@ class MCPSession:
         self._loop.post(self._begin_to_leave)
 
     async def closed(self) -> None:
-        """Wait until everything is closed."""
+        """Wait until all servers of the session are closed."""
         await asyncio.wrap_future(self._closed)
 
     async def _while_alive(self, future: Future[None]) -> None:
-        """Wait for a future, but fail if the loop is blocked."""
+        """Wait for a future of the servers' event loop; raise an error if that loop is blocked."""
         patience = self._limits.startup_seconds
         waiter = asyncio.wrap_future(future)
         try:
@@ -167,7 +167,7 @@ class MCPSession:
         self.give_up(ToolServerError("the MCP servers were closed while they were being opened"))
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[object]:
-        """A turn for opening the servers. Not needed if all are remote, since these take no CPU time here."""
+        """Semaphore that limits how many sessions start local servers at once; no limit if all servers are remote."""
         return contextlib.nullcontext() if all(server.url for server in self._servers) else self._loop.turns
 
     def _begin_to_leave(self) -> None:
@@ -278,7 +278,7 @@ class _Loop:
         return True
 
     async def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await `make()` in the loop. If the caller is cancelled, it is cancelled as well.
+        """Run the coroutine that `make()` returns in the thread's event loop. Cancelling the caller cancels it.
 
         Raises:
             EnvironmentFault: the loop has ended, or ends during the call.

@@ -14,8 +14,8 @@ from pydantic_core import to_jsonable_python
 from harness.core.types import JsonDict
 
 MAX_OUTPUT_CHARS = 20_000
-"""About 5,000 tokens. Without this limit, a tool that returns a file or a page could fill the model's context in one
-turn."""
+"""Maximum characters of a tool's result, about 5,000 tokens. Without it, a tool that returns a file or a page could
+fill the model's context in one turn."""
 
 _PARTS = {"file", "image_url", "input_audio", "refusal", "text"}
 """Types of OpenAI content parts. Each holds its value under the name of the type."""

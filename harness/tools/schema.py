@@ -160,7 +160,7 @@ def _definition_name(fields: JsonDict) -> str:
 
 
 def _reached(schema: object, definitions: Mapping[str, JsonDict]) -> set[str]:
-    """The definitions that a schema refers to, directly or through others."""
+    """Names of the `$defs` that a JSON schema refers to, directly or through other definitions."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:
@@ -178,7 +178,7 @@ def _reached(schema: object, definitions: Mapping[str, JsonDict]) -> set[str]:
 
 
 def _definition(parameter: inspect.Parameter, annotation: Any, described: str | None) -> tuple[Any, Any]:
-    """A field for `create_model`."""
+    """Pydantic field definition of a parameter: its type, and its default if it has one."""
     default: Any = parameter.default
     more: dict[str, Any] = {"alias": parameter.name}
     if isinstance(default, FieldInfo):

@@ -278,7 +278,7 @@ def _is_generator(function: object) -> bool:
 
 
 def _called(function: object) -> tuple[object, object]:
-    """The function inside partials, and its `__call__` method. Decorators are not unwrapped."""
+    """The function inside `functools.partial` objects; for a callable object, its `__call__`. Decorators stay."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return function, getattr(function, "__call__", None)  # noqa: B004
