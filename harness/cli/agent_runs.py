@@ -305,7 +305,7 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
         known = _ENV_ARGS.get(path[2]) if len(path) > 2 else None
         raise ConfigError(f"--set {name}: use {known or 'the options of the agent, its rows and its functions'}")
     if setting == "env.name":
-        raise ConfigError(f"--set {name}: the runs of this command have names of their own; leave it out")
+        raise ConfigError(f"--set {name}: this command sets the names of its runs itself; remove the option")
 
 
 def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> dict[str, Origin]:
@@ -326,4 +326,4 @@ def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:
     if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):
         return []
     option = "--baseline-api-key-var" if side.is_baseline else "--api-key-var"
-    return [f"no key is sent to {urlsplit(url).netloc}; {option} names the variable that holds one"]
+    return [f"no API key is sent to {urlsplit(url).netloc}; to send one, give its environment variable with {option}"]

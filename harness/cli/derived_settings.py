@@ -98,11 +98,14 @@ def check_derived(options: DerivedOptions, *, asks_model: bool) -> None:
         if group == "env" and key in _RECORDED:
             raise UsageError(f"{text}: the examples and rollouts are those of the recorded run")
         if group == "env" and key in _LIMITS and not asks_model:
-            raise UsageError(f"{text}: no model is asked; limits end rollouts where the recorded ones ended")
+            raise UsageError(
+                f"{text}: has no effect, because no model is called: the recorded replies are used, with the "
+                "limits of the recorded run"
+            )
         if (group, key) == ("model", "model"):
-            raise UsageError(f"{text}: another model is asked with `bench replay RUN --model`")
+            raise UsageError(f"{text}: to call another model, use `bench replay RUN --model`")
         if group == "model" and not asks_model and key not in _OF_JUDGES:
-            raise UsageError(f"{text}: no model is asked; the replies are the recorded ones")
+            raise UsageError(f"{text}: has no effect, because no model is called: the recorded replies are used")
 
 
 def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
@@ -122,9 +125,11 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     _check_free(folder)
     _check_rows(folder, manifest)
     if manifest.derived.get("how") == "import":
-        raise UsageError(f"{folder.path} was imported, so there are no settings to run or score it with")
+        raise UsageError(
+            f"{folder.path} was imported and has no settings, so it cannot be resumed, replayed or rescored"
+        )
     if not os.path.lexists(folder.config_path):
-        raise UsageError(f"{folder.path} has no config.toml, which says how to load it; restore it from a copy")
+        raise UsageError(f"{folder.path} has no config.toml, which contains its settings; restore the file from a copy")
     with translated("read", folder.config_path):
         read_file(folder.config_path)  # raises for irregular files, before the settings are parsed
     return folder, manifest

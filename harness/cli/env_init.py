@@ -27,7 +27,7 @@ def init(
     by piece.
     """
     if kind not in KINDS:
-        raise ConfigError(f"--kind {kind}: there is no such kind; {suggestion(kind, KINDS)}")
+        raise ConfigError(f"--kind {kind}: unknown kind; {suggestion(kind, KINDS)}")
     write(_told(create(name, path, kind)))
 
 

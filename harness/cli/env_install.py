@@ -113,7 +113,7 @@ def _run(command: Sequence[str], *, verbose: bool) -> None:
         if not verbose:
             write([clean_block(line) for line in said], console)
         what = "pip" if "pip" in command[:3] and command[0] == sys.executable else "uv"
-        raise HarnessError(f"{what} ended with exit code {code}; what it says stands above")
+        raise HarnessError(f"{what} ended with exit code {code}; see its output above")
 
 
 def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool:

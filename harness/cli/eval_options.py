@@ -157,7 +157,7 @@ class EvalOptions(AgentFlags):
             other = "--retry-failed" if self.retry_failed else "--resume"
             raise UsageError(f"--fresh and {other} are mutually exclusive.")
         if self.dry_run and self.is_resuming:
-            raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
+            raise UsageError("--dry-run does not read recorded runs: remove --resume and --retry-failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +176,15 @@ class AgentTestOptions(AgentFlags):
         if self.row is not None and not self.interactive:
             raise UsageError("--row requires --interactive (-i).")
         if self.interactive and self.output is not None:
-            raise UsageError("--output needs every row to be run: leave it, or --interactive, out")
+            raise UsageError(
+                "--output and --interactive are mutually exclusive: results are written only if all rows run"
+            )
 
 
 def _check_keys(prefix: str, key: str | None, variable: str | None) -> None:
     if key is not None:
         not_empty(f"--{prefix}api-key", key)
         if variable is not None:
-            raise UsageError(f"--{prefix}api-key is the key, --{prefix}api-key-var names it: give one of them")
+            raise UsageError(
+                f"--{prefix}api-key (the key itself) and --{prefix}api-key-var (its variable) are mutually exclusive"
+            )

@@ -87,7 +87,7 @@ class EvalView(View):
         name = run.progress.name
         if self._options.is_resuming:
             is_new = run.plan.resumes is None
-            return f"{name}: no earlier run of these settings; this one is new" if is_new else None
+            return f"{name}: no earlier run with these settings, so a new run is started" if is_new else None
         earlier = _unfinished(run)
         if earlier is None:
             return None

@@ -74,9 +74,9 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
 
 def _check(margin: float, min_coverage: float) -> None:
     if not 0 <= margin < float("inf"):
-        raise UsageError(f"--margin {margin:g}: it is a loss that would not matter, 0 or more")
+        raise UsageError(f"--margin {margin:g}: the margin is the acceptable loss of reward; it must be 0 or more")
     if not 0 <= min_coverage <= 1:
-        raise UsageError(f"--min-coverage {min_coverage:g}: it is a part of the rollouts, from 0 to 1")
+        raise UsageError(f"--min-coverage {min_coverage:g}: must be a share of the rollouts, from 0 to 1")
 
 
 def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:

@@ -76,7 +76,7 @@ def not_empty(name: str, text: str) -> None:
         UsageError: the text is blank.
     """
     if not text.strip():
-        raise UsageError(f"{name} is empty: is the variable set that it was to be taken from?")
+        raise UsageError(f"{name} is empty; if it comes from a shell variable, check that the variable is set")
 
 
 def switch(group: str, usage: str, doc: str) -> Any:

@@ -34,7 +34,7 @@ def import_results(
         for run in importer.read(path)
     ]
     if not made:
-        raise UsageError(f"{', '.join(map(str, paths))}: there are no runs in it")
+        raise UsageError(f"{', '.join(map(str, paths))}: no results of other tools found")
     _show([each.folder.path for each in made], output_dir, as_json=as_json)
 
 

@@ -150,7 +150,7 @@ class Prompter:
         elif len(rest) == 1 and rest[0].isdecimal() and int(rest[0]) in self._rows:
             return Command(word, int(rest[0]))
         else:
-            self.say(f"r takes the number of a row, {self._rows[0]} to {self._rows[-1]}")
+            self.say(f"r requires the number of a row, {self._rows[0]} to {self._rows[-1]}")
         return None
 
 
@@ -253,7 +253,7 @@ class TestSession:
         self._prompter = Prompter(console, self._rows)
         self._first = self._rows[0] if first is None else first
         if self._first not in self._rows:
-            raise UsageError(f"--row {first}: there are the rows {self._rows[0]} to {self._rows[-1]}")
+            raise UsageError(f"--row {first}: must be a row from {self._rows[0]} to {self._rows[-1]}")
         self._failed = False
 
     def run(self) -> bool:

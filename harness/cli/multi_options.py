@@ -121,21 +121,26 @@ class EvaluationOptions(RunOptions):
             for part in ("inputs", "outputs", "options"):
                 if getattr(self, f"no_include_{part}"):
                     raise UsageError(
-                        f"--no-include-{part} says what a record leaves out: add --persist, or leave it out"
+                        f"--no-include-{part} only affects the record that --persist stores: add --persist, "
+                        "or remove the option"
                     )
         named = len(self.model or ())
         for name, given in (("--api-base-url", self.api_base_url), ("--api-key-var", self.api_key_var)):
             if given and not named:
-                raise UsageError(f"{name} is about models that -m names, and none is: add -m, or put it into the file")
+                raise UsageError(
+                    f"{name} applies only to models given with -m: add -m, or set it in the file of models"
+                )
             if given and len(given) not in (1, named):
                 raise UsageError(
                     f"{name} is given {len(given)} times for {named} models of -m: give it once for all of them, or "
                     "once for each, in their order; a file of models can say it of some"
                 )
         if self.is_resuming and self.settings.get("save_results") is False:
-            raise UsageError("--no-save keeps nothing that --resume could go on with: leave one of them out")
+            raise UsageError(
+                "--no-save and --resume are mutually exclusive: without saved results, a run cannot be resumed"
+            )
         if self.dry_run and self.is_resuming:
-            raise UsageError("--dry-run looks at no recorded run: leave --resume and --retry-failed out")
+            raise UsageError("--dry-run does not read recorded runs: remove --resume and --retry-failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +156,7 @@ class MultiOptions(EvaluationOptions):
         """Validate the common options, then those of `bench multi`."""
         super().check()
         if self.models is None and not self.model:
-            raise UsageError("Model configs required: name a file of models behind the tasks, or models with -m")
+            raise UsageError("Model configs required: give a file of models after the tasks, or models with -m")
 
 
 @dataclass(frozen=True, kw_only=True)

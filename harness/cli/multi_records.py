@@ -85,7 +85,7 @@ def _record(run: str, folder: str) -> RunRecord:
     if not known:
         raise StateError(f"MultiModelEvaluator run not found: {run}; {NONE_YET.format(folder=folder)}")
     if len(set(begun)) > 1:
-        hint = f"{len(set(begun))} ids begin so; type more of it"
+        hint = f"{len(set(begun))} ids begin with this text; give more characters"
     else:
         hint = f"{suggestion(run, [*known[-20:], LATEST])} (`bench multi runs` lists them)"
     raise StateError(f"MultiModelEvaluator run not found: {run}; {hint}")

@@ -40,14 +40,16 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
     from harness.store.rundir import RunDir
 
     if mde is not None and not 0 < mde < float("inf"):
-        raise UsageError(f"--mde {mde:g}: it is a difference that is to be found, above 0")
+        raise UsageError(f"--mde {mde:g}: must be a difference in reward greater than 0")
     if correlation is not None and not -1 <= correlation <= 1:
-        raise UsageError(f"--correlation {correlation:g}: it lies from -1 to 1")
+        raise UsageError(f"--correlation {correlation:g}: must be from -1 to 1")
     if correlation is not None and against is not None:
-        raise UsageError("--correlation and --against say the same, and the run of --against knows it: leave one out")
+        raise UsageError(
+            "--correlation and --against are mutually exclusive: --against computes the correlation from the run"
+        )
     for name, part in (("--power", chance), ("--alpha", alpha)):
         if not 0 < part < 1:
-            raise UsageError(f"{name} {part:g}: it lies between 0 and 1")
+            raise UsageError(f"{name} {part:g}: must be between 0 and 1")
     names = [source] if against is None else [source, against]
     sides = [read_side(RunDir(find_run(output_dir, name)), measure=metric or REWARD) for name in names]
     question = Question(mde, alpha, chance, correlation or 0.0, examples)

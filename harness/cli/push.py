@@ -92,7 +92,7 @@ def _check(folders: Sequence[Path], gone: Sequence[str], *, allow_private: bool)
     from harness.store.rundir import RunDir
 
     for each in gone:
-        _notice(f"note: not pushed: {clean(each, 1000)}: of a suite, and not there any more")
+        _notice(f"note: not pushed: {clean(each, 1000)}: this run of the suite no longer exists")
     for folder in folders:
         if not allow_private and RunDir(folder).read_manifest().is_private:
             raise UsageError(

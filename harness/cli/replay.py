@@ -36,7 +36,7 @@ def replay(options: DerivedOptions) -> int:
     model = str(given["model"]) if "model" in given else None
     for flag, key in (("-b", "api_base_url"), ("-k", "api_key_var")):
         if key in given and model is None:
-            raise UsageError(f"{flag} goes with --model: without it no model is asked")
+            raise UsageError(f"{flag} requires --model: without it no model is called")
     check_derived(options, asks_model=model is not None)
     parent, _ = found_run(options.output_dir, options.run)
     resolution = settings_of(parent, options, of_new_run(parent, options.output_dir))

@@ -56,7 +56,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
     if path != STDOUT:
         _check_target(path, force=force)
     chosen = choose(output_dir, runs or [])
-    gone = [f"{each}: of a suite, and not there any more" for each in chosen.gone]
+    gone = [f"{each}: this run of the suite no longer exists" for each in chosen.gone]
     page = page_of(chosen.runs, title=" ".join(title.split()), missing=gone)
     is_private = any(run.manifest.is_private for run in page.runs)
     _write(_rendered(page, chosen_form, transcripts, plots=plots), path, is_private=is_private)
@@ -72,7 +72,9 @@ def _form(named: str | None, target: Path | None) -> Form:
         return "html"
     form = ENDINGS.get(target.suffix.lower())
     if form is None:
-        raise UsageError(f"-o {target}: its ending says no format (.html, .md, .json); name one with --format")
+        raise UsageError(
+            f"-o {target}: unknown file ending (known are .html, .md and .json); give the format with --format"
+        )
     return form
 
 
@@ -83,7 +85,7 @@ def _check_target(path: Path, *, force: bool) -> None:
     if not os.path.isdir(path.parent):
         raise UsageError(f"-o {path}: there is no folder {path.parent}")
     if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} is there already: --force replaces it, -o names another file")
+        raise UsageError(f"{path} is there already: replace it with --force, or name another file with -o")
 
 
 def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:

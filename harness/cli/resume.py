@@ -52,7 +52,9 @@ def resume(options: ResumeOptions) -> int:
     if manifest.derived:
         check_derived(options, asks_model=asks_model)
         if not asks_model and "api_key_var" in options.settings:
-            raise UsageError(f"-k {options.settings['api_key_var']}: {folder.path} asks no model, so it needs no key")
+            raise UsageError(
+                f"-k {options.settings['api_key_var']}: has no effect, because {folder.path} calls no model"
+            )
     unscored = _unscored(folder)
     is_whole = manifest.status == "done" and is_complete(folder)
     if is_whole and not options.sets and not (options.retry_failed and unscored):
@@ -124,7 +126,8 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
         parent = RunDir(find_sibling(home_of(folder, output_dir), identifier))
     except UsageError as error:
         raise UsageError(
-            f"{folder.path} is a {derived['how']} of {identifier}, which is gone, so it cannot go on: {error}"
+            f"{folder.path} is a {derived['how']} of {identifier}, which no longer exists, so it cannot be "
+            f"resumed: {error}"
         ) from None
     has_begun = derived["how"] == "rescore" and folder.journal_path.exists()
     return Derivation(

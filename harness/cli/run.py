@@ -50,13 +50,14 @@ class CommandOptions(RunOptions):
         """
         resuming = self.resume or self.resume_from is not None
         if self.resume and self.resume_from is not None:
-            raise UsageError("--resume finds the run, --resume-from names it: give one of them")
-        if self.retry_failed and not resuming:
-            raise UsageError("--retry-failed goes with --resume or --resume-from")
-        if self.dry_run and resuming:
             raise UsageError(
-                "--dry-run shows settings and looks at no recorded run: leave --resume and --resume-from out"
+                "--resume and --resume-from are mutually exclusive: the first finds the newest run, the second "
+                "names one"
             )
+        if self.retry_failed and not resuming:
+            raise UsageError("--retry-failed requires --resume or --resume-from")
+        if self.dry_run and resuming:
+            raise UsageError("--dry-run does not read recorded runs: remove --resume and --resume-from")
 
 
 def run(options: CommandOptions) -> int:

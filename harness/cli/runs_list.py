@@ -81,7 +81,7 @@ def _notes(catalogue: Catalogue, wanted: Filter, found: int, shown: int) -> Sequ
             f"no runs under {root}: make one (bench run gsm8k -n 5 -m reference/oracle), or name the folder with -o"
         ]
     if not found:
-        return [f"none of {len(catalogue):,} runs is like that{_meant(catalogue, wanted)}"]
+        return [f"none of {len(catalogue):,} runs matches the filters{_meant(catalogue, wanted)}"]
     if shown < found:
         return [f"{shown:,} of {found:,} runs; -n -1 shows all"]
     return []

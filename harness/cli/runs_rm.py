@@ -57,7 +57,10 @@ def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) 
     """
     if not can_ask():
         again = shlex.join(["bench", "runs", "rm", "--yes", *map(name_of, entries)])
-        raise UsageError(f"nobody can be asked here, so nothing was removed; without a question: {again}")
+        raise UsageError(
+            "nothing was removed, because there is no terminal to ask for confirmation; to remove without "
+            f"asking: {again}"
+        )
     what = "this run" if len(entries) == 1 else f"these {len(entries)} runs"
     try:
         return ask(f"Remove {what} for good?")

@@ -61,7 +61,10 @@ def _server(
     for lane, player in players.items():
         server.add(lane, player)
     if not is_loopback(host):
-        _say(f"warning: {host} is not loopback: whoever reaches this machine can use the server")
+        _say(
+            f"warning: {host} is not a loopback address: everybody who can reach this machine over the network "
+            "can use the server"
+        )
     run = shlex.join(["bench", "run", ",".join(players) or "gsm8k", *(word for text in args for word in ("-a", text))])
     return server, f"{run} -m {PREFIX}oracle" if players else f"{run} -m any-name"
 

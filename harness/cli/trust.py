@@ -196,7 +196,7 @@ def _of_argument(name: str, value: object) -> Iterator[str]:
             and not is_loopback_url(text)
             and not is_a_providers(text)
         ):
-            yield f"have the environment ask {host_of(text)}, with a key perhaps"
+            yield f"have the environment send requests, perhaps with an API key, to {host_of(text)}"
         elif name.endswith("key_var") and text and not is_a_providers_key(text):
             yield f"send the key in {text} to the host of a judge"
         elif name == "debug_dir" and _leads_out(text):

@@ -63,7 +63,7 @@ def test_each_command_explains_itself(command: str, bench: Any) -> None:
     [
         (("init", "My Env"), "perhaps 'my-env'?"),
         (("init", "json"), "json is a module of the Python standard library"),
-        (("init", "x", "--kind", "multi"), '--kind multi: there is no such kind; did you mean "multi-turn"?'),
+        (("init", "x", "--kind", "multi"), '--kind multi: unknown kind; did you mean "multi-turn"?'),
         (("install", "./nothing"), "./nothing: there is no such folder"),
         (("install", "./sums.py"), "run it directly: bench run ./sums.py"),
         (("list", "--path", "nothing"), "--path nothing: there is no such folder"),

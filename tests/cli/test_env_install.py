@@ -77,7 +77,7 @@ def test_who_says_so_or_knows_the_version_is_not_asked(
     code = main(["env", "install", *arguments])
     said = capsys.readouterr().err
     assert code == 1
-    assert "ended with exit code 1; what it says stands above" in said  # it was called, and has found nothing
+    assert "ended with exit code 1; see its output above" in said  # it was called, and has found nothing
     assert "no environment here is called" not in said
 
 

@@ -449,7 +449,7 @@ def test_another_model_is_another_evaluation(evals: Evals) -> None:
     assert "cannot be resumed: model.sampling_args.temperature" in refused.err
     fresh = evals.eval("--resume", model="other")
     assert fresh.code == 0
-    assert "no earlier run of these settings; this one is new" in fresh.err
+    assert "no earlier run with these settings, so a new run is started" in fresh.err
 
 
 def test_a_dry_run_checks_and_shows_everything_and_asks_nobody(evals: Evals) -> None:
@@ -474,10 +474,10 @@ def test_a_dry_run_checks_and_shows_everything_and_asks_nobody(evals: Evals) -> 
 
 def test_a_host_elsewhere_that_gets_no_key_is_spoken_of(evals: Evals) -> None:
     elsewhere = ["--base-url", "https://user.example/v1", "--dry-run"]
-    note = "note: no key is sent to user.example; --api-key-var names the variable that holds one\n"
+    note = "note: no API key is sent to user.example; to send one, give its environment variable with --api-key-var\n"
     assert note in evals.eval(*elsewhere).err
-    assert "no key is sent" not in evals.eval(*elsewhere, "--api-key", "canary-key").err
-    assert "no key is sent" not in evals.eval("--dry-run").err, "this machine needs none"
+    assert "no API key is sent" not in evals.eval(*elsewhere, "--api-key", "canary-key").err
+    assert "no API key is sent" not in evals.eval("--dry-run").err, "this machine needs none"
 
 
 def test_nothing_is_kept_when_nothing_is_to_be(evals: Evals) -> None:

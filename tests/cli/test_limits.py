@@ -118,7 +118,7 @@ def test_a_limit_that_is_set_belongs_to_the_identity(bench: Bench, looper: Write
         assert bench(*RUN, "--message-limit", "2", "--resume-from", folder).code == 0
         assert model.requests == 8
         idle = bench("replay", "latest", "--set", "env.message_limit=5")
-        assert idle.code == 2 and "no model is asked" in idle.err
+        assert idle.code == 2 and "no model is called" in idle.err
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def test_a_rollout_costs_no_more_than_its_limit_and_is_scored(
         }
         folder = run["path"]
         for again in ("rescore", "replay"):
-            assert bench(again, "latest", "--cost-limit", "0.2").code == 2, "no model is asked"
+            assert bench(again, "latest", "--cost-limit", "0.2").code == 2, "no model is called"
         for again in ("rescore", "replay"):
             derived = bench(again, folder, "-q", "--json")
             assert derived.code == 0, derived.err
@@ -312,7 +312,7 @@ def test_a_run_stops_beyond_its_limit_of_failures_and_can_be_resumed(bench: Benc
     assert json.loads(replayed.out)["runs"][0]["state"] == "done", "recorded failures are not new ones"
     for typed in (("--set", "env.max_failures=1"), ("--max-failures", "1")):
         idle = bench("replay", "latest", *typed)
-        assert idle.code == 2 and "no model is asked" in idle.err
+        assert idle.code == 2 and "no model is called" in idle.err
     assert bench("rescore", "latest", "--max-failures", "1").code == 2
     other = bench("replay", "latest", "-m", "reference/oracle", "--max-failures", "0", "--json", "-q")
     [run] = json.loads(other.out)["runs"]

@@ -10,7 +10,7 @@ from dead_ports import free_port
 from multi_evals import Multi
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
-    (("sums.json",), "Model configs required: name a file of models behind the tasks, or models with -m"),
+    (("sums.json",), "Model configs required: give a file of models after the tasks, or models with -m"),
     (("sums.json", "models.toml", "--model-concurrency", "0"), "--model-concurrency must be >= 1."),
     (("sums.json", "models.toml", "--task-concurrency", "-1"), "--task-concurrency must be >= 1."),
     (("sums.json", "models.toml", "-t", "0"), "--max-tokens must be >= 1."),
@@ -18,18 +18,18 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "models.toml", "--timeout-ms", "inf"), "--timeout-ms must be a number, not inf."),
     (("sums.json", "models.toml", "--match-mode", "fuzzy"), "--match-mode fuzzy: there are contains and exact"),
     (("sums.json", "models.toml", "--schema-mode", "x"), "--schema-mode x: there are subset and jsonschema"),
-    (("sums.json", "models.toml", "--events", ""), "--events is empty: is the variable set that it was"),
-    (("sums.json", "-m", " "), "--model is empty: is the variable set"),
-    (("sums.json", "models.toml", "--no-include-inputs"), "--no-include-inputs says what a record leaves out: add --p"),
-    (("sums.json", "models.toml", "-b", "http://x/v1"), "--api-base-url is about models that -m names, and none is"),
-    (("sums.json", "models.toml", "-k", "KEY"), "--api-key-var is about models that -m names, and none is"),
+    (("sums.json", "models.toml", "--events", ""), "--events is empty; if it comes from a shell variable"),
+    (("sums.json", "-m", " "), "--model is empty; if it comes from a shell variable"),
+    (("sums.json", "models.toml", "--no-include-inputs"), "--no-include-inputs only affects the record that --p"),
+    (("sums.json", "models.toml", "-b", "http://x/v1"), "--api-base-url applies only to models given with -m"),
+    (("sums.json", "models.toml", "-k", "KEY"), "--api-key-var applies only to models given with -m"),
     (
         ("sums.json", "-m", "a", "-m", "b", "-m", "c", "-b", "http://x/v1", "-b", "http://y/v1"),
         "is given 2 times for 3 mo",
     ),
     (("sums.json", "-m", "a", "-k", "A", "-k", "B"), "--api-key-var is given 2 times for 1 models of -m"),
-    (("sums.json", "models.toml", "--no-save", "--resume"), "--no-save keeps nothing that --resume could go on with"),
-    (("sums.json", "models.toml", "--dry-run", "--retry-failed"), "--dry-run looks at no recorded run"),
+    (("sums.json", "models.toml", "--no-save", "--resume"), "--no-save and --resume are mutually exclusive"),
+    (("sums.json", "models.toml", "--dry-run", "--retry-failed"), "--dry-run does not read recorded runs"),
     (("sums.json", "models.toml", "-H", "--no-save"), "because --no-save does not save it"),
     (
         ("sums.json", "gpt-4.1-mini"),
@@ -111,7 +111,7 @@ def test_a_key_of_a_registry_that_is_not_set_is_refused_with_what_can_be_done_ab
         whole.code == 2
         and "NOT_SET_HERE is not set, but far at https://models.example/v1 needs this API key" in whole.err
     )
-    assert "put it in .env, name another variable with apiKeyVar, ask another endpoint with baseUrl" in whole.err
+    assert "put it in .env, name another variable with apiKeyVar, use another endpoint with baseUrl" in whole.err
     assert " -k" not in whole.err, "that is about models of -m"
     assert "name another variable with apiKeyVar" in multi.bench("multi", "sums.json", "mine.toml", "--dry-run").err
     named = multi.bench("multi", "sums.json", "-m", "far", "-e", "mine.toml")

@@ -201,7 +201,7 @@ def test_a_record_that_is_not_there_is_refused_with_what_is(multi: Multi, comman
     typo = multi.bench("multi", command, ids[0][:-1] + "-")
     assert typo.code == 2 and f'did you mean "{ids[0]}"?' in typo.err
     many = multi.bench("multi", command, "mmeval_")
-    assert "2 ids begin so; type more of it" in many.err
+    assert "2 ids begin with this text; give more characters" in many.err
     outside = multi.bench("multi", command, "../../etc/passwd")
     assert outside.code == 2 and "run not found" in outside.err
 

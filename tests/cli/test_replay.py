@@ -185,16 +185,16 @@ def test_the_number_of_rollouts_in_flight_may_be_another(bench: Bench, write: Wr
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("-b", "http://localhost:1/v1"), "-b goes with --model: without it no model is asked"),
-        (("-k", "SOME_KEY"), "-k goes with --model"),
+        (("-b", "http://localhost:1/v1"), "-b requires --model: without it no model is called"),
+        (("-k", "SOME_KEY"), "-k requires --model"),
         (("-c", "0"), "-c 0: max_concurrent must be -1 (unlimited) or at least 1"),
         (
             ("--set", "env.num_examples=2"),
             "--set env.num_examples=2: the examples and rollouts are those of the recorded",
         ),
-        (("--set", "model=other"), "--set model=other: another model is asked with `bench replay RUN --model`"),
+        (("--set", "model=other"), "--set model=other: to call another model, use `bench replay RUN --model`"),
         (("--set", "temperature=1"), "--set temperature: unknown setting"),
-        (("--set", "model.sampling_args.temperature=1"), "no model is asked; the replies are the recorded ones"),
+        (("--set", "model.sampling_args.temperature=1"), "no model is called: the recorded replies are used"),
         (("--model", "reference/oracl"), "did you mean"),
         (("-e", "nowhere.toml"), "nowhere.toml: no such endpoint registry"),
     ],
@@ -249,7 +249,7 @@ def test_what_is_being_written_or_holds_nothing_is_refused(bench: Bench, write: 
     assert (done.code, done.out) == (2, "")
     assert f"{parent} has no recorded rollouts, so there is nothing to replay" in done.err
     (parent / "config.toml").unlink()
-    assert "has no config.toml, which says how to load it" in bench("replay", "latest").err
+    assert "has no config.toml, which contains its settings" in bench("replay", "latest").err
     assert all_runs() == [parent]
 
 

@@ -62,7 +62,7 @@ def test_a_file_is_replaced_only_with_force(bench: Bench, runs: list[RunDir]) ->
 
     done = bench("report", "-o", "a.md")
     assert (done.code, done.out, Path("a.md").read_text()) == (2, "", "mine")
-    assert done.err == "error: a.md is there already: --force replaces it, -o names another file\n"
+    assert done.err == "error: a.md is there already: replace it with --force, or name another file with -o\n"
 
     assert bench("report", "-o", "a.md", "--force").code == 0
     assert Path("a.md").read_text().startswith("# 2 environments")
@@ -72,8 +72,11 @@ def test_a_file_is_replaced_only_with_force(bench: Bench, runs: list[RunDir]) ->
     ("arguments", "said"),
     [
         (["-f", "htlm"], '--format htlm: did you mean "html"?'),
-        (["-o", "a.pdf"], "-o a.pdf: its ending says no format (.html, .md, .json); name one with --format"),
-        (["-o", "outputs"], "its ending says no format"),
+        (
+            ["-o", "a.pdf"],
+            "-o a.pdf: unknown file ending (known are .html, .md and .json); give the format with --format",
+        ),
+        (["-o", "outputs"], "unknown file ending"),
         (["-o", "outputs", "-f", "md"], "-o outputs is a folder: name a file in it"),
         (["-o", "no/where.md"], "-o no/where.md: there is no folder no"),
         (["nothing"], "no run 'nothing' under outputs/evals"),
@@ -95,7 +98,7 @@ def test_runs_that_cannot_be_shown_are_told(bench: Bench, runs: list[RunDir]) ->
     done = bench("report", SUITE, empty.id, "-f", "md")
 
     assert done.code == 0
-    gone = f"evals/sums--lab--small-2/{runs[1].id}: of a suite, and not there any more"
+    gone = f"evals/sums--lab--small-2/{runs[1].id}: this run of the suite no longer exists"
     assert f"note: not in the report: {gone}\n" in done.err
     assert f"note: not in the report: {empty.id} (sums, done) has no rollouts yet\n" in done.err
     assert "5 runs, " in done.err

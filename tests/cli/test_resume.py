@@ -139,7 +139,7 @@ def test_a_derived_run_asks_for_nothing_that_it_does_not_use(bench: Bench, write
     make_run(bench, write)
     child = Path(json.loads(bench("replay", "latest", "-q", "--json").out)["runs"][0]["path"])
     for arguments, words in (
-        (("-k", "SOME_KEY"), "asks no model, so it needs no key"),
+        (("-k", "SOME_KEY"), "calls no model"),
         (("--set", "env.num_examples=2"), "the examples and rollouts are those of the recorded run"),
     ):
         done = bench("resume", str(child), *arguments)
@@ -163,7 +163,7 @@ def test_a_derived_run_finds_its_parent_where_it_lies_now_or_says_that_it_is_gon
     shutil.rmtree(parent)
     done = bench("resume", str(child))
     assert (done.code, done.out) == (2, "")
-    assert f"{child} is a rescore of {parent.name}, which is gone, so it cannot go on" in done.err
+    assert f"{child} is a rescore of {parent.name}, which no longer exists, so it cannot be resumed" in done.err
 
 
 def test_a_rescore_goes_on_with_what_it_took_over_however_its_parent_has_grown(bench: Bench, write: Write) -> None:

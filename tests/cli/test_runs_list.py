@@ -102,12 +102,15 @@ def test_without_runs_it_says_how_to_make_one(bench: Bench, here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--env", "gsm9k"), "none of 4 runs is like that: --env gsm9k is not part of any name; did you mean gsm8k?"),
+        (
+            ("--env", "gsm9k"),
+            "none of 4 runs matches the filters: --env gsm9k is not part of any name; did you mean gsm8k?",
+        ),
         (
             ("--env", "gsm8k", "--model", "xxxx"),
             "--model xxxx is not part of any name; there are reference/oracle, openai/",
         ),
-        (("--state", "stopped"), "none of 4 runs is like that"),
+        (("--state", "stopped"), "none of 4 runs matches the filters"),
     ],
 )
 def test_a_filter_that_keeps_nothing_says_what_there_is(bench: Bench, arguments: tuple[str, ...], said: str) -> None:

@@ -41,8 +41,8 @@ def test_nobody_is_taken_for_a_yes(bench: Bench, here: Path) -> None:
     done = bench("runs", "rm", "latest")
     assert (done.code, done.out) == (2, "")
     assert (
-        f"nobody can be asked here, so nothing was removed; without a question: bench runs rm --yes {run.id}"
-        in done.err
+        "nothing was removed, because there is no terminal to ask for confirmation; to remove without "
+        f"asking: bench runs rm --yes {run.id}" in done.err
     )
     assert all_runs(OUTPUTS) == [run.path]
 

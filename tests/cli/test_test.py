@@ -151,7 +151,7 @@ def test_continue_runs_to_the_end_of_the_row_and_no_further(evals: Evals) -> Non
 def test_rows_in_any_order(evals: Evals) -> None:
     done = step(evals, "r 9\nr\nr 0\nc\nrow 2\nc\nn\n", "--row", "1")
     assert done.code == 0
-    assert done.out.count("r takes the number of a row, 0 to 2") == 2
+    assert done.out.count("r requires the number of a row, 0 to 2") == 2
     assert re.findall(r"^Row (\d) of", done.out, re.MULTILINE) == ["1", "0", "2"]
     assert re.findall(r"^Row (\d): OK", done.out, re.MULTILINE) == ["0", "2"]
     assert done.lines[-1] == "that was the last row"
@@ -195,7 +195,7 @@ def test_a_row_that_fails_is_said_and_the_session_goes_on(evals: Evals) -> None:
 def test_offset_and_limit_bound_the_rows(evals: Evals) -> None:
     done = step(evals, "r 0\nr 2\nc\nn\n", "--offset", "1", "--limit", "1")
     assert re.findall(r"^Row (\d) of 1 to 1", done.out, re.MULTILINE) == ["1"]
-    assert done.out.count("r takes the number of a row, 1 to 1") == 2
+    assert done.out.count("r requires the number of a row, 1 to 1") == 2
 
 
 def test_what_a_model_says_cannot_steer_the_terminal(evals: Evals) -> None:

@@ -106,7 +106,7 @@ def test_an_installation_that_fails_shows_what_the_installer_says(tmp_path: Path
     done = author.run("-m", "harness.cli.main", "env", "install", "fragile", "--no-build-isolation")
     assert done.returncode == 1
     assert "NOTHING.md" in done.stderr
-    assert done.stderr.splitlines()[-1] == "error: pip ended with exit code 1; what it says stands above"
+    assert done.stderr.splitlines()[-1] == "error: pip ended with exit code 1; see its output above"
     assert "installed" not in done.stdout
 
 

@@ -715,7 +715,7 @@ def test_bench_run_asks_a_provider_through_litellm(
     said = capsys.readouterr()
     [done] = json.loads(said.out)["runs"]
     assert (done["state"], done["summary"]["reward"]["mean"]) == ("done", 1.0)
-    assert "no key is sent" not in said.err
+    assert "no API key is sent" not in said.err
     assert [asked.headers["x-api-key"] for asked in provider.asked] == [KEY, KEY]
     written = "".join(
         path.read_text() for path in (tmp_path / "outputs").rglob("*.*") if path.suffix in {".json", ".toml"}

@@ -116,7 +116,7 @@ def check_keys(
     for name in others:
         if odd := key_defect(environ[name]):
             fix = f"set {name} to the key alone, without anything around it"
-            found.append(note("keys", name, f"set, but odd: it {odd}; nothing here uses it", fix))
+            found.append(note("keys", name, f"set, but malformed: it {odd}; nothing here uses it", fix))
     return found
 
 
@@ -130,7 +130,7 @@ def _check_key(name: str, queries: Sequence[EndpointQuery], environ: Mapping[str
         fix = f"export {name}, or put it into .env; or name another variable with -k, or another model with -m"
         return finding("keys", name, f"{state}; it would be sent to {whom}", fix)
     if odd := key_defect(value):
-        says = f"set, but odd: it {odd}; it would be sent to {whom}"
+        says = f"set, but malformed: it {odd}; it would be sent to {whom}"
         return problem("keys", name, says, f"set {name} to the key alone, without anything around it")
     return ok("keys", name, f"set; sent to {whom}")
 
@@ -145,7 +145,7 @@ def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | N
     if endpoint.key_var and not key.strip() and not is_loopback_url(endpoint.url):
         return note("endpoints", name, f"not asked: {endpoint.key_var} is not set, see keys")
     if key_defect(key):
-        return note("endpoints", name, f"not asked: {endpoint.key_var} is odd, see keys")
+        return note("endpoints", name, f"not asked: {endpoint.key_var} is malformed, see keys")
     if litellm_provider(endpoint.url) is not None:
         try:
             require_provider(endpoint.url)
@@ -218,7 +218,7 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
         refused = await ask_once(client, asked.endpoint.model, patience=seconds)
     except SystemicError as error:
         if UNKNOWN_PROMPT in str(error):
-            says = "replied as `bench serve --env` does to whoever is none of its environments"
+            says = "replied that the request is not from an environment, as `bench serve --env` does"
             return ok("endpoints", asked.name, says)
         return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
     except HarnessError as error:  # an invalid URL, header or proxy
@@ -226,16 +226,16 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
             return note("endpoints", asked.name, "not asked: its proxy cannot be used, see network")
         return problem("endpoints", asked.name, str(error), f"correct the settings of {asked.whom}")
     except TimeoutError:
-        says = f"takes the request, and has not answered within {seconds:g} s: it may be loading the model"
+        says = f"accepts connections, but has not answered within {seconds:g} s: it may be loading the model"
         return note("endpoints", asked.name, says, "try again later, or with a larger --timeout")
     except Exception as error:  # errors of libraries for unforeseen addresses
-        says = f"cannot be asked: {type(error).__name__}: {error}"
+        says = f"the request failed: {type(error).__name__}: {error}"
         return problem("endpoints", asked.name, says, f"correct the settings of {asked.whom}")
     finally:
         if client is not None:
             await client.close()
     if refused is not None:
-        says = f"is there, but answered: {_words(refused, client)}"
+        says = f"is reachable, but answered with an error: {_words(refused, client)}"
         return note("endpoints", asked.name, says, _PASSING.get(refused.reason, _PASSES))
     return ok("endpoints", asked.name, f"replied in {time.monotonic() - begun:.2f} s{_secrecy(asked)}")
 
@@ -253,11 +253,12 @@ def _secrecy(asked: EndpointQuery) -> str:
     return "; its address is http, so that prompts and keys travel in clear text" if is_open else ""
 
 
-_PASSES = "runs wait and try again; if it stays so, see the provider's status page"
+_PASSES = "runs wait and retry; if the error persists, see the provider's status page"
 _PASSING = {
-    "rate_limit": "runs wait and try again; if it stays so, lower --max-concurrent",
-    "bad_request": "it refused this short request for what it asks; see whether it takes a run's: bench run ENV -n 1",
-    "bad_response": "if it stays so, check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1",
+    "rate_limit": "runs wait and retry; if the error persists, lower --max-concurrent",
+    "bad_request": "it rejected this short test request; check whether it accepts those of a run: bench run ENV -n 1",
+    "bad_response": "if the error persists, check the base URL (-b): that of an OpenAI-compatible API usually ends in "
+    "/v1",
 }
 """Advice by error reason, for errors that need not occur in a run."""
 

@@ -168,10 +168,12 @@ async def _guarded(
         async with asyncio.timeout(seconds):
             return await offload.run(check)
     except TimeoutError:
-        held = problem(area, area, f"looking took more than {seconds:g} s", "see what holds this machine up")
+        held = problem(
+            area, area, f"the check took more than {seconds:g} s", "find out why this machine is slow, then check again"
+        )
         return [late or held]
     except Exception as error:  # a check may fail in any way on an unknown machine
-        says = f"could not be looked at: {type(error).__name__}: {error}"
+        says = f"the check failed: {type(error).__name__}: {error}"
         return [problem(area, area, says, "report this as a fault of bench")]
 
 

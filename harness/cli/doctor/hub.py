@@ -58,10 +58,10 @@ def unaskable() -> Diagnosis | None:
         return problem("hub", "token", "not asked: HF_HUB_OFFLINE is set, so nothing can be pushed", "unset it")
     token = get_token()
     if not token:
-        return problem("hub", "token", "nobody is logged in, so nothing can be pushed", _LOG_IN)
+        return problem("hub", "token", "no Hub token is set, so nothing can be pushed", _LOG_IN)
     if odd := key_defect(token):
         fix = "set HF_TOKEN to the token alone, without anything around it"
-        return problem("hub", "token", f"not asked: the token is odd: it {odd}", fix)
+        return problem("hub", "token", f"not asked: the token is malformed: it {odd}", fix)
     return None
 
 
@@ -118,14 +118,18 @@ def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
     elif role == "write":
         found.append(ok("hub", "token", says))
     else:
-        found.append(note("hub", "token", f"{says}: whether it may push cannot be told", "try: bench push RUN"))
+        found.append(
+            note("hub", "token", f"{says}: the Hub does not report whether it may push", "try: bench push RUN")
+        )
     for space in spaces:
         if space != name and space not in roles:
-            fix = "name a namespace of yours with -D"
+            fix = "name your own namespace with -D"
             found.append(problem("hub", space, f"{name} does not belong to {space}, where runs are to be pushed", fix))
         elif roles.get(space) == "read":
             fix = f"ask an administrator of {space} for the right to write, or name another namespace with -D"
-            found.append(problem("hub", space, f"{name} may only read there", fix))
+            found.append(
+                problem("hub", space, f"{name} has only read access to {space}, where runs are to be pushed", fix)
+            )
     return found
 
 

@@ -96,7 +96,7 @@ def check_memory() -> list[Diagnosis]:
     total, free = _memory()
     limit = _memory_bound()
     if total is None and limit is None:
-        return [ok("machine", "memory", "how much there is cannot be told on this system")]
+        return [ok("machine", "memory", "the amount of memory cannot be determined on this system")]
     if limit is not None and (total is None or limit[0] < total):
         total, free, whose = limit[0], min(limit[1], free if free is not None else limit[1]), " for this container"
     else:
@@ -171,7 +171,7 @@ def check_network(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagn
     for name in _OTHERS_CERTIFICATES:
         if environ.get(name) and not certificates:
             fix = f"if your network has certificates of its own: export SSL_CERT_FILE=${name}"
-            found.append(note("network", name, "is read by other programs, and not for model requests", fix))
+            found.append(note("network", name, "is used by other programs, but not for model requests", fix))
     return found
 
 

@@ -293,6 +293,6 @@ def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
             for extra in sorted(requirement.extras):
                 lacks = [each.name for each in requirements_of(ours, (extra,)) if shortfall(each, installed)]
                 if lacks:
-                    says = f"wants the extra {extra} of bench, and {', '.join(lacks)} is not as that asks for"
+                    says = f"wants the extra {extra} of bench, but its requirements are not met: {', '.join(lacks)}"
                     found.append(problem("environments", wanted.name, says, install_extra(extra)))
     return found

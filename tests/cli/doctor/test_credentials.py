@@ -44,7 +44,7 @@ def test_odd_keys_are_named_without_a_letter_of_them(key: str, words: str) -> No
     assert key_defect(key) == words
     [found] = check_keys([wanted("MY_KEY", "api.example.org", True)], {"MY_KEY": key})
     assert (found.status, found.says) == (
-        "problem", f"set, but odd: it {words}; it would be sent to api.example.org"
+        "problem", f"set, but malformed: it {words}; it would be sent to api.example.org"
     )  # fmt: skip
     assert found.fix == "set MY_KEY to the key alone, without anything around it"
 

@@ -80,8 +80,8 @@ def test_what_may_pass_is_a_note(status: int) -> None:
     with CurtServer(status, "not now") as server:
         found = only(ask(asked(server.url)))
         assert len(server.asked) == 1
-    assert (found.status, found.says) == ("note", f"is there, but answered: HTTP {status}: not now")
-    signs = {400: "it refused this short request", 429: "lower --max-concurrent"}
+    assert (found.status, found.says) == ("note", f"is reachable, but answered with an error: HTTP {status}: not now")
+    signs = {400: "it rejected this short test request", 429: "lower --max-concurrent"}
     assert signs.get(status, "see the provider's status page") in found.fix
 
 
@@ -173,7 +173,7 @@ def test_a_server_of_an_environment_that_knows_no_other_prompts_is_well() -> Non
 
     [found] = asyncio.run(main())
     assert (found.status, found.says) == (
-        "ok", "replied as `bench serve --env` does to whoever is none of its environments",
+        "ok", "replied that the request is not from an environment, as `bench serve --env` does",
     )  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None
     with CurtServer() as server:
         odd, well = ask(asked("http://xn--/v1"), asked(server.url))
     assert (odd.status, odd.fix, well.status) == ("problem", "correct the settings of mine", "ok")
-    assert odd.says.startswith("cannot be asked: UnicodeError: ")
+    assert odd.says.startswith("the request failed: UnicodeError: ")
 
 
 @for_each_row(
@@ -251,8 +251,18 @@ def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None
             "unknown reference model 'reference/orcle'; did you mean reference/oracle?",
         ),
         (asked("https://api.example.org/v1"), {}, "note", "not asked: MY_KEY is not set, see keys"),
-        (asked("https://api.example.org/v1"), {"MY_KEY": f'"{KEY}"'}, "note", "not asked: MY_KEY is odd, see keys"),
-        (asked("http://localhost:1/v1"), {"MY_KEY": f"{KEY}\u2026"}, "note", "not asked: MY_KEY is odd, see keys"),
+        (
+            asked("https://api.example.org/v1"),
+            {"MY_KEY": f'"{KEY}"'},
+            "note",
+            "not asked: MY_KEY is malformed, see keys",
+        ),
+        (
+            asked("http://localhost:1/v1"),
+            {"MY_KEY": f"{KEY}\u2026"},
+            "note",
+            "not asked: MY_KEY is malformed, see keys",
+        ),
     ],
 )
 def test_what_need_not_or_cannot_be_asked_is_not(

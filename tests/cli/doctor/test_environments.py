@@ -127,7 +127,7 @@ def test_what_a_distribution_wants_beside_it_is_looked_for(write: Path, shelf: S
     toy = WantedEnvironment("./sound.py", "toy", FoundEnvironment("sound", "toy", "1.0", (path,), path=path))
     found = check_environments([toy], shelf.installed)
     assert [(each.status, each.says) for each in found[1:]] == [
-        ("problem", "wants the extra mcp of bench, and fastmcp is not as that asks for"),
+        ("problem", "wants the extra mcp of bench, but its requirements are not met: fastmcp"),
         ("note", "wants rich>=13, and 12.0 is installed"),
         ("note", "wants wordlist, and it is not installed"),
     ]

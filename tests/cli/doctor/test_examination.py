@@ -106,7 +106,7 @@ def test_what_cannot_be_resolved_is_a_problem_and_the_rest_is_looked_at() -> Non
     assert [(each.area, each.name, each.status) for each in subject.findings] == [
         ("settings", "nothing-like-it", "problem"), ("settings", "./gone.py", "problem"),
     ]  # fmt: skip
-    assert subject.findings[0].fix.startswith("`bench env install PATH` installs one from its folder")
+    assert subject.findings[0].fix.startswith("`bench env install PATH` installs an environment from its folder")
     assert [each.env_id for each in subject.environments] == ["./one_env.py"]
     [found] = find_subject("gone.toml", {}).findings
     assert (found.name, found.status, found.says) == ("gone.toml", "problem", "no such file")
@@ -154,13 +154,13 @@ def test_a_check_that_fails_or_hangs_is_a_problem_and_not_the_end() -> None:
         raise ZeroDivisionError("oh")
 
     [failed] = asyncio.run(_guarded("disk", fails))
-    assert (failed.status, failed.says) == ("problem", "could not be looked at: ZeroDivisionError: oh")
+    assert (failed.status, failed.says) == ("problem", "the check failed: ZeroDivisionError: oh")
     end = threading.Event()
     try:
         [hung] = asyncio.run(_guarded("disk", lambda: [ok("disk", "x", str(end.wait(30)))], 0.2))
     finally:
         end.set()
-    assert (hung.status, hung.says) == ("problem", "looking took more than 0.2 s")
+    assert (hung.status, hung.says) == ("problem", "the check took more than 0.2 s")
 
 
 def test_a_lookup_of_a_name_that_hangs_is_not_waited_for_at_the_end() -> None:

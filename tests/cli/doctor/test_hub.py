@@ -70,7 +70,7 @@ def test_where_it_cannot_be_asked_it_is_not(tmp_path: Path) -> None:
         ]
         assert server.requests == []
     assert [(status, name) for status, name, _ in found] == [("problem", "token")] * 3
-    assert ["nobody is logged in" in found[0][2], "HF_HUB_OFFLINE" in found[1][2], "is odd" in found[2][2]] == [
+    assert ["no Hub token is set" in found[0][2], "HF_HUB_OFFLINE" in found[1][2], "is malformed" in found[2][2]] == [
         True
     ] * 3
 
