@@ -527,7 +527,9 @@ def test_an_argument_that_litellm_refuses_is_that_requests_fault_alone(monkeypat
 def test_a_provider_that_is_nowhere_is_refused(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LITELLM_ADDRESSES.values():
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match=f"^{provider!r} has no address of its own: give your server's as base URL"):
+    with pytest.raises(
+        ConfigError, match=f"^{provider!r} has no default address: give your server's address as base URL"
+    ):
         client_of(provider).open()
 
 

@@ -539,7 +539,7 @@ def test_a_literal_key_is_sent_and_written_nowhere(workplace: Path) -> None:
 
 @for_each_row("url", ["http://me:{secret}@host/v1", "https://host/v1?key={secret}"])
 def test_a_refused_address_is_told_without_its_secret(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"^models\[0\] \(m\): baseUrl = \S+ must not hold a ") as refused:
+    with pytest.raises(ConfigError, match=r"^models\[0\] \(m\): baseUrl = \S+ must not contain ") as refused:
         asyncio.run(evaluate(tasks(1), [{"id": "m", "baseUrl": url.format(secret="tk-in-the-address")}]))
     assert "tk-in-the-address" not in str(refused.value)
 

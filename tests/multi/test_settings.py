@@ -215,7 +215,7 @@ def test_set_of_what_is_said_elsewhere(text: str, words: str) -> None:
         ({"id": "m", "provider": "mistral"}, "Missing API key for provider 'mistral'"),
         ({"id": "m", "provider": "zzz"},
          "no provider is called 'zzz'; for a server of your own, give its address as baseUrl"),
-        ({"id": "m", "provider": "litellm", "modelId": "hosted_vllm/x"}, "'hosted_vllm' has no address of its own"),
+        ({"id": "m", "provider": "litellm", "modelId": "hosted_vllm/x"}, "'hosted_vllm' has no default address"),
         ({"id": "reference/null", "rpm": 0}, r"^models\[0\]: rpm = 0: must be greater than 0$"),
         ({"id": "reference/null", "price": {"inputs": 1}}, r"price: unknown key 'inputs'; did you mean \"input\"\?$"),
         ({"id": "reference/null", "price": {"input": -1}}, r"price: input = -1: must be a finite number of at least 0"),

@@ -285,7 +285,7 @@ def _advice(asked: EndpointQuery, error: SystemicError) -> str:
         models = (
             f"{endpoint.url.partition('?')[0].rstrip('/')}/models" if urlsplit(endpoint.url).scheme in _HTTP else ""
         )
-        where = f"; {models} usually lists what there is" if models else ""
+        where = f"; {models} usually lists the available models" if models else ""
         return f"check the model's name (-m) and the base URL (-b, it usually ends in /v1){where}"
     if error.reason == "bad_response":
         return "check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1"

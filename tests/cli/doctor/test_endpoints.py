@@ -59,7 +59,7 @@ def test_a_model_that_replies_is_well_and_was_asked_for_one_token_once() -> None
         (401, f"bad key {KEY}", "HTTP 401", "set MY_KEY to a key that "),
         (402, "no credit", "HTTP 402", "and that has credit"),
         (404, "the model `m` does not exist", "HTTP 404", "check the model's name (-m) and the base URL"),
-        (404, "nothing here", "HTTP 404", "/v1/models usually lists what there is"),
+        (404, "nothing here", "HTTP 404", "/v1/models usually lists the available models"),
         (302, "elsewhere", "redirects", "check the model's name (-m) and the base URL"),
     ],
 )
