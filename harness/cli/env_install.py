@@ -82,7 +82,7 @@ def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> boo
         named = next((target.distribution for target in doubtful if target.given == target.distribution), "")
         is_all = list(arguments) == [named]
         version = f", or with the version that is meant: bench env install {named}==VERSION" if is_all else ""
-        raise UsageError(f"{doubts}. Nothing was installed. To install it anyway: {again}{version}")
+        raise UsageError(f"{doubts}. Nothing was installed. If it is meant: {again}{version}")
     write((f"{target.given}: {target.doubt}" for target in doubtful), make_console(file=sys.stderr))
     names = ", ".join(target.requirement for target in doubtful)
     return ask(f"Install {names} from the package index?")

@@ -57,7 +57,7 @@ def test_the_command_that_says_so_asks_for_all_that_was_asked_for(
 ) -> None:
     assert main(["env", "install", "-U", "--no-editable", "nothing-like-it", "other-one==1.2", "-p", "mine"]) == 2
     assert capsys.readouterr().err.endswith(
-        " To install it anyway: bench env install --yes --path mine --no-editable --upgrade nothing-like-it other-one==1.2\n"
+        " If it is meant: bench env install --yes --path mine --no-editable --upgrade nothing-like-it other-one==1.2\n"
     )
 
 

@@ -220,7 +220,7 @@ def test_set_of_what_is_said_elsewhere(text: str, words: str) -> None:
         ({"id": "reference/null", "price": {"inputs": 1}}, r"price: unknown key 'inputs'; did you mean \"input\"\?$"),
         ({"id": "reference/null", "price": {"input": -1}}, r"price: input = -1: must be a finite number of at least 0"),
         ({"id": "reference/null", "samplingArgs": {"x": float("nan")}}, "samplingArgs: must be JSON values"),
-        ({"id": "reference/null", "headers": {"a b": "c"}}, "which is no HTTP header name"),
+        ({"id": "reference/null", "headers": {"a b": "c"}}, "which is not a valid HTTP header name"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_model(model: Any, words: str) -> None:
