@@ -92,7 +92,8 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
 
 
 def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
-    """Metrics to compare: the reward, or for agent evaluations with several functions each function that both have.
+    """Metrics to compare in two runs: the reward or, for agent evaluations with several reward functions, each
+    function that both runs have.
 
     Raises:
         UsageError: the runs have no function in common.

@@ -96,7 +96,9 @@ def check_derived(options: DerivedOptions, *, asks_model: bool) -> None:
         typed |= {f"--set {text}": (path[0], path[1]) for path in parse_set(text).layer}
     for text, (group, key) in typed.items():
         if group == "env" and key in _RECORDED:
-            raise UsageError(f"{text}: the examples and rollouts are those of the recorded run")
+            raise UsageError(
+                f"{text}: cannot be set here, because the examples and rollouts are those of the recorded run"
+            )
         if group == "env" and key in _LIMITS and not asks_model:
             raise UsageError(
                 f"{text}: has no effect, because no model is called: the recorded replies are used, with the "

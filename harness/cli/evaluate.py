@@ -208,6 +208,8 @@ class _Call:
         client: object,
         settings: Mapping[str, object],
     ) -> None:
+        if not isinstance(environments, str | Path | Environment | Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"environments: must be names, paths or environments, not {type(environments).__name__}")
         several = [environments] if isinstance(environments, str | Path | Environment) else list(environments)
         self._objects: dict[str, Environment] = {}
         names: list[str] = []
@@ -216,7 +218,7 @@ class _Call:
             names.append(_name_of(each) if isinstance(each, Environment) else str(each))
             if isinstance(each, Environment):
                 if names[-1] in self._objects:
-                    raise UsageError(f"two environments are called {names[-1]!r}; give one another env_id")
+                    raise UsageError(f"two environments are called {names[-1]!r}; give one of them a different env_id")
                 self._objects[names[-1]] = each
         if any(each.env_args for each in self._objects.values()):
             if len(several) > 1 or "env_args" in settings:

@@ -70,7 +70,7 @@ class Bounds:
 
     @property
     def backlog(self) -> int:
-        """Maximum number of backlog entries: as many rollouts as may be generating, in whole groups."""
+        """Maximum number of groups that wait for scoring: enough for as many rollouts as may be generating."""
         return max(1, self.generators // self.group_size)
 
 

@@ -66,17 +66,18 @@ class MultiTurnEnv(Environment):
 
     @abstractmethod
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Respond to the model. A sync method runs in a thread.
+        """Return the environment's messages after a reply of the model. An override may be a plain `def`, which runs in a
+        thread.
 
         To end the rollout, store the last messages in `state["final_env_response"]`.
 
         Args:
-            messages: The conversation so far; must not be changed. A text in completion environments.
+            messages: The conversation so far; must not be changed. A string in completion environments.
             state: The rollout.
             **kwargs: Unused; for compatibility of overriding methods.
 
         Returns:
-            Only the new messages; a text in completion environments.
+            Only the new messages; a string in completion environments.
         """
 
     async def get_prompt_messages(self, state: State) -> Prompt:

@@ -140,7 +140,7 @@ class Health:
         """Record that the key or the model was rejected.
 
         Raises:
-            SystemicError: no reply of this model came before, or it was rejected too often in a row.
+            SystemicError: the model has never replied, or was rejected too many times in a row.
         """
         state = self._models.setdefault(model, _ModelHealth())
         if state.answered:

@@ -133,7 +133,7 @@ class Transport:
                 ) from error
             transport, protocol = connection.transport, connection.protocol
             if transport is None or protocol is None or transport.is_closing():
-                raise aiohttp.ClientConnectionError("it was closed at once")
+                raise aiohttp.ClientConnectionError("the connection was closed immediately after it was opened")
             # aiohttp accepts truncated compressed bodies; `_unpacked` does not.
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
             transport.write(_head(request, lines, headers, body) + (body or b""))

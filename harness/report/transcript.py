@@ -255,7 +255,7 @@ def _result(example: Example, outcome: Outcome) -> Iterator[str]:
 
 
 def shown_error(outcome: Outcome) -> str:
-    """Error of a rollout; "" without one, or while it waits for its score."""
+    """Error text to show for a rollout; "" if it has no error or is not scored yet."""
     base = outcome.base
     if isinstance(base, Failed):
         return base.error or base.reason

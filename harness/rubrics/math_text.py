@@ -240,7 +240,8 @@ def _is_word(word: str, least: int) -> bool:
 
 
 def _is_product(word: str) -> bool:
-    """Whether letters are probably a product: in alphabetical order or without a vowel, like `abc` or `xyz`."""
+    """Whether a run of letters is probably a product of variables and no word: it is in alphabetical order or has no
+    vowel, like `abc` or `xyz`."""
     return all(first < second for first, second in pairwise(word)) or not set(word) & set("aeiouy")
 
 

@@ -33,7 +33,7 @@ def read_exactly(fd: int, size: int) -> bytes:
     while size:
         part = os.read(fd, min(size, 1 << 20))
         if not part:
-            raise SystemExit("the launch request ends early")
+            raise SystemExit("the launch request is incomplete: its input ended too early")
         parts.append(part)
         size -= len(part)
     return b"".join(parts)

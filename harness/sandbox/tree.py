@@ -106,7 +106,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _children_by_parent(pid: int) -> list[int]:
-    """Find children by their parent; slower, for kernels without lists of children."""
+    """Find child processes by the parent id of all processes; a slower way for kernels that do not list children."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return []
     try:

@@ -35,13 +35,13 @@ _SET = re.compile(r"(?:(?P<env>[^:=\"']+):)?(?P<path>[^=]+)=(?P<value>.*)", re.D
 
 
 def command_line(flags: Mapping[str, object], *, is_call: bool = False) -> Layer:
-    """Convert the given flags to a layer.
+    """Convert command-line values to one configuration layer.
 
     Args:
         flags: Values by setting key (`num_examples`), dotted path (`env.num_examples`) or shortcut key (`temperature`).
-            None and empty sequences mean not given. Tables may be mappings or the texts of `-a`; headers may be a
-            mapping or `Name: Value` texts; lists may be sequences or comma-separated text.
-        is_call: Whether a Python call gives the values, so that messages spell them as `num_examples=3`.
+            None and empty sequences mean not given. Tables may be mappings or strings of `-a`; headers may be a
+            mapping or `Name: Value` strings; lists may be sequences or comma-separated text.
+        is_call: Whether the values are arguments of a Python call; messages then spell them as `num_examples=3`.
 
     Raises:
         ConfigError: a value is invalid for its setting.

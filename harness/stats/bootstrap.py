@@ -164,7 +164,9 @@ def bootstrap_ratio(
 
     above, below = column(numerators, "bootstrap_ratio"), column(denominators, "bootstrap_ratio")
     if len(above) != len(below):
-        raise ValueError(f"bootstrap_ratio: {len(above)} numerators for {len(below)} denominators")
+        raise ValueError(
+            f"bootstrap_ratio: needs as many numerators as denominators, got {len(above)} and {len(below)}"
+        )
     examples, count = len(above), None
     if clusters is not None:
         # For resampling clusters their sums are sufficient.

@@ -117,7 +117,7 @@ def t_quantile(probability: float, df: float) -> float:
 
 
 def _beta_tail(x: float, a: float, b: float) -> float:
-    """The continued fraction, for arguments with fast convergence."""
+    """Evaluate the continued fraction of the incomplete beta function, for arguments where it converges fast."""
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )  # fmt: skip

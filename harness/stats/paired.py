@@ -141,11 +141,11 @@ def paired_by_key(
     limits: tuple[float, float] | None = None,
     level: float = LEVEL,
 ) -> Paired:
-    """Compare two sides on their common keys; other keys are counted and ignored.
+    """Paired comparison of two sets of values on their common keys; other keys are counted and ignored.
 
     Args:
-        first: One finite value per example, by any key of the example.
-        second: The same for the other side.
+        first: One finite value per example, by a hashable key of the example.
+        second: The same for the other set.
         clusters: Cluster of each example; must contain every common key.
         limits: As for `paired_difference`.
         level: Confidence level.
@@ -343,7 +343,7 @@ def _checked(
     if limits is not None:
         low, high = limits
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"paired_difference: limits {low} and {high} are not a range")
+            raise ValueError(f"paired_difference: the lower limit {low} must be less than the upper limit {high}")
         slack = SAME * max(abs(low), abs(high))
         if not all(low - slack <= value <= high + slack for side in (first, second) for value in side):
             raise ValueError(f"paired_difference: a value lies outside the limits {low} and {high}")

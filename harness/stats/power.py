@@ -274,7 +274,8 @@ def splits(
 def settling_examples(
     paired: Paired, delta: float | None = None, *, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Number of examples for a significant result of an inconclusive comparison, with the same number of rollouts.
+    """Number of examples with which an inconclusive comparison becomes significant, with the same number of rollouts
+    per example.
 
     Args:
         paired: The comparison.
@@ -284,7 +285,7 @@ def settling_examples(
 
     Returns:
         The total number, including the examples compared so far; None if the observed difference is 0 or its spread
-        unknown. If several differences are all equal, the minimum number of the test.
+        unknown. If all observed differences are equal (no spread), the smallest number that the test accepts.
     """
     estimate = paired.estimate
     if delta is None and estimate.mean and estimate.stderr is None and estimate.clusters is None and paired.pairs > 1:

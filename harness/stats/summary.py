@@ -60,7 +60,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The numbers of one run. Undefined values are None."""
+    """Summary statistics of one run. Undefined values are None."""
 
     num_examples: int
     """Number of examples with at least one outcome."""

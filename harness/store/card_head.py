@@ -115,8 +115,8 @@ def _refused(problem: str) -> StoreError:
 
 
 def _check_limits(head: str) -> None:
-    """Reject a head with too many levels or values, before objects are built from it. Values are counted with aliases
-    expanded: ten lines can expand to a billion.
+    """Reject a YAML head with too many levels or values, before objects are built from it. Aliases are counted as
+    expanded: ten lines can expand to a billion values.
 
     Raises:
         StoreError: a limit is exceeded, or an alias refers to a value that contains it.

@@ -123,7 +123,7 @@ def importer_for(path: Path, name: str | None = None) -> tuple[str, Importer]:
     accepting = [each for each, importer in importers.items() if importer.accepts(path)]
     if len(accepting) != 1:
         found = f"looks like several formats: {', '.join(accepting)}" if accepting else "is in no known format"
-        raise UsageError(f"{path} {found}", remedy="name it with {format} {names}", names="|".join(importers))
+        raise UsageError(f"{path} {found}", remedy="name its format with {format} {names}", names="|".join(importers))
     return accepting[0], importers[accepting[0]]
 
 

@@ -111,7 +111,7 @@ class RowFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Finish the file; after an exception only close it, which leaves unusable content."""
+        """Complete and close the file. After an exception, only close it; the file is then incomplete on purpose."""
         if kind is None:
             self.close()
             return

@@ -190,7 +190,7 @@ def test_the_number_of_rollouts_in_flight_may_be_another(bench: Bench, write: Wr
         (("-c", "0"), "-c 0: max_concurrent must be -1 (unlimited) or at least 1"),
         (
             ("--set", "env.num_examples=2"),
-            "--set env.num_examples=2: the examples and rollouts are those of the recorded",
+            "--set env.num_examples=2: cannot be set here, because the examples and rollouts are those of the recorded",
         ),
         (("--set", "model=other"), "--set model=other: to call another model, use `bench replay RUN --model`"),
         (("--set", "temperature=1"), "--set temperature: unknown setting"),

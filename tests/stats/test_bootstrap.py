@@ -92,5 +92,5 @@ def test_what_is_undefined_has_no_interval() -> None:
         bootstrap_median([math.nan, 1.0])
     with pytest.raises(ValueError, match="quantile"):
         bootstrap_median([1.0], part=1.0)
-    with pytest.raises(ValueError, match="2 numerators for 1"):
+    with pytest.raises(ValueError, match="as many numerators as denominators, got 2 and 1"):
         bootstrap_ratio([1.0, 2.0], [1.0])

@@ -110,7 +110,7 @@ def _generation_of(module: ModuleType) -> Generation | None:
 
 
 class _Import:
-    """The function `__import__` of classic packages: `import verifiers` gets the classic API of their generation."""
+    """Replacement of `__import__` in packages for old `verifiers` APIs: `import verifiers` gets the version they need."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation: Generation = generation

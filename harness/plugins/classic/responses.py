@@ -89,7 +89,7 @@ class Response(Record):
         return typed
 
     def _take_in(self) -> None:
-        """Copy changes that were made to the typed message into the choice."""
+        """Write changes of the message object back into the choice of the completion."""
         typed, before = self.__dict__["_typed"]
         if (now := plain(typed)) != before:
             self.__dict__["_typed"] = (typed, now)

@@ -1,5 +1,5 @@
-"""Exceptions of the SDK `osmosis_ai`, which agents use in `except` and `raise`. Their base class is that of all errors
-of bench (`harness.core.errors`), which `ctx.chat` raises."""
+"""Exceptions of the SDK `osmosis_ai`, which agents use in `except` and `raise`. They have the same
+base class as the errors of bench that `ctx.chat` raises (`harness.core.errors`)."""
 
 from __future__ import annotations
 

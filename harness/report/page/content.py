@@ -156,7 +156,7 @@ def _plain(value: str) -> str:
 
 
 def _number(value: float) -> float | int | None:
-    """Round a figure to five digits, more than are shown; None if it is not finite."""
+    """Round a figure to five significant digits (the page shows fewer); None if it is not finite."""
     if not math.isfinite(value):
         return None
     short = float(f"{value:.5g}")
