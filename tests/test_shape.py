@@ -39,10 +39,10 @@ LINES = {
     "__init__": (117, 104),
     "agents": (6011, 3815),
     "authoring": (2366, 1612),  # bench env copy, bundled environments
-    "cli": (9470, 6458),  # bench import
+    "cli": (9475, 6462),  # bench import
     "core": (2269, 1219),  # errors with setting and remedy as fields, an argument a line
     "engine": (7065, 4844),  # executors and listeners of plugins; a memory limit that is too small is always named
-    "envs": (2505, 1529),
+    "envs": (2506, 1529),
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -59,11 +59,11 @@ LINES = {
     "reference": (947, 595),
     "report": (7247, 5005),
     "results": (5, 2),
-    "rubrics": (3101, 1876),
+    "rubrics": (3102, 1876),
     "sandbox": (2535, 1687),
     "settings": (4643, 3049),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
-    "stats": (4362, 2514),
+    "stats": (4365, 2516),
     "store": (6025, 3700),  # errors with setting and remedy as fields, an argument a line; imports as run folders
     "tools": (1548, 995),
     "types": (3, 1),

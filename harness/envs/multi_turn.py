@@ -66,7 +66,7 @@ class MultiTurnEnv(Environment):
 
     @abstractmethod
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
-        """Return the environment's messages after a reply of the model. An override may be a plain `def`, which runs in a
+        """Return the environment's messages after a reply of the model. An override may be a `def`, which runs in a
         thread.
 
         To end the rollout, store the last messages in `state["final_env_response"]`.

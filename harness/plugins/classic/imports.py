@@ -110,7 +110,7 @@ def _generation_of(module: ModuleType) -> Generation | None:
 
 
 class _Import:
-    """Replacement of `__import__` in packages for old `verifiers` APIs: `import verifiers` gets the version they need."""
+    """Replacement of `__import__` in packages for old `verifiers`: `import verifiers` gets the version they need."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation: Generation = generation
