@@ -484,7 +484,7 @@ def test_an_evaluation_goes_on_where_it_was_ended(tmp_path: Path) -> None:
             asyncio.run(runner.run_eval(rows_of(6), n_runs=2, max_turns=3, output_dir=str(tmp_path), resume=True))
     # Its settings do not promise what they cannot hold, and say why if they are taken at their word.
     settings = (folders[0] / "config.toml").read_text()
-    assert settings.startswith("# One run of a Python program, resolved.") and "repeats it" not in settings
+    assert settings.startswith("# Settings of one run of a Python program.") and "repeats the run" not in settings
     assert "Its settings; its rows are in the program that started it" in (folders[0].parent / "README.md").read_text()
     with pytest.raises(ConfigError, match="its rows are in that program: run the program again, with resume=True"):
         resolve(str(folders[0] / "config.toml"), {})

@@ -136,7 +136,7 @@ def test_what_cannot_be_meant_is_refused(bench: Bench, here: Path) -> None:
     for words, said in (
         (("--mde", "5"), "--mde 5: rewards of sums lie between 0 and 1, so no two runs differ by more"),
         (("--against", first.id), "this is the run of --from; give a run of another model"),
-        (("--against", second.id, "--correlation", "0.5"), "--correlation and --against say the same"),
+        (("--against", second.id, "--correlation", "0.5"), "--correlation and --against are mutually exclusive"),
     ):
         done = bench("power", "--from", first.id, *words)
         assert (done.code, done.out) == (2, "")

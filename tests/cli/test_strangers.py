@@ -224,7 +224,7 @@ def test_a_suite_names_only_its_own_runs(bench: Bench, write: Write, tmp_path: P
     for said in (str(run.absolute()), os.path.relpath(run, suites.parent)):
         (suites / "s.json").write_text(json.dumps({"runs": [{"path": said}]}))
         done = bench("report", str(suites / "s.json"))
-        assert done.code == 2 and "none of its 1 runs" in done.err
+        assert done.code == 2 and "none of the 1 runs of this suite" in done.err
 
 
 # Trust

@@ -111,8 +111,8 @@ def test_an_aim_that_is_not_met_makes_the_whole_run_and_its_usual_interval(shop:
     ("given", "words"),
     [
         (["--until-ci", "0"], "0"),
-        (["--until-ci", "0.05", "--no-shuffle"], "needs examples in random order, and --no-shuffle takes the first"),
-        (["--until-ci", "0.05", "-N"], "needs scores while the run goes on, and -N scores at its end"),
+        (["--until-ci", "0.05", "--no-shuffle"], "needs examples in random order, but --no-shuffle takes the first"),
+        (["--until-ci", "0.05", "-N"], "needs scores during the run, but -N scores at the end of the run"),
     ],
 )
 def test_what_would_make_it_dishonest_is_refused(shop: Workshop, given: list[str], words: str) -> None:

@@ -142,7 +142,7 @@ def test_a_path_that_does_not_exist_is_told_as_a_path(env_id: str) -> None:
 
 
 def test_a_folder_without_a_module_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentNotFound, match=r"holds none of .*__init__\.py"):
+    with pytest.raises(EnvironmentNotFound, match=r"contains none of .*__init__\.py"):
         load_environment(str(tmp_path))
 
 

@@ -214,9 +214,9 @@ PLAYED = "model = 'strict'\n[[eval]]\nmodel = 'reference/oracle'"
 @pytest.mark.parametrize(
     ("model", "args", "refused"),
     [
-        (LOCAL, "", "suite.toml: model.api_base_url names localhost:1"),
-        ("model = 'strict'", "", "suite.toml: model.model names judge.example"),
-        (PLAYED, "judge_model = 'far/judge'", "suite.toml: model.model names judge.example"),
+        (LOCAL, "", "suite.toml: model.api_base_url sets another host, localhost:1"),
+        ("model = 'strict'", "", "suite.toml: model.model sets another host, judge.example"),
+        (PLAYED, "judge_model = 'far/judge'", "suite.toml: model.model sets another host, judge.example"),
         ("model = 'm'", "key_var = 'OPENAI_API_KEY'", "with OPENAI_API_KEY, the key of openai"),
         ("model = 'm'", "", ""),
         (DEFAULT, "", ""),

@@ -52,7 +52,7 @@ def test_a_script_is_followed_then_left() -> None:
     [
         ({"fail_rate": 1.5}, "--fail-rate: share must be a number from 0 to 1"),
         ({"reset_rate": -0.1}, "--reset-rate"),
-        ({"fail_rate": 0.6, "hang_rate": 0.6}, "at most 1"),
+        ({"fail_rate": 0.6, "hang_rate": 0.6}, "must not exceed 1"),
         ({"fail_status": "200"}, "--fail-rate: 200 is not an HTTP error"),
         ({"fail_status": ","}, "--fail-status ','"),
         ({"latency": -1.0}, "latency"),
