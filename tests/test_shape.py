@@ -41,7 +41,7 @@ LINES = {
     "authoring": (2366, 1612),  # bench env copy, bundled environments
     "cli": (9475, 6462),  # bench import
     "core": (2269, 1219),  # errors with setting and remedy as fields, an argument a line
-    "engine": (7065, 4844),  # executors and listeners of plugins; a memory limit that is too small is always named
+    "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2506, 1529),
     "errors": (3, 1),
     "eval": (25, 14),

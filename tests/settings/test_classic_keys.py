@@ -140,7 +140,7 @@ def test_defaults_for_another_program_never_stop_a_suite(here: Path, write: Writ
     assert [notice.partition(": ")[2].partition(" ")[0].rstrip(":") for notice in resolution.notices] == [
         "tool.verifiers.eval.shiny", "tool.verifiers.eval.model", "tool.verifiers.eval.rollouts_per_example",
     ]  # fmt: skip
-    assert all(notice.endswith("it is not used") for notice in resolution.notices)
+    assert all(notice.endswith("this key is ignored") for notice in resolution.notices)
     missing_keys(resolution, {})
     write("pkg/pyproject.toml", f"[project]\nname = 'pkg-env'\n[tool.harness.eval]\n{table}")
     with pytest.raises(ConfigError, match="shiny"):

@@ -242,7 +242,7 @@ def test_wheels_and_editable_installs(tmp_path: Path, interpreter: str) -> None:
     pip(installed, str(clobber))
     name, version, defaults, _, notice = probe(installed)["found"]["flat-env"]  # type: ignore[misc]
     assert (name, version, defaults) == ("flat-env", "1.2", {})
-    assert "belongs to 'last-env'; reinstall flat-env to have them" in str(notice)
+    assert "belongs to 'last-env'; reinstall flat-env to use them" in str(notice)
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,7 @@ async def stay():
 tasks = []""",
             setup="if not tasks: tasks.append(asyncio.create_task(stay()))",
         ),
-        ("does not end when it is cancelled", "stay"),
+        ("did not end when it was cancelled", "stay"),
     ),
     "loses_a_task": Misbehaving(
         source(

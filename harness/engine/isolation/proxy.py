@@ -44,6 +44,10 @@ class SpooledRows:
         self._places = array("q", [-1]) * count
         self._end = 0
 
+    def close(self) -> None:
+        """Delete the file; idempotent."""
+        self._file.close()
+
     def __len__(self) -> int:
         return len(self._places)
 
@@ -165,8 +169,11 @@ class IsolatedEnvironment(Environment):
         raise AssertionError("rollouts of an isolated environment are run by its executor")
 
     async def teardown(self) -> None:
-        """End all processes, each after the environment's own teardown."""
-        await self.pool.end()
+        """End all processes, each after the environment's own teardown, and delete the cached rows."""
+        try:
+            await self.pool.end()
+        finally:
+            self._rows.close()
 
     # Replies for the embedded server. A process that calls a model played by this server sends the environment's
     # replies along, since the server cannot wait for the process.
