@@ -343,7 +343,7 @@ def _checked(
     if limits is not None:
         low, high = limits
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"paired_difference: the lower limit {low} must be less than the upper limit {high}")
+            raise ValueError(f"paired_difference: limits: {low} must be less than {high}")
         slack = SAME * max(abs(low), abs(high))
         if not all(low - slack <= value <= high + slack for side in (first, second) for value in side):
             raise ValueError(f"paired_difference: a value lies outside the limits {low} and {high}")
