@@ -12,7 +12,6 @@ from harness.core.state import State
 from harness.core.types import JsonDict, Messages
 from harness.envs.tool_env import ToolEnv
 from harness.tools import read_tool
-from harness.tools.tool import split_arguments
 
 
 class StatefulToolEnv(ToolEnv):
@@ -66,7 +65,7 @@ class StatefulToolEnv(ToolEnv):
             raise EnvironmentFault(f"{where} must return the arguments as a dict, not {type(filled).__name__}")
         completed = cast(JsonDict, filled)
         tool = self._tool_map.get(name)
-        visible = arguments if tool is None else split_arguments(tool, completed)[0]
+        visible = arguments if tool is None else tool.visible(completed)
         if tool is not None and visible != arguments:
             try:
                 tool.read(visible)

@@ -13,8 +13,8 @@ from harness.envs.hooks import stop
 from harness.envs.multi_turn import MultiTurnEnv
 from harness.envs.options import EnvOptions
 from harness.rubrics.rubric import Rubric
-from harness.tools import MAX_OUTPUT_CHARS, Tool, parse_arguments, read_tool, to_content
-from harness.tools.tool import run_tool, split_arguments, unknown_tool
+from harness.tools import MAX_OUTPUT_CHARS, Tool, call_tool, parse_arguments, read_tool, to_content
+from harness.tools.tool import unknown_tool
 
 ErrorFormatter = Callable[[Exception], str]
 """Makes the text for the model from the exception of a failed tool call."""
@@ -178,9 +178,7 @@ class ToolEnv(MultiTurnEnv):
         tool = self._tool_map.get(tool_name)
         if tool is None:
             raise EnvironmentFault(f"{type(self).__name__}: a row's info offers the unknown tool {tool_name!r}")
-        visible, hidden = split_arguments(tool, tool_args)
-        result = await run_tool(tool, {**tool.read(visible), **hidden})
-        return tool_message(self.format_result(tool_name, result), tool_call_id)
+        return tool_message(self.format_result(tool_name, await call_tool(tool, tool_args)), tool_call_id)
 
     def format_result(self, tool_name: str, result: object) -> str | list[JsonDict]:
         """Convert a tool's result to message content; see `harness.tools.to_content`."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -22,6 +21,7 @@ from harness.core.errors import EnvironmentFault, ToolServerError
 from harness.core.types import JsonDict
 from harness.tools.mcp import MCPServer, ServerTool, convert_error, make_client, opening_error, read_result, read_tools
 from harness.usercode.deadline import waiting
+from harness.usercode.threads import cores
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ class MCPHost:
     def open(self) -> MCPSession:
         """Start opening a session; returns at once."""
         if self._loop is None or not self._loop.is_usable:
-            self._loop = _Loop(self._limits.starts_at_once or _starts_at_once())
+            self._loop = _Loop(self._limits.starts_at_once or max(2, cores()))
         session = MCPSession(self._loop, self._servers, self._limits)
         self._loop.begin(session)
         return session
@@ -356,12 +356,6 @@ class _Loop:
             session.give_up(ToolServerError(self._closed or _CLOSED))
             return
         session.begin(self._tasks)
-
-
-def _starts_at_once() -> int:
-    """Default number of sessions that open concurrently: the usable CPU cores, at least two."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(2, cores)
 
 
 def _shared_future() -> Future[None]:

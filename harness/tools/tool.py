@@ -16,6 +16,7 @@ from harness.core.errors import EnvironmentFault, ToolCallError, ToolParseError
 from harness.core.types import JsonDict
 from harness.tools.docstrings import read_docstring
 from harness.tools.schema import ArgumentReader, read_parameters, unknown_argument
+from harness.usercode.functions import is_async, name_of, parameters_of, without_partials
 from harness.usercode.threads import offload
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -62,6 +63,10 @@ class Tool:
         self.refuse_hidden(arguments)
         return dict(arguments) if self.reader is None else self.reader.read(arguments)
 
+    def visible(self, arguments: JsonDict) -> JsonDict:
+        """Return the arguments without those for hidden parameters."""
+        return {name: value for name, value in arguments.items() if name not in self.hidden}
+
     def refuse_hidden(self, arguments: JsonDict) -> None:
         """Reject hidden and bound arguments in a model's call.
 
@@ -93,8 +98,8 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
         return _changed(function, frozenset(hidden), name)
     if not callable(function):
         raise EnvironmentFault(f"a tool must be a function, not {function!r}")
-    called = _checked_name(name or _name_of(function))
-    if _is_generator(function):
+    called = _checked_name(name or name_of(function))
+    if _is_generator(without_partials(function)):
         raise EnvironmentFault(f"tool {called!r} is a generator, which is not supported; return a list or a string")
     parameters = _parameters(called, function)
     skipped = _checked_hidden(called, tuple(hidden), parameters)
@@ -107,12 +112,12 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
         description=documented.description,
         parameters=reader.parameters,
         function=function,
-        is_async=_is_async(function),
+        is_async=is_async(function),
         hidden=skipped,
         reader=reader,
         positional=tuple(p for p in parameters if p.kind is p.POSITIONAL_ONLY),
         needed=frozenset(p.name for p in parameters if p.name in skipped and p.default is p.empty),
-        bound=_bound(function),
+        bound=frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset(),
     )
 
 
@@ -137,33 +142,23 @@ def parse_arguments(tool: str, arguments: str | JsonDict | None) -> JsonDict:
     return cast(JsonDict, value)
 
 
-async def call_tool(tool: Tool, arguments: JsonDict | str, filled: JsonDict | None = None) -> object:
-    """Call a tool: validate and convert the arguments, and run the function, in a thread unless it is async.
+async def call_tool(tool: Tool, arguments: JsonDict) -> object:
+    """Call a tool: validate and convert the model's arguments, and run the function, in a thread unless it is async.
 
     Args:
         tool: The tool to call.
-        arguments: The model's arguments: JSON text or an object.
-        filled: Values of hidden parameters.
+        arguments: The model's arguments, and values of hidden parameters.
 
     Returns:
         The function's return value.
 
     Raises:
-        ToolParseError: the arguments are not a JSON object.
         ToolCallError: an argument is unknown, missing or of the wrong type.
         EnvironmentFault: a hidden parameter without a default has no value.
         Exception: any exception of the function.
     """
-    return await run_tool(tool, {**tool.read(parse_arguments(tool.name, arguments)), **(filled or {})})
-
-
-async def run_tool(tool: Tool, given: JsonDict) -> object:
-    """Run a tool's function with validated values; see `call_tool`.
-
-    Raises:
-        EnvironmentFault: a hidden parameter without a default has no value.
-        Exception: any exception of the function.
-    """
+    hidden = {name: value for name, value in arguments.items() if name in tool.hidden}
+    given = {**tool.read(tool.visible(arguments)), **hidden}
     missing = sorted(tool.needed.difference(given))
     if missing:
         raise EnvironmentFault(
@@ -174,14 +169,6 @@ async def run_tool(tool: Tool, given: JsonDict) -> object:
         return await tool.function(*positional, **given)
     result: object = await offload.run(tool.function, *positional, **given)
     return await result if inspect.isawaitable(result) else result
-
-
-def split_arguments(tool: Tool, arguments: JsonDict) -> tuple[JsonDict, JsonDict]:
-    """Split arguments into those for visible and those for hidden parameters."""
-    if not tool.hidden:
-        return arguments, {}
-    visible = {name: value for name, value in arguments.items() if name not in tool.hidden}
-    return visible, {name: value for name, value in arguments.items() if name in tool.hidden}
 
 
 def unknown_tool(name: str, offered: Iterable[str]) -> ToolCallError:
@@ -226,8 +213,9 @@ def _checked_hidden(tool: str, hidden: tuple[str, ...], parameters: list[inspect
 
 
 def _parameters(tool: str, function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that are not bound by a `functools.partial`; the model must not change those."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = parameters_of(function)
     except (TypeError, ValueError) as error:
         raise EnvironmentFault(f"tool {tool!r}: cannot read its signature; wrap it in a function ({error})") from error
     for parameter in parameters:
@@ -235,19 +223,12 @@ def _parameters(tool: str, function: Callable[..., Any]) -> list[inspect.Paramet
             raise EnvironmentFault(
                 f"tool {tool!r}: models pass arguments by name, so *{parameter.name} is not supported; use a list"
             )
-    # Parameters that a partial binds by keyword stay in its signature with a default; the model must not change them.
-    bound = _bound(function)
-    return [parameter for parameter in parameters if parameter.name not in bound]
-
-
-def _bound(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(function.keywords) if isinstance(function, functools.partial) else frozenset()
+    return parameters
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that has the annotations, without partials, bound methods and decorators."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
+    function = without_partials(function)
     if not (inspect.isroutine(function) or inspect.isclass(function)):
         function = type(function).__call__
     function = getattr(function, "__func__", function)
@@ -258,27 +239,10 @@ def _docstring(function: Callable[..., Any], inner: Callable[..., Any]) -> str |
     """The docstring of the innermost function, or of the called object."""
     if inner.__doc__ and inner.__name__ != "__call__":
         return inner.__doc__
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return inner.__doc__ or function.__doc__
-
-
-def _name_of(function: object) -> str:
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return str(getattr(function, "__name__", None) or type(function).__name__)
-
-
-def _is_async(function: object) -> bool:
-    return any(inspect.iscoroutinefunction(code) for code in _called(function))
+    return inner.__doc__ or without_partials(function).__doc__
 
 
 def _is_generator(function: object) -> bool:
-    return any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in _called(function))
-
-
-def _called(function: object) -> tuple[object, object]:
-    """The function inside `functools.partial` objects; for a callable object, its `__call__`. Decorators stay."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return function, getattr(function, "__call__", None)  # noqa: B004
+    """Whether a function, or the `__call__` of an object, contains `yield`. Decorators stay."""
+    codes = (function, getattr(function, "__call__", None))  # noqa: B004
+    return any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in codes)

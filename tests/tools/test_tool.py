@@ -164,7 +164,7 @@ def test_a_tool_may_be_read_again_with_more_hidden_or_another_name() -> None:
     assert list(more.parameters["properties"]) == ["key"]
     with pytest.raises(ToolCallError, match="find: unknown argument 'limit'; it takes key"):
         more.read({"key": "k", "limit": 1})
-    assert asyncio.run(call_tool(more, {"key": "k"}, {"store": {"k": 1}, "limit": 2})) == (1, 2)
+    assert asyncio.run(call_tool(more, {"key": "k", "store": {"k": 1}, "limit": 2})) == (1, 2)
     named = read_tool(tool, ["store"], name="find")
     assert (named.name, named.hidden, named.description) == ("find", {"store"}, "Look it up.")
     with pytest.raises(ToolCallError, match="find: argument 'key' is missing"):
@@ -277,7 +277,7 @@ def test_arguments_are_json_text_or_an_object(written: Any, arguments: dict[str,
 )
 def test_arguments_that_cannot_be_read_are_told(written: str, words: str) -> None:
     with pytest.raises(ToolParseError) as caught:
-        asyncio.run(call_tool(read_tool(add), written))
+        parse_arguments("add", written)
     assert str(caught.value).startswith(words)
 
 
@@ -286,12 +286,12 @@ def test_hidden_arguments_are_filled_in_and_never_taken_from_the_model() -> None
         return store[key], limit
 
     tool = read_tool(look, ["store", "limit"])
-    assert asyncio.run(call_tool(tool, '{"key": "k"}', {"store": {"k": 1}})) == (1, 5)
-    assert asyncio.run(call_tool(tool, '{"key": "k"}', {"store": {"k": 1}, "limit": 2})) == (1, 2)
+    assert asyncio.run(call_tool(tool, {"key": "k", "store": {"k": 1}})) == (1, 5)
+    assert asyncio.run(call_tool(tool, {"key": "k", "store": {"k": 1}, "limit": 2})) == (1, 2)
     with pytest.raises(ToolCallError, match="unknown argument 'store'; it takes key"):
-        asyncio.run(call_tool(tool, '{"key": "k", "store": {"k": 2}}', {"store": {"k": 1}}))
+        tool.read({"key": "k", "store": {"k": 2}})
     with pytest.raises(EnvironmentFault, match="its hidden argument 'store' has no value"):
-        asyncio.run(call_tool(tool, '{"key": "k"}'))
+        asyncio.run(call_tool(tool, {"key": "k"}))
 
 
 def test_a_hidden_argument_is_no_extra_one_either() -> None:
@@ -301,7 +301,7 @@ def test_a_hidden_argument_is_no_extra_one_either() -> None:
     tool = read_tool(write, ["owner"])
     assert asyncio.run(call_tool(tool, {"text": "t", "colour": "red"})) == ("t", "nobody", {"colour": "red"})
     with pytest.raises(ToolCallError, match="write: unknown argument 'owner'; it takes text"):
-        asyncio.run(call_tool(tool, {"text": "t", "owner": "root"}))
+        tool.read({"text": "t", "owner": "root"})
 
 
 def test_sync_functions_run_in_a_thread_and_async_ones_on_the_loop() -> None:
@@ -349,7 +349,7 @@ def test_a_hung_tool_blocks_nobody_else_and_can_be_given_up() -> None:
         async with asyncio.TaskGroup() as tasks:
             started, loop = asyncio.Event(), asyncio.get_running_loop()
             tell = functools.partial(loop.call_soon_threadsafe, started.set)
-            hung = tasks.create_task(call_tool(read_tool(hangs, ["started"]), {}, {"started": tell}))
+            hung = tasks.create_task(call_tool(read_tool(hangs, ["started"]), {"started": tell}))
             await started.wait()
             answer = await call_tool(read_tool(add), {"a": 1})  # while the other hangs
             hung.cancel()
