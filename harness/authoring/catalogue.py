@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,7 +15,6 @@ from harness.authoring.arguments import find_loader
 from harness.authoring.package import FUNCTION, Package, code_path, of_distribution, of_project, toml_fault
 from harness.core.errors import EnvironmentNotFound
 from harness.core.plugins import ENVIRONMENTS
-from harness.core.types import JsonDict
 from harness.settings.packages import FoundEnvironment, find_environment, local_environments, module_name
 
 Status: TypeAlias = Literal["bundled", "installed", "editable", "not installed"]
@@ -25,7 +24,7 @@ _CLASSIC_HINT = re.compile(rb"\bdef +load_environment\b|\bload_environment\b")
 
 @dataclass(frozen=True, slots=True)
 class ListedEnvironment:
-    """One environment in the list."""
+    """One environment in the list; its fields are those of `bench env list --json`."""
 
     name: str
     """Name to pass to `bench run`."""
@@ -41,11 +40,7 @@ class ListedEnvironment:
     defaults: dict[str, object] = field(default_factory=dict[str, object])
     """Default settings of a run, from the package's `[tool.harness.eval]`."""
     problem: str = ""
-    """Error in the environment's `pyproject.toml`; "" without one."""
-
-    def to_json(self) -> JsonDict:
-        """JSON of `bench env list --json`."""
-        return asdict(self)
+    """Error in the environment's `pyproject.toml`, or of importing it; "" without one."""
 
 
 def catalogue(folder: Path) -> list[ListedEnvironment]:
@@ -79,7 +74,8 @@ def _installed() -> Iterator[ListedEnvironment]:
         seen.add(key)
         if package.entry_points:
             for name, value in package.entry_points.items():
-                yield _entry(name, value.partition(":")[0].partition(".")[0].strip(), package)
+                module = value.partition(":")[0].partition(".")[0].strip()
+                yield _entry(name, module, package, find_environment(module))
         elif package.is_classic:  # a package that depends on `verifiers` need not be an environment
             found = find_environment(module_name(package.name))
             if found is not None and normal(found.dist_name or "") == normal(dist.name) and _has_loader(found):
@@ -94,8 +90,7 @@ def _has_loader(found: FoundEnvironment) -> bool:
     return any(_CLASSIC_HINT.search(path.read_bytes()) for path in top)  # or an import
 
 
-def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None = None) -> ListedEnvironment:
-    found = found or find_environment(module)
+def _entry(name: str, module: str, package: Package, found: FoundEnvironment | None) -> ListedEnvironment:
     return ListedEnvironment(
         name,
         package.kind if package.kind in ("bundled", "editable") else "installed",
@@ -104,7 +99,7 @@ def _entry(name: str, module: str, package: Package, found: FoundEnvironment | N
         package.name,
         module,
         code_path(found) if found else "",
-        not package.entry_points,
+        package.is_classic and not package.entry_points,
         found.defaults if found else {},
     )
 
@@ -123,12 +118,8 @@ def _local(name: str, folder: Path) -> ListedEnvironment | None:
     if not package.entry_points and (found is None or not _has_loader(found)):
         return None
     called = next(iter(package.entry_points), name)
-    defaults = found.defaults if found else {}
-    module = found.module if found else module_name(called)
-    return ListedEnvironment(
-        called, "not installed", package.version, package.summary, package.name, module, str(folder),
-        package.is_classic and not package.entry_points, defaults,
-    )  # fmt: skip
+    entry = _entry(called, found.module if found else module_name(called), package, found)
+    return replace(entry, status="not installed", path=str(folder))
 
 
 def normal(name: str) -> str:

@@ -108,8 +108,6 @@ class _PlannedCheck:
     def _load(self) -> Environment | None:
         try:
             return Loader().load(self.run)
-        except UsageError:
-            raise
         except HarnessError as error:
             if error.exit_code == UsageError.exit_code:
                 raise

@@ -14,11 +14,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self, cast
 
-from harness.authoring.catalogue import catalogue, normal
+from harness.authoring.catalogue import ListedEnvironment, catalogue, normal
 from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
 from harness.engine.environment_loader import find_function, load_environment
@@ -95,18 +95,6 @@ class ChildTask:
         return None, f"{ended}; its last output: {last}" if last else ended
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """One environment after an installation."""
-
-    name: str
-    distribution: str
-    version: str
-    path: str
-    problem: str = ""
-    """Error of the environment; "" if `load_environment` was found or was not checked."""
-
-
 def import_problem(
     name: str, patience: float = PATIENCE, environ: Mapping[str, str] | None = None
 ) -> tuple[str, float]:
@@ -125,7 +113,7 @@ def import_problem(
     return (f"importing it {ended}", 0.0) if found is None else cast("tuple[str, float]", found)
 
 
-def installed_now() -> list[Verified]:
+def installed_now() -> list[ListedEnvironment]:
     """List installed environments from a new process, since this one has cached the import path.
 
     Nothing is imported; see `verify`.
@@ -137,15 +125,18 @@ def installed_now() -> list[Verified]:
         listed, ended = child.result(PATIENCE)
     if listed is None:
         raise HarnessError(f"cannot list the installed environments: listing them {ended}")
-    return [Verified(**entry) for entry in cast("list[JsonDict]", listed)]
+    return [ListedEnvironment(**entry) for entry in cast("list[JsonDict]", listed)]
 
 
-def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Verified]:
+def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[ListedEnvironment]:
     """Check that the environments of some distributions can be imported and define their function.
 
     Args:
         distributions: Names of distributions.
         patience: Timeout of each import, in seconds.
+
+    Returns:
+        The environments; `problem` says why one cannot be imported.
     """
     names = {normal(name) for name in distributions}
     wanted = [entry for entry in installed_now() if normal(entry.distribution) in names]
@@ -162,11 +153,7 @@ def _find(name: str) -> tuple[str, float]:
 
 
 def _list() -> list[JsonDict]:
-    return [
-        asdict(Verified(entry.name, entry.distribution, entry.version, entry.path))
-        for entry in catalogue(Path(os.devnull))
-        if entry.status != "not installed"
-    ]
+    return [asdict(entry) for entry in catalogue(Path(os.devnull))]
 
 
 def _keys(env_id: str, env_args: JsonDict, extra: JsonDict) -> list[str] | str:
@@ -195,7 +182,7 @@ def _main(lifeline: int, folder: Path, task: str) -> None:
     arguments = json.loads((folder / "arguments").read_text(encoding="utf-8"))
     (folder / "started").touch()
     result: object = _TASKS[task](*arguments)
-    (folder / "new").write_text(json.dumps(result), encoding="utf-8")
+    (folder / "new").write_text(json.dumps(result, default=str), encoding="utf-8")
     (folder / "new").rename(folder / "result")  # atomic
     os._exit(0)  # threads of an environment may never end
 

@@ -20,7 +20,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Outcome of one check."""
+    """Outcome of one check; its fields are those of an entry of `checks` in `bench env check --json`."""
 
     name: str
     status: Status
@@ -28,10 +28,6 @@ class Finding:
     """The result in words; for a skipped check, the reason for skipping it."""
     advice: str = ""
     """Advice on how to repair a failure."""
-
-    def to_json(self) -> JsonDict:
-        """One entry of `checks` in `bench env check --json`."""
-        return asdict(self)
 
 
 def ok(name: str, says: str) -> Finding:
@@ -95,7 +91,7 @@ class Report:
             "version": self.version or None,
             "failed": len(self.failed),
             "skipped": len(self.skipped),
-            "checks": [finding.to_json() for finding in self.findings],
+            "checks": [asdict(finding) for finding in self.findings],
         }
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import typer
 
-from harness.authoring.catalogue import normal
-from harness.authoring.child_process import Verified, installed_now, verify
+from harness.authoring.catalogue import ListedEnvironment, normal
+from harness.authoring.child_process import installed_now, verify
 from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
 from harness.cli.grouped import flag, positional
 from harness.cli.output import FOLDER, ask, can_ask, shown, write
@@ -116,7 +116,7 @@ def _run(command: Sequence[str], *, verbose: bool) -> None:
         raise HarnessError(f"{what} ended with exit code {code}; see its output above")
 
 
-def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool:
+def _report(wanted: Sequence[InstallTarget], before: Sequence[ListedEnvironment]) -> bool:
     """Print for each installed target whether it is usable as an environment; return whether all are."""
     known = {(entry.distribution, entry.version) for entry in before}
     fresh = {each.distribution for each in installed_now() if (each.distribution, each.version) not in known}
@@ -139,7 +139,7 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[Verified]) -> bool
     return not any(line.startswith("FAIL") for line in lines)
 
 
-def model_for(entry: Verified) -> str:
+def model_for(entry: ListedEnvironment) -> str:
     """Model to suggest in an example command for an environment: a reference model, or a placeholder for classic
     environments, which have none."""
     path = Path(entry.path)
@@ -150,7 +150,7 @@ def model_for(entry: Verified) -> str:
     return "MODEL" if is_foreign else "reference/oracle"
 
 
-def _installed(entry: Verified) -> str:
+def _installed(entry: ListedEnvironment) -> str:
     return f"installed {entry.name} {entry.version} ({clean(shown(entry.path), 200)})"
 
 

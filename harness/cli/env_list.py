@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -29,7 +30,7 @@ def list_environments(
         raise ConfigError(f"--path {path}: there is no such folder")
     entries = catalogue(path or FOLDER)
     if as_json:
-        typer.echo(plain_json({"environments": [entry.to_json() for entry in entries]}))
+        typer.echo(plain_json({"environments": [asdict(entry) for entry in entries]}))
         return
     write_fitted(lambda width: _lines(entries, width))
 

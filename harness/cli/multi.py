@@ -57,7 +57,7 @@ def carry_out(job: MultiJob, options: EvaluationOptions, replayed: str | None = 
     """
     from harness.cli.dry_run import dry_run
 
-    resolution = job.runs.resolution
+    resolution = job.resolution
     print_notices((*job.notices, *resolution.notices))
     if options.dry_run:
         return dry_run(resolution, os.environ, as_json=options.json, labels=_labels(options))
@@ -88,8 +88,8 @@ def _execute(job: MultiJob, options: EvaluationOptions, replayed: str | None) ->
         sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
         at_once = job.options.model_concurrency
         start = StartOptions(fail_fast=job.options.abort_on_error)
-        evaluation = Evaluation(job.runs.runs, job.loader, start=start, at_once=at_once)
-        return execute(job.runs.resolution, options, MultiView(job, options, console, sinks, replayed), evaluation)
+        evaluation = Evaluation(job.resolution.runs, job.loader, start=start, at_once=at_once)
+        return execute(job.resolution, options, MultiView(job, options, console, sinks, replayed), evaluation)
 
 
 def _event_file(path: str, job: MultiJob) -> EventFile:
@@ -105,7 +105,7 @@ def _event_file(path: str, job: MultiJob) -> EventFile:
     if any(file.exists() and each.exists() and file.samefile(each) for each in job.files):
         raise UsageError(f"--events {path}: is read by this evaluation; name another file")
     try:
-        return EventFile(path, private=any(run.settings.save.private for run in job.runs.runs))
+        return EventFile(path, private=any(run.settings.save.private for run in job.resolution.runs))
     except StoreError as error:
         raise UsageError(f"--events {path}: {error}") from error
 

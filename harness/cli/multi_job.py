@@ -18,11 +18,12 @@ from harness.multi.evaluation import lost_hook, replayed
 from harness.multi.models import Model, load_models, read_model, read_models
 from harness.multi.options import Options, Persist, read_options
 from harness.multi.results import RunRecord
-from harness.multi.settings import Common, ModelRuns, resolve_models
+from harness.multi.settings import resolve_models
 from harness.multi.task_files import FILES
 from harness.settings.built_in import MULTI_EVAL
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.resolved_run import ResolvedRun
+from harness.settings.resolver import Resolution
 from harness.settings.wording import suggestion
 
 _SCORING = ("match_mode", "length_target", "score_output", "schema_mode", "timeout_ms")
@@ -51,7 +52,9 @@ _LABELS = {
 class MultiJob:
     """One validated invocation, ready to execute."""
 
-    runs: ModelRuns
+    models: Sequence[Model]
+    resolution: Resolution
+    """The resolved run of each model."""
     options: Options
     """The documented options, as stored in a record."""
     loader: Loader
@@ -62,11 +65,6 @@ class MultiJob:
     """Files that the evaluation reads, except code."""
     notices: tuple[str, ...] = ()
     """Notices to print before the start, besides those of the settings."""
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The models in the given order."""
-        return self.runs.models
 
 
 def make_job(options: MultiOptions) -> MultiJob:
@@ -99,32 +97,32 @@ def job_of(
     Raises:
         HarnessError: an option, file or setting is invalid; nothing was sent.
     """
-    common = Common(flags_of(options, tasks, chosen), options.set or (), registry, _LABELS)
+    flags = flags_of(options, tasks, chosen)
     try:
-        runs = resolve_models(models, common)
+        found = resolve_models(models, flags, options.set or (), registry=registry, labels=_LABELS)
     except ConfigError as error:
         error.labels = labels.MULTI if error.place.startswith(f"{NAMED} (") else labels.MULTI_FILE
         raise
-    if any(run.settings.env.rollouts_per_example != 1 for run in runs.runs):
+    if any(run.settings.env.rollouts_per_example != 1 for run in found.runs):
         raise UsageError(
             "--set env.rollouts_per_example: a model is asked each task once; list the task again to ask more"
         )
-    if any(run.settings.env.is_isolated for run in runs.runs):
+    if any(run.settings.env.is_isolated for run in found.runs):
         raise UsageError(
             "--set env.isolate, env.workers: this command scores in its own process; `bench run` can do it in others: "
             f'an [[eval]] table with env_id = "{MULTI_EVAL}"'
         )
-    runs = replace(runs, resolution=replace(runs.resolution, runs=tuple(map(_with_labels, runs.runs))))
+    found = replace(found, runs=tuple(map(_with_labels, found.runs)))
     loader = Loader()
     with own_stdout():  # keep output of the scoring function's module off our stdout
-        for run in runs.runs:
+        for run in found.runs:
             try:
                 loader.load(run)
             except EnvironmentLoadError as error:
                 if isinstance(error.__cause__, HarnessError):
                     raise error.__cause__ from None  # the cause is complete; the built-in environment is a detail
                 raise
-    return MultiJob(runs, chosen, loader, tasks, (Path(tasks),))
+    return MultiJob(models, found, chosen, loader, tasks, (Path(tasks),))
 
 
 def _with_labels(run: ResolvedRun) -> ResolvedRun:

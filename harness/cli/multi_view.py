@@ -20,7 +20,7 @@ from harness.multi.document import Started, meta_of, new_run_id, result_document
 from harness.multi.environment import TaskEnv
 from harness.multi.events import Events, Sink
 from harness.multi.options import Persist
-from harness.multi.persist import Inputs, make_record, save_record
+from harness.multi.persist import make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.to_standings import standings_of
@@ -117,7 +117,7 @@ class MultiView(View):
             "budget": self.budget_json(),
             **({} if self._replayed is None else {"replayOf": self._replayed}),
         }
-        return meta_of(self._job.models, self._job.runs.runs, models, extra)
+        return meta_of(self._job.models, self._job.resolution.runs, models, extra)
 
     def _store(self, result: EvaluationResult, runs: Sequence[LiveRun]) -> PersistStatus:
         chosen = self._job.options
@@ -126,7 +126,7 @@ class MultiView(View):
         persist = chosen.persist if isinstance(chosen.persist, Persist) else Persist()
         environment = runs[0].plan.environment
         assert isinstance(environment, TaskEnv), environment
-        record = make_record(result, Inputs(environment.tasks, self._job.models, chosen), persist)
+        record = make_record(result, environment.tasks, self._job.models, chosen, persist)
         return save_record(record, persist, chosen.persist_dir, private=any_private(runs))
 
     def _report(self, result: EvaluationResult, runs: Sequence[LiveRun], reports: Sequence[RunReport]) -> None:

@@ -10,6 +10,7 @@ from harness.core.records import Failed, Generated, Scored
 from harness.core.redact import redactor
 from harness.core.types import JsonDict, Usage
 from harness.multi.results import TaskResult, TaskUsage
+from harness.multi.rubric import ERRORS, VALID
 from harness.multi.text import estimated_tokens, output_of
 from harness.stats.summary import number, usage_json
 from harness.store.journal_index import Recorded
@@ -23,9 +24,6 @@ UNKNOWN_USAGE = TaskUsage(
 
 TIMEOUT = "timeout"
 """Reason of a task that timed out, and the word by which the documented format recognizes timeout errors."""
-
-VALID, ERRORS = "valid", "errors"
-"""Names under which the scoring stores its results: a metric, and the state key of the errors."""
 
 
 def collect(recorded: Recorded, model_id: str) -> list[TaskResult]:

@@ -30,16 +30,16 @@ from harness.multi.events import EventFile, Events, listening
 from harness.multi.fields import MODEL_LABELS
 from harness.multi.models import Model, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
-from harness.multi.persist import Inputs, leaks_of, list_records, load_record, make_record, save_record
+from harness.multi.persist import leaks_of, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.schemas import SchemaMode
 from harness.multi.scoring import TaskOptions, changed_options
 from harness.multi.scoring_hook import ScoringHook, hook_of
-from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
+from harness.multi.settings import resolve_models, without_rows
 from harness.multi.task_files import FILES, load_tasks, not_a_list
-from harness.multi.tasks import MatchMode, read_tasks
-from harness.settings.resolver import missing_keys
+from harness.multi.tasks import MatchMode, Task, read_tasks
+from harness.settings.resolver import Resolution, missing_keys
 from harness.settings.wording import suggestion
 
 logger = logging.getLogger(__name__)
@@ -63,8 +63,11 @@ _LABELS = {
 class _Evaluation:
     """A validated multi-model evaluation, ready to run."""
 
-    inputs: Inputs
-    runs: ModelRuns
+    tasks: Sequence[Task]
+    models: Sequence[Model]
+    options: Options
+    resolution: Resolution
+    """The resolved run of each model."""
     keys: Mapping[str, str]
     """API keys that were given by variable name."""
     hook: ScoringHook | None
@@ -72,10 +75,6 @@ class _Evaluation:
     is_whole: bool
     """Whether the run's settings fully describe the evaluation: tasks are in a file, and a hook, if any, is given by
     name."""
-
-    @property
-    def options(self) -> Options:
-        return self.inputs.options
 
 
 async def evaluate(
@@ -220,15 +219,14 @@ def _job(tasks: object, models: object, options: Options) -> _Evaluation:
         "private": options.private or None,
     }
     environ = ChainMap(others, cast("dict[str, str]", os.environ))
-    found = resolve_models(asked, Common(flags, labels=_LABELS), environ=environ)
+    found = resolve_models(asked, flags, labels=_LABELS, environ=environ)
     if not is_whole:
-        resolution = replace(found.resolution, runs=tuple(map(without_rows, found.runs)))
-        found = replace(found, resolution=resolution)
-    missing_keys(found.resolution, environ)
-    for notice in found.resolution.notices:
+        found = replace(found, runs=tuple(map(without_rows, found.runs)))
+    missing_keys(found, environ)
+    for notice in found.notices:
         logger.warning("%s", notice)
     started = Started(options.run_id or new_run_id(), len(read), len(asked))
-    return _Evaluation(Inputs(read, asked, options), found, others, hook, started, is_whole)
+    return _Evaluation(read, asked, options, found, others, hook, started, is_whole)
 
 
 def _file_of(value: object) -> Path | None:
@@ -256,15 +254,15 @@ def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple
 
 async def _evaluate(job: _Evaluation) -> EvaluationResult:
     async with _open_events(job) as events:
-        watch = EvaluationWatch(job.inputs.models, events)
+        watch = EvaluationWatch(job.models, events)
         models, versions = await _run(job, watch, events)
         extra: JsonDict = {"versions": versions, "scoreOutput": None if job.hook is None else job.hook.name}
-        meta = meta_of(job.inputs.models, job.runs.runs, models, extra)
+        meta = meta_of(job.models, job.resolution.runs, models, extra)
         result = result_document(job.started, models, meta)
         events.complete(result["durationMs"], result["summary"])
     if job.options.persist is not False:
         persist = job.options.persist if isinstance(job.options.persist, Persist) else Persist()
-        record = make_record(result, job.inputs, persist)
+        record = make_record(result, job.tasks, job.models, job.options, persist)
         save = partial(save_record, private=job.options.private)
         result["persist"] = await asyncio.to_thread(save, record, persist, job.options.persist_dir)
     return result
@@ -296,9 +294,9 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
             events.start()
 
         listener = EvaluationListener(begin=begin, finished=watch.finished, recorded=watch.recorded)
-        budget = Budget(job.runs.resolution.limits)
+        budget = Budget(job.resolution.limits)
         runs = await Evaluation(
-            job.runs.runs, loader, keys=job.keys, budget=budget, listener=listener, start=start, at_once=at_once
+            job.resolution.runs, loader, keys=job.keys, budget=budget, listener=listener, start=start, at_once=at_once
         ).run()
     except UsageError as error:
         error.labels = MODEL_LABELS
@@ -314,7 +312,7 @@ def _environments(job: _Evaluation) -> Loader:
     model."""
     options = job.options
     loader = Loader()
-    for model, run in zip(job.inputs.models, job.runs.runs, strict=True):
+    for model, run in zip(job.models, job.resolution.runs, strict=True):
         if job.is_whole:  # loaded from its settings, so that a command can resume the run
             loader.give(run, load_environment(**run.settings.env.env_args))
             continue
@@ -327,5 +325,5 @@ def _environments(job: _Evaluation) -> Loader:
             chat_options=dict(options.chat_options),
             model_id=model.label,
         )
-        loader.give(run, TaskEnv(job.inputs.tasks, options=how))
+        loader.give(run, TaskEnv(job.tasks, options=how))
     return loader

@@ -9,7 +9,6 @@ import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -47,24 +46,19 @@ NO_FOLDER, NOT_STORED = "Failed to prepare run directory", "Persist failed"
 """The documented reasons for a failure to store a record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Tasks, models and options of a multi-model evaluation."""
-
-    tasks: Sequence[Task]
-    models: Sequence[Model]
-    options: Options
-
-
-def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> RunRecord:
+def make_record(
+    result: EvaluationResult, tasks: Sequence[Task], models: Sequence[Model], options: Options, persist: Persist
+) -> RunRecord:
     """Build the record of an evaluation, without secrets.
 
     Args:
         result: The evaluation.
-        inputs: Its tasks, models and options.
+        tasks: Its tasks.
+        models: Its models.
+        options: Its options.
         persist: Selects the parts of the record.
     """
-    configs = [cast(JsonDict, without_secrets(hidden(model.to_config()))) for model in inputs.models]
+    configs = [cast(JsonDict, without_secrets(hidden(model.to_config()))) for model in models]
     record = RunRecord(
         runId=result["runId"],
         startedAt=result["startedAt"],
@@ -73,9 +67,9 @@ def make_record(result: EvaluationResult, inputs: Inputs, persist: Persist) -> R
         totals=result["totals"],
         summary=result["summary"],
         models=result["models"] if persist.include_outputs else [],
-        tasks=[_task(task) for task in inputs.tasks] if persist.include_inputs else [],
+        tasks=[_task(task) for task in tasks] if persist.include_inputs else [],
         modelConfigs=configs if persist.include_inputs else [],
-        options=cast(JsonDict, hidden(inputs.options.stored())) if persist.include_options else {},
+        options=cast(JsonDict, hidden(options.stored())) if persist.include_options else {},
         persistedAt=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         meta=result["meta"],
     )

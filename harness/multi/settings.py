@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -52,46 +52,33 @@ _BOUND = ("model", "max_concurrent")
 _SAMPLING = "model.sampling_args"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRuns:
-    """The resolved runs of the models, in the order of the models."""
-
-    models: tuple[Model, ...]
-    resolution: Resolution
-
-    @property
-    def runs(self) -> tuple[ResolvedRun, ...]:
-        """The resolved settings of each run."""
-        return self.resolution.runs
-
-
-@dataclass(frozen=True, slots=True)
-class Common:
-    """Settings that all models of an evaluation share."""
-
-    flags: Mapping[str, object]
-    """Settings for `settings.resolver.resolve`: `env_args`, `sampling_args`, `output_dir`, …. `max_concurrent` is the
-    maximum number of concurrent tasks per model."""
-    sets: Sequence[str] = ()
-    """`--set` texts, for all models, or for one as `NAME:PATH=VALUE`."""
-    registry: Registry | None = None
-    """Aliases for model names; None reads `configs/endpoints.toml`, if it exists."""
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Dotted path of a setting → its name in this front end, if it differs from the flag of `bench run`."""
-
-
-def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[str, str] | None = None) -> ModelRuns:
+def resolve_models(
+    models: Sequence[Model],
+    flags: Mapping[str, object],
+    sets: Sequence[str] = (),
+    *,
+    registry: Registry | None = None,
+    labels: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Resolution:
     """Resolve all settings of every model's run.
 
     Args:
         models: As they were given.
-        common: Settings of all models.
+        flags: Settings of all models for `settings.resolver.resolve`: `env_args`, `sampling_args`, `output_dir`, ….
+            `max_concurrent` is the maximum number of concurrent tasks per model.
+        sets: `--set` texts, for all models, or for one as `NAME:PATH=VALUE`.
+        registry: Aliases for model names; None reads `configs/endpoints.toml`, if it exists.
+        labels: Dotted path of a setting → its name in this front end, if it differs from the flag of `bench run`.
         environ: Variables with keys and base URLs; by default the process's environment.
+
+    Returns:
+        The run of each model, in the order of the models.
 
     Raises:
         ConfigError: a model cannot be used, or a setting is invalid; names the model.
     """
-    known = load_registry(None, Path.cwd()) if common.registry is None else common.registry
+    known = load_registry(None, Path.cwd()) if registry is None else registry
     environ = os.environ if environ is None else environ
     names = numbered([model.label for model in models])
     runs: list[ResolvedRun] = []
@@ -100,13 +87,13 @@ def resolve_models(models: Sequence[Model], common: Common, *, environ: Mapping[
     for model, name in zip(models, names, strict=True):
         _remember_secrets(model)
         alias, entries = _entries(model, known, environ)
-        registry = Registry({**known.entries, alias: entries}, known.file) if entries else known
-        flags = _flags(model, name, alias, entries, common.flags)
-        found = resolve(MULTI_EVAL, flags, _sets_for(name, names, common.sets), registry=registry)
-        runs += [_finished(run, model, entries, common.labels) for run in found.runs]
+        extended = Registry({**known.entries, alias: entries}, known.file) if entries else known
+        own = _flags(model, name, alias, entries, flags)
+        found = resolve(MULTI_EVAL, own, _sets_for(name, names, sets), registry=extended)
+        runs += [_finished(run, model, entries, labels or {}) for run in found.runs]
         notices += found.notices
         limits = found.limits  # limits of the whole invocation, equal for all models
-    return ModelRuns(tuple(models), Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits))
+    return Resolution(tuple(runs), tuple(dict.fromkeys(notices)), limits=limits)
 
 
 def without_rows(run: ResolvedRun) -> ResolvedRun:

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from harness.core.types import JsonDict
 from harness.multi.collect import UNKNOWN_USAGE, to_usage
 from harness.multi.results import ModelResult, ModelSummary, TaskResult
+from harness.multi.rubric import MATCHED, SCHEMA_VALID
 from harness.multi.to_standings import standings_of
 from harness.stats import paired
 from harness.stats.difference import UNKNOWN, Range
 from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
-
-SCHEMA_VALID, MATCHED = "schema_valid", "matched"
-"""Names of the metrics of tasks with a schema, and of tasks with an expected text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def test_environments_are_found_by_entry_point_with_all_that_is_known(install: A
              "some_env/pyproject.toml": EVAL.format(name="some-dist")}  # fmt: skip
     site = install("some-dist", files, version="2.3", summary="It asks.", entry="some-env = some_env:load_environment")
     [entry] = [entry for entry in catalogue(tmp_path) if entry.name == "some-env"]
-    assert entry.to_json() == {
+    assert asdict(entry) == {
         "name": "some-env", "status": "installed", "version": "2.3", "summary": "It asks.", "distribution": "some-dist",
         "module": "some_env", "path": str(site / "some_env"), "is_classic": False, "defaults": {"num_examples": 7},
         "problem": "",

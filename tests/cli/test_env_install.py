@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from terminals import read_all
 
-from harness.authoring.child_process import Verified
+from harness.authoring.catalogue import ListedEnvironment
 from harness.cli.env_install import model_for
 from harness.cli.main import main
 
@@ -107,5 +107,5 @@ def test_the_model_that_is_advised_can_play_what_was_installed(here: Path) -> No
     package.write_text("from quiz.env import load_environment\n")
     (package.parent / "env.py").write_text("import verifiers as vf\n\ndef load_environment(): ...\n")
     native.write_text('"""Like those of verifiers."""\nimport harness\n')
-    advised = [model_for(Verified("quiz", "quiz", "1", str(path))) for path in (package, native)]
+    advised = [model_for(ListedEnvironment("quiz", "editable", path=str(path))) for path in (package, native)]
     assert advised == ["MODEL", "reference/oracle"]

@@ -12,17 +12,17 @@ from tables import for_each_row
 
 from harness.core.errors import ConfigError
 from harness.multi.models import read_models
-from harness.multi.settings import Common, ModelRuns, resolve_models, without_rows
+from harness.multi.settings import resolve_models, without_rows
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.resolved_run import ResolvedRun
-from harness.settings.resolver import resolve
+from harness.settings.resolver import Resolution, resolve
 
 KEYS = {f"{name}_API_KEY": f"key-{name.lower()}" for name in ("OPENAI", "ANTHROPIC", "GEMINI", "OPENROUTER", "GROQ")}
 
 
-def runs_of(*models: Any, registry: Registry | None = None, sets: tuple[str, ...] = (), **flags: object) -> ModelRuns:
-    common = Common({"env_args": {"tasks": "tasks.json"}, **flags}, sets, registry or Registry())
-    return resolve_models(read_models(list(models)), common, environ=KEYS)
+def runs_of(*models: Any, registry: Registry | None = None, sets: tuple[str, ...] = (), **flags: object) -> Resolution:
+    given = {"env_args": {"tasks": "tasks.json"}, **flags}
+    return resolve_models(read_models(list(models)), given, sets, registry=registry or Registry(), environ=KEYS)
 
 
 def way(run: ResolvedRun) -> tuple[str, str, str | None]:
@@ -231,8 +231,8 @@ def test_what_is_wrong_with_a_model(model: Any, words: str) -> None:
 def test_origins_are_told_in_the_words_of_whoever_asks() -> None:
     models = read_models([{"id": "fast", "provider": "openai", "modelId": "gpt-x"}], "models.toml: model")
     told = {"model.max_concurrent": "--task-concurrency"}
-    common = Common({"env_args": {"tasks": "t.json"}, "max_concurrent": 3}, (), Registry(), told)
-    [run] = resolve_models(models, common, environ=KEYS).runs
+    flags = {"env_args": {"tasks": "t.json"}, "max_concurrent": 3}
+    [run] = resolve_models(models, flags, registry=Registry(), labels=told, environ=KEYS).runs
     assert {
         path: run.origins[path].source for path in ("model.model", "model.api_base_url", "model.max_concurrent")
     } == {
