@@ -38,8 +38,8 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 LINES = {
     "__init__": (117, 104),
     "agents": (6011, 3815),
-    "authoring": (2366, 1612),  # bench env copy, bundled environments
-    "cli": (9475, 6462),  # bench import
+    "authoring": (2338, 1590),  # bench env copy, bundled environments
+    "cli": (9474, 6462),  # bench import
     "core": (2269, 1219),  # errors with setting and remedy as fields, an argument a line
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2506, 1529),
@@ -47,7 +47,7 @@ LINES = {
     "eval": (25, 14),
     "keys": (3, 1),
     "models": (3450, 2174),  # errors with setting and remedy as fields, an argument a line
-    "multi": (4189, 2665),  # the observer is notified by methods, not by callbacks set on runs
+    "multi": (4164, 2654),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6519, 4230),
     "plugins/exports": (1845, 1378),
@@ -65,7 +65,7 @@ LINES = {
     "state": (3, 1),
     "stats": (4365, 2516),
     "store": (6025, 3700),  # errors with setting and remedy as fields, an argument a line; imports as run folders
-    "tools": (1548, 995),
+    "tools": (1506, 975),
     "types": (3, 1),
     "usercode": (815, 521),  # functions that several rooms had each for itself; timeouts with less work than asyncio's
 }
