@@ -13,6 +13,7 @@ from harness.core.errors import ConfigError
 from harness.settings.checks import NONE_WORD
 from harness.settings.schema import SHORTCUT_BY_KEY
 from harness.settings.sections import Place
+from harness.settings.values import number
 from harness.settings.wording import shown, suggestion, use_set
 
 BUDGET = "budget"
@@ -96,7 +97,7 @@ def read_flags(flags: Mapping[str, object]) -> Written:
         value = flags.get(bound)
         if value is not None:
             where = f"{FLAGS[bound]} {value}"
-            found[bound] = WrittenBound(_READERS[bound](_number(value), where), where)
+            found[bound] = WrittenBound(_READERS[bound](number(value), where), where)
     return found
 
 
@@ -135,7 +136,7 @@ def read_set(path: Sequence[str], value: str, where: str) -> Written:
         raise ConfigError(f"{where}: unknown setting; {suggestion(key, [f'{BUDGET}.{bound}' for bound in BOUNDS])}")
     text = value.strip().strip("\"'")
     source = f"{where}={value}"
-    return {key: WrittenBound(None if text == NONE_WORD else _READERS[key](_number(text), source), source)}
+    return {key: WrittenBound(None if text == NONE_WORD else _READERS[key](number(text), source), source)}
 
 
 def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple[BudgetLimits, list[str]]:
@@ -195,17 +196,6 @@ def _smaller(flag: WrittenBound | None, filed: WrittenBound | None) -> WrittenBo
     if flag is None or filed is None or filed.value is None:
         return flag or filed
     return flag if flag.value is not None and flag.value < filed.value else filed
-
-
-def _number(value: object) -> object:
-    """Parse a number; other text is returned unchanged, for later validation."""
-    if isinstance(value, str):
-        for read in (int, float):
-            try:
-                return read(value)
-            except ValueError:
-                continue
-    return value
 
 
 def _cost(value: object, where: str) -> float:

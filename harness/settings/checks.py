@@ -48,34 +48,6 @@ def at_least_one_or(minus_one: str) -> Callable[[int], int]:
     return validate
 
 
-def at_least_one(value: int) -> int:
-    """Validate a count of at least one."""
-    if value < 1:
-        raise ValueError("must be at least 1")
-    return value
-
-
-def positive(value: float | int | None) -> float | int | None:
-    """Validate a duration or a rate; None is allowed."""
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise ValueError("must be greater than 0")
-    return value
-
-
-def not_negative(value: int | None) -> int | None:
-    """Validate a count that may be zero; None is allowed."""
-    if value is not None and value < 0:
-        raise ValueError("must be 0 or more")
-    return value
-
-
-def finite(value: float) -> float:
-    """Validate a finite number."""
-    if not math.isfinite(value):
-        raise ValueError("must be a finite number")
-    return value
-
-
 def none_word(value: object) -> object:
     """Convert the word for "no limit" to None."""
     return None if value == NONE_WORD else value

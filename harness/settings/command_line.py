@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
@@ -110,16 +109,7 @@ def _given(setting: Setting, value: object, flag: str) -> list[object]:
         return [values.headers(texts, flag)] if setting.door.kind == "headers" else [*values.table_texts(texts, flag)]
     if setting.door.kind == "list":
         return [values.names(value) if isinstance(value, str) else list(cast("Sequence[object]", value))]
-    return [_number(value) if setting.door.kind in ("integer", "number") else value]
-
-
-def _number(value: object) -> object:
-    """Parse a number from a flag's text; other text is returned unchanged, for the validator to reject."""
-    if isinstance(value, str):
-        for read in (int, float):
-            with contextlib.suppress(ValueError):
-                return read(value)
-    return value
+    return [values.number(value) if setting.door.kind in ("integer", "number") else value]
 
 
 def _spelled(setting: Setting, value: object, path: KeyPath) -> str:
@@ -137,7 +127,7 @@ def _spelled(setting: Setting, value: object, path: KeyPath) -> str:
 
 def _shortcut(shortcut: Shortcut, value: object) -> Layer:
     setting = BY_PATH[cast("tuple[str, str]", shortcut.path[:2])]
-    value = _number(value)
+    value = values.number(value)
     allowed = int if shortcut.kind == "integer" else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed):
         raise ConfigError(f"{shortcut.flag} {typed(value)}: {shortcut.key} must be a number")

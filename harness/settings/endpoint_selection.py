@@ -23,6 +23,8 @@ BOUND: KeyPath = ("model", "max_concurrent")
 
 REFERENCE_PREFIX = "reference/"
 
+_PORTS = {"http": 80, "https": 443}
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:
@@ -242,10 +244,16 @@ def is_reference(model: str) -> bool:
 
 
 def same_host(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port."""
+    """Whether two URLs have the same scheme, host and port; false if one is no valid URL."""
     # Compare the scheme too: a key for https must not be sent in clear text.
-    first, second = urlsplit(one), urlsplit(other)
-    return (first.scheme, first.netloc.lower()) == (second.scheme, second.netloc.lower())
+    try:
+        first, second = (
+            (parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme))
+            for parts in map(urlsplit, (one, other))
+        )
+    except ValueError:
+        return False
+    return first == second
 
 
 def _named_urls(layers: Layers, registry: Registry) -> dict[str, str]:

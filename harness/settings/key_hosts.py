@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from harness.core.loopback import is_loopback_url, litellm_provider
+from harness.settings.endpoint_selection import same_host
 from harness.settings.providers import PROVIDERS
 from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL
 
@@ -22,14 +23,14 @@ def leak(url: str, key_var: str | None) -> str | None:
         return None
     if litellm_provider(url) is not None:
         return f"send {key_var or 'a key that litellm finds'} to {url}"
-    if key_var and not any(_same_place(url, own) for own in _hosts_of(key_var)):
+    if key_var and not any(same_host(url, own) for own in _hosts_of(key_var)):
         return f"send the key in {key_var} to {host_of(url)}"
     return None
 
 
 def is_a_providers(url: str) -> bool:
     """Whether a URL leads to the host of a known provider."""
-    return any(_same_place(url, own) for own in (BUILTIN_URL, *(provider.url for provider in PROVIDERS.values())))
+    return any(same_host(url, own) for own in (BUILTIN_URL, *(provider.url for provider in PROVIDERS.values())))
 
 
 def is_a_providers_key(name: str) -> bool:
@@ -53,12 +54,3 @@ def _hosts_of(key_var: str) -> Iterator[str]:
         if key_var in provider.key_vars:
             yield provider.url
             yield from filter(None, (os.environ.get(name, "") for name in provider.base_vars))
-
-
-def _same_place(one: str, other: str) -> bool:
-    # Whether two URLs have the same scheme, host and port. With http, an https key would be sent in clear text.
-    try:
-        first, second = urlsplit(one), urlsplit(other)
-        return (first.scheme, first.hostname, first.port or 443) == (second.scheme, second.hostname, second.port or 443)
-    except ValueError:
-        return False

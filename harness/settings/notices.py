@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import ConfigError
 from harness.settings.command_line import typed
-from harness.settings.endpoint_selection import Layers, LeftOut
+from harness.settings.endpoint_selection import Layers, RunEndpoints
 from harness.settings.layers import KeyPath, Layer, LayerValue, dotted, fold
 from harness.settings.resolved_run import ResolvedRun
 from harness.settings.wording import MASK, is_secret_header, listed, shown, use_set
@@ -16,26 +16,32 @@ _FILE_LAYERS = ("defaults", "eval")
 
 
 @dataclass(frozen=True, slots=True)
-class Shadows:
-    """Layers of one run, to compare flags with files."""
+class RunDraft:
+    """A resolved run, with its notices and the data to compute more of them."""
 
-    name: str
+    run: ResolvedRun
     layers: Layers
-    merged: Layer
-    swept: Layer
-    left_out: Sequence[LeftOut] = ()
+    served: RunEndpoints
+    notices: list[str]
+    place: str
+    """Location of the run in the suite file, for messages."""
+
+    @property
+    def name(self) -> str:
+        """Name of the run in tables."""
+        return self.run.settings.env.name
 
 
-def shadowed(runs: Sequence[Shadows]) -> list[str]:
+def shadowed(runs: Sequence[RunDraft]) -> list[str]:
     """Notices about command-line flags that a suite file overrides, each with the names of the affected runs."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for run in runs:
         for path, entry in run.layers.cli.items():
-            winner = _winner(path, entry, run.merged)
+            winner = _winner(path, entry, run.served.asked)
             if winner is not None:
                 file, _, key = winner.origin.source.partition(": ")
                 told = f"{file} sets {key} = {_masked(winner)}"
-                instead = "change the sweep" if fold(winner.path) in run.swept else _instead(entry)
+                instead = "change the sweep" if fold(winner.path) in run.layers.swept else _instead(entry)
                 names.setdefault((entry.origin.source, told, instead), []).append(run.name)
     return [
         f"{flag} has no effect on {listed(which)}: {told}; {instead}" for (flag, told, instead), which in names.items()
@@ -56,13 +62,13 @@ def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | Non
     return None
 
 
-def not_used(runs: Sequence[Shadows]) -> list[str]:
+def not_used(runs: Sequence[RunDraft]) -> list[str]:
     """Notices about URLs, key variables and headers in files that are not used, each with the names of the affected
     runs."""
     names: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         reasons: dict[str, list[str]] = {}
-        for each in run.left_out:
+        for each in run.served.left_out:
             reasons.setdefault(each.why, []).append(each.source)
         for why, sources in reasons.items():
             names.setdefault((", ".join(dict.fromkeys(sources)), why), []).append(run.name)
@@ -95,25 +101,21 @@ def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:
     ]
 
 
-def refuse_hub_clashes(runs: Sequence[ResolvedRun], places: Mapping[int, str]) -> None:
+def refuse_hub_clashes(drafts: Sequence[RunDraft]) -> None:
     """Raise if two runs would be pushed to the same Hub dataset: same repository, same name.
-
-    Args:
-        runs: All runs.
-        places: Description of each run for the message, by index.
 
     Raises:
         ConfigError: the message names both runs and a remedy.
     """
-    taken: dict[tuple[str, str], int] = {}
-    for index, run in enumerate(runs):
-        if not run.settings.save.save_to_hf_hub:
+    taken: dict[tuple[str, str], RunDraft] = {}
+    for draft in drafts:
+        settings = draft.run.settings
+        if not settings.save.save_to_hf_hub:
             continue
-        env, model = run.settings.env, run.settings.model.model
-        repository = run.settings.save.hf_hub_dataset_name or f"{run.env_id}_{model}"
-        first = taken.setdefault((repository.casefold(), env.name), index)
-        if first != index:
+        repository = settings.save.hf_hub_dataset_name or f"{draft.run.env_id}_{settings.model.model}"
+        first = taken.setdefault((repository.casefold(), draft.name), draft)
+        if first is not draft:
             raise ConfigError(
-                f"{places[index]}: would be pushed to the Hub as {env.name!r} in {repository}, like {places[first]}; "
+                f"{draft.place}: would be pushed to the Hub as {draft.name!r} in {repository}, like {first.place}; "
                 "give each its own `name` or `hf_hub_dataset_name`"
             )

@@ -21,7 +21,7 @@ from harness.settings.endpoint_selection import Layers, RunEndpoints, serve, ser
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.environment_lookup import require_environment
 from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origin, below, dotted, merge, value_at
-from harness.settings.notices import Shadows, duplicate_run_notices, not_used, refuse_hub_clashes, shadowed
+from harness.settings.notices import RunDraft, duplicate_run_notices, not_used, refuse_hub_clashes, shadowed
 from harness.settings.packages import FoundEnvironment
 from harness.settings.paths import path_name
 from harness.settings.providers import refuse_default_host, require_provider
@@ -152,9 +152,8 @@ class _Resolution:
         self._check_overrides(suite)
         drafts = [self._draft(entry, suite, cli, registry) for entry in suite.entries]
         runs = tuple(draft.run for draft in drafts)
-        refuse_hub_clashes(runs, {index: draft.place for index, draft in enumerate(drafts)})
-        shadows = [draft.shadows for draft in drafts]
-        notices += [*shadowed(shadows), *not_used(shadows)]
+        refuse_hub_clashes(drafts)
+        notices += [*shadowed(drafts), *not_used(drafts)]
         notices += [notice for draft in drafts for notice in draft.notices]
         notices += [*duplicate_run_notices(runs), *self._idle_flags(runs)]
         limits, idle = budget.settle(budget.read_flags(self.flags), suite.budget, [o.budget for o in self.overrides])
@@ -203,7 +202,7 @@ class _Resolution:
         env_id, name = _called(merged)
         return [override for override in self.overrides if override.applies_to(env_id, name)]
 
-    def _draft(self, entry: SuiteEntry, suite: SuiteRequest, cli: Layer, registry: Registry) -> _Draft:
+    def _draft(self, entry: SuiteEntry, suite: SuiteRequest, cli: Layer, registry: Registry) -> RunDraft:
         asked = merge(suite.defaults, entry.layer, entry.swept)
         if ENV_ID.path not in asked:
             raise ConfigError(f'{entry.place.of()}: the environment is missing; add env_id = "…" here or in [env]')
@@ -221,13 +220,12 @@ class _Resolution:
         run = _run(_derive(served.merged, entry, found), served, found, registry)
         if ours is not None:
             ours.require_rows(run.settings.env.env_args, where)
-        name = run.settings.env.name
         notices += [
             *([found.notice] if found.notice else []),
             *unused,
             *serving_notices(served, registry),
         ]
-        return _Draft(run, Shadows(name, layers, served.asked, entry.swept, served.left_out), notices, entry.place.of())
+        return RunDraft(run, layers, served, notices, entry.place.of())
 
     def _with_output_dir(self, cli: Layer, found: FoundEnvironment) -> tuple[Layer, list[str]]:
         """Apply `-p DIR`: results go to DIR for environments that have a folder there."""
@@ -261,16 +259,6 @@ class _Resolution:
 
 def _is_on(run: ResolvedRun, keys: Sequence[str]) -> bool:
     return any(getattr(getattr(run.settings, BY_FLAT_NAME[key].group), key) for key in keys)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A resolved run, with its notices and the data to compute more of them."""
-
-    run: ResolvedRun
-    shadows: Shadows
-    notices: list[str]
-    place: str
 
 
 def _called(merged: Layer) -> tuple[str, str]:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    TypeAdapter,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -50,10 +59,9 @@ def _rollout_limit(kind: Kind, flag: str) -> CliOption:
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
-_OptionalSeconds = Annotated[float | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
-_OptionalWidth = _OptionalSeconds
-_OptionalRate = Annotated[int | None, BeforeValidator(checks.none_word), AfterValidator(checks.positive)]
-_OptionalCount = _OptionalRate
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_OptionalAmount = Annotated[_Positive | None, BeforeValidator(checks.none_word)]
+_OptionalCount = Annotated[Annotated[int, Field(gt=0, lt=2**63)] | None, BeforeValidator(checks.none_word)]
 _Bound = Annotated[int, AfterValidator(checks.at_least_one_or("unlimited"))]
 _Table = Annotated[JsonDict, AfterValidator(checks.json_table)]
 
@@ -77,17 +85,15 @@ class EnvSettings(BaseModel):
         int, AfterValidator(checks.at_least_one_or("all of them")), CliOption("integer", ("--num-examples", "-n"))
     ] = 5
     """Number of examples to evaluate; -1 is all of them."""
-    rollouts_per_example: Annotated[
-        int, AfterValidator(checks.at_least_one), CliOption("integer", ("--rollouts-per-example", "-r"))
-    ] = 3
+    rollouts_per_example: Annotated[int, Field(ge=1), CliOption("integer", ("--rollouts-per-example", "-r"))] = 3
     """Number of rollouts of each example."""
-    until_ci: Annotated[_OptionalWidth, CliOption("number", ("--until-ci",))] = None
+    until_ci: Annotated[_OptionalAmount, CliOption("number", ("--until-ci",))] = None
     """Stop early when the confidence interval of the mean reward is at most plus or minus this, in units of the reward;
     the interval is valid in spite of early stopping. The defaults become all examples, in random order, once each.
     "none" is no early stopping."""
     shuffle: Annotated[bool, CliOption("boolean", ("--shuffle",), off=("--no-shuffle",))] = False
     """Take the examples from a random permutation of the whole dataset instead of from its start."""
-    shuffle_seed: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--shuffle-seed",))] = 0
+    shuffle_seed: Annotated[NonNegativeInt, CliOption("integer", ("--shuffle-seed",))] = 0
     """Seed of the permutation of `shuffle`."""
     interleave_scoring: Annotated[
         bool, CliOption("boolean", ("--interleave-scoring",), off=("--no-interleave-scoring", "-N"))
@@ -100,9 +106,9 @@ class EnvSettings(BaseModel):
         CliOption("list", ("--state-columns", "-C")),
     ] = ()
     """State values to save as columns; on the command line separated by commas."""
-    timeout: Annotated[_OptionalSeconds, CliOption("number", ("--timeout",))] = None
+    timeout: Annotated[_OptionalAmount, CliOption("number", ("--timeout",))] = None
     """Timeout for generating one rollout, in seconds, without waits for a slot or a retry; "none" is no limit."""
-    scoring_timeout: Annotated[_OptionalSeconds, CliOption("number", ("--scoring-timeout",))] = 300.0
+    scoring_timeout: Annotated[_OptionalAmount, CliOption("number", ("--scoring-timeout",))] = 300.0
     """Timeout for scoring one rollout (or one group), in seconds; "none" is no limit."""
     message_limit: Annotated[_OptionalCount, _rollout_limit("integer", "--message-limit")] = None
     """Model calls that one attempt at a rollout may make; a further call is not sent, and the rollout ends with stop
@@ -110,32 +116,29 @@ class EnvSettings(BaseModel):
     token_limit: Annotated[_OptionalCount, _rollout_limit("integer", "--token-limit")] = None
     """Tokens, in and out, that one attempt at a rollout may use; `max_tokens` of each request is cut to what is left,
     and the rollout ends with stop condition `token_limit` and is scored. "none" is no limit."""
-    cost_limit: Annotated[_OptionalSeconds, _rollout_limit("number", "--cost-limit")] = None
+    cost_limit: Annotated[_OptionalAmount, _rollout_limit("number", "--cost-limit")] = None
     """US dollars that the model calls of one attempt at a rollout may cost; a further call is not sent, and the rollout
     ends with stop condition `cost_limit` and is scored. "none" is no limit."""
-    max_retries: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--max-retries",))] = 0
+    max_retries: Annotated[NonNegativeInt, CliOption("integer", ("--max-retries",))] = 0
     """Maximum number of retries of a rollout that failed for a temporary reason."""
     max_failures: Annotated[
-        int | None,
+        NonNegativeInt | None,
         BeforeValidator(checks.none_word),
-        AfterValidator(checks.not_negative),
         CliOption("integer", ("--max-failures",), is_shared=True),
     ] = None
     """Stop the run when more than this many rollouts of it have failed for good or could not be scored; 0 stops at the
     first. Rollouts in flight are finished, and a resume makes the rest. "none" is no limit."""
-    pass_threshold: Annotated[float, AfterValidator(checks.finite), CliOption("number", ("--pass-threshold",))] = 1.0
+    pass_threshold: Annotated[FiniteFloat, CliOption("number", ("--pass-threshold",))] = 1.0
     """Reward from which a rollout counts as passed in pass@k and pass^k."""
     isolate: Annotated[bool, CliOption("boolean", ("--isolate",), off=("--no-isolate",))] = False
     """Run the environment in processes of its own: its faults do not affect other runs, and it sees no API key."""
-    workers: Annotated[int, AfterValidator(checks.not_negative), CliOption("integer", ("--workers",))] = 0
+    workers: Annotated[NonNegativeInt, CliOption("integer", ("--workers",))] = 0
     """Number of processes of the environment, to use several cores; 0 is this process, or one process with
     `isolate`."""
     executor: Annotated[str | None, BeforeValidator(checks.none_word), CliOption("string", ("--executor",))] = None
     """Name of the installed plugin that executes the rollouts (entry-point group `bench.executors`); "none" executes
     them in this process, or with `isolate` in processes of the environment's own."""
-    worker_memory_mb: Annotated[
-        int, AfterValidator(checks.at_least_one_or("unlimited")), CliOption("integer", ("--worker-memory-mb",))
-    ] = 4096
+    worker_memory_mb: Annotated[_Bound, CliOption("integer", ("--worker-memory-mb",))] = 4096
     """Memory limit of each process of the environment, in MiB; -1 is no limit."""
     worker_vars: Annotated[
         tuple[str, ...],
@@ -186,17 +189,13 @@ class ModelSettings(BaseModel):
         _Bound, CliOption("integer", ("--max-concurrent-scoring",), derived="max_concurrent")
     ] = 32
     """Maximum number of rollouts scored concurrently; -1 is unlimited."""
-    rpm: Annotated[_OptionalRate, CliOption("integer", ("--rpm",))] = None
+    rpm: Annotated[_OptionalCount, CliOption("integer", ("--rpm",))] = None
     """Limit of requests per minute to the endpoint; "none" is no limit."""
-    tpm: Annotated[_OptionalRate, CliOption("integer", ("--tpm",))] = None
+    tpm: Annotated[_OptionalCount, CliOption("integer", ("--tpm",))] = None
     """Limit of tokens per minute to the endpoint; "none" is no limit."""
-    request_timeout: Annotated[float, AfterValidator(checks.positive), CliOption("number", ("--request-timeout",))] = (
-        600.0
-    )
+    request_timeout: Annotated[_Positive, CliOption("number", ("--request-timeout",))] = 600.0
     """Timeout of one request, in seconds."""
-    request_retries: Annotated[
-        int, AfterValidator(checks.not_negative), CliOption("integer", ("--request-retries",))
-    ] = 6
+    request_retries: Annotated[NonNegativeInt, CliOption("integer", ("--request-retries",))] = 6
     """Maximum number of retries of a request that failed for a temporary reason."""
 
 

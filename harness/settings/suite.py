@@ -111,8 +111,12 @@ def _read_file(path: Path, cwd: Path) -> SuiteRequest:
     top = translate(document, place, "defaults", path.parent)
     defaults = merge(top.low, read_section(top.table, place, _DEFAULTS), top.high)
     notes: list[str] = [*top.notes]
-    tables = [*_evals(document, place), *_ablations(document, place)]
-    entries = [entry for table, at in tables for entry in _entries(table, at, top, notes, path.parent)]
+    entries = [
+        entry
+        for name in ("eval", "ablation")
+        for index, table in enumerate(_tables(document, name, place))
+        for entry in _entries(table, Place(file, f"{name}[{index}]"), top, notes, path.parent)
+    ]
     if not entries and ENV_ID.path not in defaults:
         raise ConfigError(f'{file}: no environment to run; add [[eval]] with env_id = "…"')
     return SuiteRequest(
@@ -152,16 +156,6 @@ def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dic
         if not isinstance(table, dict):
             raise ConfigError(f"{place.file}: {name}[{index}]: must be a table")
     return cast("list[dict[str, object]]", tables)
-
-
-def _evals(document: Mapping[str, object], place: Place) -> Iterator[tuple[dict[str, object], Place]]:
-    for index, table in enumerate(_tables(document, "eval", place)):
-        yield table, Place(place.file, f"eval[{index}]")
-
-
-def _ablations(document: Mapping[str, object], place: Place) -> Iterator[tuple[dict[str, object], Place]]:
-    for index, table in enumerate(_tables(document, "ablation", place)):
-        yield table, Place(place.file, f"ablation[{index}]")
 
 
 def _entries(

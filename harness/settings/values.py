@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,15 @@ _EXPECTED: dict[Kind, str] = {
     "table": "a table",
     "headers": "a table of strings",
 }
+
+_PROBLEMS = {
+    "value_error": "{error}",
+    "greater_than": "must be greater than {gt:g}",
+    "less_than": "must be less than {lt}",
+    "greater_than_equal": "must be at least {ge}",
+    "finite_number": "must be a finite number",
+}
+"""Templates of messages for pydantic's types of errors; others are errors of the value's type."""
 
 
 def check(setting: Setting, value: object, where: str) -> object:
@@ -58,8 +68,8 @@ def _refusal(setting: Setting, value: object, where: str, error: ErrorDetails) -
     subject = "" if ": " in where else f"{setting.key} "
     between = " = " if ": " in where else "=" if where.startswith("--set ") else " "
     given = "" if setting.path in _UNSHOWN else f"{between}{shown(value)}"
-    if error["type"] == "value_error" and "ctx" in error:
-        return f"{where}{given}: {subject}{error['ctx']['error']}"
+    if error["type"] in _PROBLEMS:
+        return f"{where}{given}: {subject}{_PROBLEMS[error['type']].format(**error.get('ctx', {}))}"
     kind = setting.door.kind
     optional = f', or "{NONE_WORD}"' if kind in ("integer", "number") and takes_none(setting) else ""
     inner = "".join(f"[{part}]" if isinstance(part, int) else f' at "{part}"' for part in error["loc"])
@@ -161,6 +171,15 @@ def for_setting(setting: Setting, text: str) -> object:
     if kind == "string" and not isinstance(value, str):
         return text
     return names(value) if kind == "list" and isinstance(value, str) else value
+
+
+def number(value: object) -> object:
+    """Parse a number from a flag's text; other text is returned unchanged, for the validator to reject."""
+    if isinstance(value, str):
+        for read in (int, float):
+            with contextlib.suppress(ValueError):
+                return read(value)
+    return value
 
 
 def names(text: str) -> list[str]:
