@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Unpack, cast, overload
+from typing import Any, Unpack, cast
 
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.records import Example, Score
@@ -18,7 +18,6 @@ from harness.envs.environment import Environment
 from harness.envs.options import EnvOptions, unknown_name
 from harness.rubrics.functions import RewardFunc
 from harness.rubrics.group import CombinedRubric
-from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 
 SEPARATOR = "/"
@@ -157,37 +156,29 @@ class GroupedRubric(CombinedRubric):
         super().__init__()
         self._envs = envs
 
-    @property
-    def rubrics(self) -> tuple[Rubric, ...]:
-        """All distinct rubrics, in the order of the environments."""
-        return tuple({id(env.rubric): env.rubric for env in self._envs.values()}.values())
-
     def _parts(self) -> Sequence[Rubric]:
-        return self.rubrics
-
-    def adopt_parser(self, parser: Parser) -> None:
-        """Do nothing: each rubric has its environment's parser."""
+        return tuple({id(env.rubric): env.rubric for env in self._envs.values()}.values())
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """Names of all reward functions, without duplicates. Environments may share a name, since each rollout belongs
         to only one environment."""
-        return tuple(dict.fromkeys(name for rubric in self.rubrics for name in rubric.metric_names))
+        return tuple(dict.fromkeys(name for rubric in self._parts() for name in rubric.metric_names))
 
     @property
     def weights(self) -> dict[str, float]:
         """Weights by function name; if several rubrics have the name, the first one's."""
-        return {name: weight for rubric in reversed(self.rubrics) for name, weight in rubric.weights.items()}
+        return {name: weight for rubric in reversed(self._parts()) for name, weight in rubric.weights.items()}
 
     @property
     def reward_range(self) -> tuple[float, float]:
         """Lowest and highest reward that any of the environments' rubrics can give."""
-        ranges = [rubric.reward_range for rubric in self.rubrics]
+        ranges = [rubric.reward_range for rubric in self._parts()]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to every rubric."""
-        for rubric in self.rubrics:
+        for rubric in self._parts():
             rubric.add_reward_func(func, weight)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
@@ -209,7 +200,7 @@ class GroupedRubric(CombinedRubric):
         return [replace(score, metrics={metric: score.metrics.get(metric) for metric in names}) for score in scores]
 
 
-class _Rows(Sequence[JsonDict]):
+class _Rows:
     """The formatted rows of all environments, in sequence."""
 
     def __init__(self, envs: Mapping[str, Environment]) -> None:
@@ -219,13 +210,7 @@ class _Rows(Sequence[JsonDict]):
     def __len__(self) -> int:
         return self._ends[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> JsonDict: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[JsonDict]: ...
-    def __getitem__(self, index: int | slice) -> JsonDict | list[JsonDict]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> JsonDict:
         number = next(number for number, end in enumerate(self._ends) if index < end)
         name, env = self._envs[number]
         row = env.row(index - (self._ends[number - 1] if number else 0))

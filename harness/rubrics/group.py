@@ -1,4 +1,4 @@
-"""Rubrics that consist of several other rubrics."""
+"""Rubrics that run other rubrics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.rubrics.rubric import Rubric
 
 
 class CombinedRubric(Rubric):
-    """Base class of rubrics that consist of other rubrics."""
+    """Base class of rubrics that run other rubrics."""
 
     def _parts(self) -> Sequence[Rubric]:
-        """Return the rubrics that this rubric consists of."""
+        """Return the rubrics that this rubric runs."""
         raise NotImplementedError
 
     @property
@@ -44,6 +44,11 @@ class CombinedRubric(Rubric):
     def judges(self) -> tuple[JudgeSpec, ...]:
         """The judges of all rubrics, in order."""
         return tuple(spec for rubric in self._parts() for spec in rubric.judges)
+
+    def adopt_parser(self, parser: Parser) -> None:
+        """Use the environment's parser in every rubric that does not have its own."""
+        for rubric in self._parts():
+            rubric.adopt_parser(parser)
 
     def add_class_object(self, name: str, obj: object) -> None:
         """Make `obj` available to functions of all rubrics as parameter `name`."""
@@ -74,11 +79,6 @@ class RubricGroup(CombinedRubric):
 
     def _parts(self) -> Sequence[Rubric]:
         return self.rubrics
-
-    def adopt_parser(self, parser: Parser) -> None:
-        """Use the environment's parser in every rubric that does not have its own."""
-        for rubric in self.rubrics:
-            rubric.adopt_parser(parser)
 
     @property
     def metric_names(self) -> tuple[str, ...]:

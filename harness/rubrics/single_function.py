@@ -11,8 +11,7 @@ from harness.core.errors import UsageError
 from harness.core.records import JUDGEMENTS, Score, Scored
 from harness.core.state import State
 from harness.rubrics.functions import Value
-from harness.rubrics.judge_port import JudgeSpec
-from harness.rubrics.parser import Parser
+from harness.rubrics.group import CombinedRubric
 from harness.rubrics.rubric import Rubric
 from harness.settings.wording import listed
 
@@ -20,7 +19,7 @@ NOT_RECORDED = "no recorded value"
 """Reason for the missing value of a function that was not run and was never recorded."""
 
 
-class OneFunction(Rubric):
+class OneFunction(CombinedRubric):
     """Rubric that runs one function and combines its value with recorded values of the others.
 
     Args:
@@ -39,13 +38,8 @@ class OneFunction(Rubric):
         self.name = name
         self.recorded = recorded
 
-    @property
-    def parser(self) -> Parser:
-        """The parser of the whole rubric."""
-        return self._whole.parser
-
-    def adopt_parser(self, parser: Parser) -> None:
-        """Do nothing: the whole rubric already has a parser."""
+    def _parts(self) -> Sequence[Rubric]:
+        return (self._part,)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -61,21 +55,6 @@ class OneFunction(Rubric):
     def reward_range(self) -> tuple[float, float]:
         """The reward range of the whole rubric."""
         return self._whole.reward_range
-
-    @property
-    def is_group(self) -> bool:
-        """Whether the function needs all rollouts of an example together."""
-        return self._part.is_group
-
-    @property
-    def needs_live_state(self) -> bool:
-        """Whether the function can score only in the process that generated the rollouts."""
-        return self._part.needs_live_state
-
-    @property
-    def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge models that the function may call."""
-        return self._part.judges
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Run the function and compute the reward from its value and the recorded values."""
