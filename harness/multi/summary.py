@@ -15,7 +15,7 @@ from harness.multi.rubric import MATCHED, SCHEMA_VALID
 from harness.multi.to_standings import standings_of
 from harness.stats import paired
 from harness.stats.difference import UNKNOWN, Range
-from harness.stats.quantiles import nearest_rank
+from harness.stats.distributions import nearest_rank
 from harness.stats.summary import METHODS, Summary, number
 
 

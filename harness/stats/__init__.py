@@ -1,6 +1,6 @@
 """Statistics of scores: pure functions that return estimates with their uncertainty.
 
-    quantiles, distributions   normal, Student t, beta
+    distributions   normal, Student t, beta; quantiles of measured values
     methods      descriptions of the interval methods
     intervals    intervals of means and proportions (t, Wilson, Clopper–Pearson), bounds for missing scores
     arrays       conversion of scores to numpy arrays, reduction of rollouts to examples

@@ -9,9 +9,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.stats.arrays import column
-from harness.stats.distributions import t_quantile
+from harness.stats.distributions import normal_quantile, t_quantile
 from harness.stats.intervals import LEVEL, Estimate, same, sample_variance
-from harness.stats.quantiles import normal_quantile
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Numbers

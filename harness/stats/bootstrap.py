@@ -1,5 +1,5 @@
-"""Bootstrap intervals for statistics without a simple standard error: medians and other quantiles, ratios, and anything
-computed from weights. The seed is fixed.
+"""Bootstrap intervals for statistics without a simple standard error: medians and other quantiles, and ratios. The seed
+is fixed.
 
 Examples (or clusters of examples) are resampled, never single rollouts."""
 
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from harness.stats.arrays import column, number_groups, sums_of
-from harness.stats.distributions import t_quantile
+from harness.stats.distributions import normal_cdf, normal_quantile, t_quantile
 from harness.stats.intervals import LEVEL, Estimate
 from harness.stats.methods import Method
-from harness.stats.quantiles import normal_cdf, normal_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,56 +36,6 @@ CHUNK = 2_000_000
 
 WORK = 40_000_000
 """Limit of draws · examples for resampling a ratio, about a second. For larger samples the ratio is normal anyway."""
-
-
-def bootstrap(
-    examples: int,
-    statistic: Statistic,
-    *,
-    clusters: Labels | None = None,
-    corrected: bool = False,
-    seed: int = SEED,
-    draws: int = DRAWS,
-    level: float = LEVEL,
-) -> Estimate:
-    """Bootstrap interval of a statistic, by resampling examples with replacement. Time is proportional to draws ·
-    examples.
-
-    Args:
-        examples: Number of examples.
-        statistic: Function of weights; infinite or NaN where undefined.
-        clusters: Label of each example's cluster; if given, whole clusters are resampled.
-        corrected: Whether to correct for bias and skewness (BCa) instead of using plain percentiles. Better for smooth
-            statistics, but not for quantiles.
-        seed: Random seed.
-        draws: Number of resamples.
-        level: Confidence level.
-
-    Returns:
-        The statistic of all examples with standard error and interval. No interval for fewer than two units, or if the
-        statistic is undefined for resamples within it.
-    """
-    import numpy as np
-
-    codes, units = number_groups(clusters, examples, "bootstrap") if clusters is not None else (None, examples)
-    count = units if clusters is not None else None
-    if examples == 0:
-        return Estimate(level=level, clusters=count)
-    whole = float(statistic(np.ones((1, examples)))[0])
-    mean = whole if math.isfinite(whole) else None
-    if units < 2 or mean is None:
-        return Estimate(mean=mean, examples=examples, level=level, clusters=count)
-
-    def of_units(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return statistic(weights if codes is None else weights[:, codes])
-
-    rows = max(1, CHUNK // max(units, examples))
-    found = resampled(of_units, units, rows, draws, seed)
-    method: Method = "bootstrap_bca" if corrected else "bootstrap_percentile"
-    parts = (0.5 - level / 2, 0.5 + level / 2)
-    if corrected:
-        parts = _corrected(found, mean, _left_out(of_units, units, rows), parts)
-    return _from_draws(found, mean, examples, parts, method, level, count)
 
 
 def bootstrap_median(
@@ -172,15 +120,21 @@ def bootstrap_ratio(
         # For resampling clusters their sums are sufficient.
         codes, count = number_groups(clusters, examples, "bootstrap_ratio")
         above, below = (sums_of(side, codes, count) for side in (above, below))
-    if len(above) * draws > WORK:
+    units = len(above)
+    if units * draws > WORK:
         return _delta(above, below, examples, count, level)
 
     def ratio(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(divide="ignore", invalid="ignore"):
             return (weights @ above) / (weights @ below)
 
-    estimate = bootstrap(len(above), ratio, corrected=True, seed=seed, draws=draws, level=level)
-    return replace(estimate, examples=examples, clusters=count)
+    mean = float(ratio(np.ones((1, units)))[0])
+    if units < 2 or not math.isfinite(mean):
+        return Estimate(mean if math.isfinite(mean) else None, examples=examples, level=level, clusters=count)
+    rows = max(1, CHUNK // units)
+    found = resampled(ratio, units, rows, draws, seed)
+    parts = _corrected(found, mean, _left_out(ratio, units, rows), (0.5 - level / 2, 0.5 + level / 2))
+    return _from_draws(found, mean, examples, parts, "bootstrap_bca", level, count)
 
 
 def resampled(
@@ -189,7 +143,7 @@ def resampled(
     """Compute a statistic for all resamples, one row each.
 
     Args:
-        statistic: Function of weights, as for `bootstrap`.
+        statistic: Function of weights.
         units: Number of units to draw from.
         rows: Number of resamples per batch.
         draws: Number of resamples in total.

@@ -88,25 +88,3 @@ def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[flo
         low, high = added_interval(mean, spread, count, limits, t)
         method = "adjusted_t"
     return replace(plain, stderr=stderr or None, low=low, high=high, method=method, df=count - 1)
-
-
-def miller_stderr(means: Numbers, clusters: Labels) -> float:
-    """Clustered standard error in Miller's form, for comparison with published figures; NaN if undefined.
-
-    SE² = Σ (s̄−μ̂)²/((n−1)·n) + (1/n²) · Σ over pairs of different examples of one cluster of (s̄ᵢ−μ̂)(s̄ⱼ−μ̂).
-
-    Raises:
-        ValueError: the lengths differ, or a value is not finite.
-
-    Source: Miller 2024, arXiv 2411.00640, App. A.
-    """
-    values = column(means, "miller_stderr")
-    n = len(values)
-    codes, count = number_groups(clusters, n, "miller_stderr")
-    if n < 2 or count < 2:
-        return math.nan
-    deviations = values - values.mean()
-    squares = float((deviations**2).sum())
-    cross = float((sums_of(deviations, codes, count) ** 2).sum()) - squares
-    variance = squares / ((n - 1) * n) + cross / n**2
-    return math.sqrt(variance) if variance > 0 else math.nan

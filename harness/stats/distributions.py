@@ -1,16 +1,15 @@
-"""The beta distribution and Student's t distribution.
+"""The normal distribution, the beta distribution and Student's t distribution, and quantiles of measured values.
 
-They are computed here instead of by scipy, since importing scipy takes more than half a second, as much as hundreds of
-rollouts, and every run and live display needs one quantile. The tests compare them with scipy."""
+The distributions are computed here instead of by scipy, since importing scipy takes more than half a second, as much as
+hundreds of rollouts, and every run and live display needs one quantile. The tests compare them with scipy."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-
-from harness.stats.quantiles import normal_quantile
+from statistics import NormalDist
 
 PRECISION = 1e-15
 """Relative precision of continued fractions and of quantiles."""
@@ -23,6 +22,17 @@ LARGEST_DF = 1e8
 
 EXPANSION_FROM = 400
 """Degrees of freedom from which the expansion of t quantiles in 1/df is exact to 1e-13."""
+
+
+@lru_cache(maxsize=64)
+def normal_quantile(probability: float) -> float:
+    """The z with P(Z ≤ z) = `probability`, which must be strictly between 0 and 1."""
+    return NormalDist().inv_cdf(probability)
+
+
+def normal_cdf(z: float) -> float:
+    """P(Z ≤ z) of the standard normal distribution."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
@@ -114,6 +124,16 @@ def t_quantile(probability: float, df: float) -> float:
         if abs(step) <= 1e-14 * max(1.0, t):
             break
     return t
+
+
+def nearest_rank(ordered: Sequence[float], part: float) -> float:
+    """Nearest-rank quantile: the smallest value that at least the share `part` of the values does not exceed.
+
+    Args:
+        ordered: Values in ascending order; at least one.
+        part: Above 0, at most 1.
+    """
+    return ordered[math.ceil(part * len(ordered)) - 1]
 
 
 def _beta_tail(x: float, a: float, b: float) -> float:

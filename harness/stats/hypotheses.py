@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.core.types import JsonDict
-from harness.stats.distributions import LEAST_P, beta_cdf, t_quantile, t_two_sided
+from harness.stats.distributions import LEAST_P, beta_cdf, normal_quantile, t_quantile, t_two_sided
 from harness.stats.intervals import LEVEL, Estimate, same, sample_std
 from harness.stats.methods import STUDENTS
-from harness.stats.quantiles import normal_quantile
 from harness.stats.summary import number
 
 if TYPE_CHECKING:

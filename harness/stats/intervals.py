@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.stats.distributions import beta_quantile, t_quantile
+from harness.stats.distributions import beta_quantile, normal_quantile, t_quantile
 from harness.stats.methods import Method
-from harness.stats.quantiles import normal_quantile
 
 LEVEL = 0.95
 """Default confidence level of all intervals."""

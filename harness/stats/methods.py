@@ -20,7 +20,6 @@ Method: TypeAlias = Literal[
     "rogan_gladen",
     "ppi",
     "betting",
-    "empirical_bernstein",
     "asymptotic",
 ]
 
@@ -50,8 +49,6 @@ INTERVALS: dict[Method, str] = {
     "ppi": "prediction-powered inference with tuned weight (Angelopoulos, Duchi & Zrnic 2023, arXiv 2311.01453)",
     "betting": "confidence sequence by betting, valid at any stopping time (Waudby-Smith & Ramdas 2024, arXiv "
     "2010.09686)",
-    "empirical_bernstein": "predictable plug-in empirical-Bernstein confidence sequence, valid at any stopping time "
-    "(Waudby-Smith & Ramdas 2024, arXiv 2010.09686)",
     "asymptotic": "asymptotic confidence sequence, valid for late stops only (Waudby-Smith et al. 2024, arXiv "
     "2103.06476)",
 }

@@ -20,23 +20,11 @@ from harness.core.types import JsonDict
 from harness.stats.distributions import beta_quantile, t_quantile, t_two_sided
 from harness.stats.hypotheses import McNemar, mcnemar, t_of_estimate
 from harness.stats.intervals import EXACT_TAIL, LEVEL, SAME, Estimate, mean_interval, same, sample_std
-from harness.stats.signflip import DRAWS, SEED, Test, sign_flip
+from harness.stats.signflip import Test, sign_flip
 from harness.stats.summary import number
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Labels
-
-__all__ = [
-    "DRAWS",
-    "METHODS",
-    "SEED",
-    "Paired",
-    "Test",
-    "fewest_pairs",
-    "paired_by_key",
-    "paired_difference",
-    "sign_flip",
-]
 
 METHODS: dict[str, str] = {
     "difference": "mean over pairs of first minus second; each value is one example's mean over its rollouts",

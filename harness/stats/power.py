@@ -14,10 +14,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.stats.distributions import beta_quantile, t_quantile
+from harness.stats.distributions import beta_quantile, normal_quantile, t_quantile
 from harness.stats.intervals import EXACT_TAIL, sample_variance
 from harness.stats.paired import Paired, fewest_pairs
-from harness.stats.quantiles import normal_quantile
 from harness.stats.variance import noise
 
 ALPHA = 0.05

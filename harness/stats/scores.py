@@ -45,8 +45,6 @@ class _UsageColumns:
         rows: Number of existing rows.
     """
 
-    __slots__ = ("_cost", "_counts")
-
     def __init__(self, rows: int) -> None:
         self._cost: array[float] = array("d", [math.nan]) * rows
         self._counts: tuple[array[int], ...] = tuple(array("q", [0]) * rows for _ in range(6))
@@ -76,20 +74,6 @@ class ScoreTable:
 
     The columns are arrays of machine numbers. Rows are found by a grid of row numbers with one line per example, since
     a dict would take more memory than all columns."""
-
-    __slots__ = (
-        "_flags",
-        "_grid",
-        "_judged",
-        "_metrics",
-        "_reason",
-        "_reasons",
-        "_reward",
-        "_seconds",
-        "_unpriced",
-        "_usage",
-        "_width",
-    )
 
     def __init__(self) -> None:
         self._width = 1

@@ -9,7 +9,6 @@ rollouts of an example must not depend on their outcomes."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -96,11 +95,6 @@ class ConfidenceSequence:
         self._sum += value
         self._squares += (value - before) * (value - self._sum / self._count)
 
-    def extend(self, values: Iterable[float]) -> None:
-        """Add several values, in order."""
-        for value in values:
-            self.add(value)
-
     @property
     def estimate(self) -> Estimate:
         """The current mean with its interval. No interval before enough values, or if all means are rejected, which for
@@ -126,59 +120,6 @@ class ConfidenceSequence:
         grown = n * rho2 + 1
         half = stderr * math.sqrt(n) * math.sqrt(2 * grown / (n * n * rho2) * math.log(math.sqrt(grown) / alpha))
         return Estimate(mean, stderr, mean - half, mean + half, "asymptotic", n, level)
-
-
-def confidence_sequence(
-    values: Sequence[float],
-    limits: tuple[float, float] | None,
-    level: float = LEVEL,
-    planned: int | None = None,
-    population: int | None = None,
-) -> Estimate:
-    """Mean of the values with its confidence-sequence interval; arguments and errors as for `ConfidenceSequence`."""
-    sequence = ConfidenceSequence(limits, level, planned, population)
-    sequence.extend(values)
-    return sequence.estimate
-
-
-def empirical_bernstein(values: Sequence[float], limits: tuple[float, float], level: float = LEVEL) -> Estimate:
-    """Confidence sequence in closed form; same guarantee as betting, but wider and easy to recompute.
-
-    Args:
-        values: In the order of observation.
-        limits: Lowest and highest possible value.
-        level: Confidence level.
-
-    Raises:
-        ValueError: invalid limits, or a value outside them.
-
-    Source: Waudby-Smith & Ramdas 2024, arXiv 2010.09686, theorem 2.
-    """
-    low, high = limits
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"empirical_bernstein: limits {limits} are not a range")
-    if not all(low <= value <= high for value in values):
-        raise ValueError(f"empirical_bernstein: a value lies outside the limits {low} and {high}")
-    if not values:
-        return Estimate(level=level)
-    budget = math.log(2 / (1 - level))
-    guess, variance = 0.5, 0.25
-    bets = weighted = cost = 0.0
-    total, squares = 0.5, 0.25
-    for t, raw in enumerate(values, start=1):
-        value = (raw - low) / (high - low)
-        bet = min(MOST_BET, math.sqrt(2 * budget / (variance * t * math.log1p(t))))
-        bets += bet
-        weighted += bet * value
-        cost += 4 * (value - guess) ** 2 * (-math.log1p(-bet) - bet) / 4
-        total += value
-        guess_now = total / (t + 1)
-        squares += (value - guess_now) ** 2
-        guess, variance = guess_now, squares / (t + 1)
-    centre, half = weighted / bets, (budget + cost) / bets
-    mean = math.fsum(values) / len(values)
-    ends = (low + (high - low) * max(0.0, centre - half), low + (high - low) * min(1.0, centre + half))
-    return Estimate(mean, None, min(ends[0], mean), max(ends[1], mean), "empirical_bernstein", len(values), level)
 
 
 class _Bets:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from harness.core.types import Usage
 from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
+from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, same
 from harness.stats.paired import Paired, fewest_pairs
-from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import spread
 from harness.stats.target import finite_limits
 

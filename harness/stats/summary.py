@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from harness.core.types import JsonDict, Usage
+from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.methods import SUMMARY as METHODS
 from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
-from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
 from harness.stats.target import Aim, StoppingRule, finite_limits
 

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from harness.core.types import JsonDict
+from harness.stats.distributions import normal_quantile
 from harness.stats.intervals import LEVEL, Estimate
-from harness.stats.quantiles import normal_quantile
 from harness.stats.sequences import ConfidenceSequence
 
 SLACK = 1e-9

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from harness.core.types import JsonDict
 from harness.stats.intervals import sample_variance
 from harness.stats.summary import number
 
@@ -34,17 +33,6 @@ class Noise:
     results."""
     rerun_stderr: float | None
     """Standard error of the mean if the same questions were asked again; None unless every example has two values."""
-
-    @property
-    def rerun_share(self) -> float | None:
-        """Share of the squared standard error that more rollouts could remove; at most 1."""
-        if self.stderr is None or self.rerun_stderr is None:
-            return None
-        return min(1.0, (self.rerun_stderr / self.stderr) ** 2)
-
-    def to_json(self) -> JsonDict:
-        """Convert to JSON; undefined values become null."""
-        return {**asdict(self), "rerun_share": self.rerun_share}
 
 
 def noise(groups: Iterable[Sequence[float]]) -> Noise:

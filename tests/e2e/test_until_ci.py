@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench_runs import Workshop, count, summary
 
-from harness.stats.sequences import confidence_sequence
+from harness.stats.sequences import ConfidenceSequence
 from harness.stats.target import Aim
 
 ARGS = ("run", "sums", "-a", '{"size": 400}', "-m", "reference/noisy?accuracy=0.8", "--until-ci", "0.05")
@@ -37,9 +37,10 @@ def test_a_run_ends_when_the_mean_of_the_whole_is_known(shop: Workshop) -> None:
     found = rewards(folder)
     assert sorted(found) == list(range(made)) and until["examples"] == made
     aim = Aim(0.05, 400, 1, (0.0, 1.0))
-    again = confidence_sequence(
-        [found[place] for place in range(made)], (0.0, 1.0), planned=aim.planned, population=400
-    )
+    sequence = ConfidenceSequence((0.0, 1.0), planned=aim.planned, population=400)
+    for place in range(made):
+        sequence.add(found[place])
+    again = sequence.estimate
     assert until["interval"] == [again.low, again.high] == told["reward"]["ci95"]
     assert told["reward"]["method"] == "betting"
     assert f"{400 - made} rollouts saved" in run["note"]

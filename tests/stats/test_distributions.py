@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.stats.distributions import beta_cdf, beta_quantile, t_quantile, t_two_sided
-from harness.stats.quantiles import normal_cdf
+from harness.stats.distributions import beta_cdf, beta_quantile, normal_cdf, t_quantile, t_two_sided
 
 SHAPE = st.floats(0.05, 5_000)
 

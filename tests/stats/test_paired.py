@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.stats import paired
 from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate
-from harness.stats.paired import Paired, paired_by_key, paired_difference, sign_flip
+from harness.stats.paired import Paired, paired_by_key, paired_difference
+from harness.stats.signflip import DRAWS, sign_flip
 
 SIXTEENTHS = st.integers(-64, 64).map(lambda n: n / 16)
 """Scores whose sums and differences are exact, so that invariants hold without a tolerance."""
@@ -209,7 +209,7 @@ def test_many_pairs_are_drawn_with_a_fixed_seed() -> None:
     p_value, test = sign_flip([a - b for a, b in zip(first, second, strict=True)])
     assert test == "monte_carlo"
     assert (p_value, test) == sign_flip([a - b for a, b in zip(first, second, strict=True)])
-    assert p_value * (1 + paired.DRAWS) == pytest.approx(round(p_value * (1 + paired.DRAWS)))
+    assert p_value * (1 + DRAWS) == pytest.approx(round(p_value * (1 + DRAWS)))
     # The t test has the same limit; sampling errs by sqrt(p(1-p)/9,999).
     reference = p_of(stats.ttest_rel(first, second))
     assert p_value == pytest.approx(reference, abs=0.02)
@@ -223,12 +223,12 @@ def test_drawing_agrees_with_counting() -> None:
     # Ten more that weigh nothing change no pattern's place, but make the patterns too many to be counted.
     drawn, test = sign_flip([*differences, *(1e-7 * d for d in differences[:10])])
     assert test == "monte_carlo"
-    assert drawn == pytest.approx(counted, abs=5 * math.sqrt(counted * (1 - counted) / paired.DRAWS))
+    assert drawn == pytest.approx(counted, abs=5 * math.sqrt(counted * (1 - counted) / DRAWS))
 
 
 def test_a_drawn_p_value_is_never_zero() -> None:
     first, second = skewed(300)
-    assert sign_flip([a - b + 9 for a, b in zip(first, second, strict=True)]) == (1 / (1 + paired.DRAWS), "monte_carlo")
+    assert sign_flip([a - b + 9 for a, b in zip(first, second, strict=True)]) == (1 / (1 + DRAWS), "monte_carlo")
 
 
 @pytest.mark.parametrize("differences", [[1.0] * 1100, [n / 7 + 1 for n in range(5000)]])

@@ -8,8 +8,7 @@ import sys
 import pytest
 from scipy.special import ndtri, stdtrit
 
-from harness.stats.distributions import EXPANSION_FROM, t_quantile
-from harness.stats.quantiles import normal_quantile
+from harness.stats.distributions import EXPANSION_FROM, normal_quantile, t_quantile
 
 
 @pytest.mark.parametrize("probability", [0.025, 0.5, 0.6, 0.9, 0.95, 0.975, 0.995, 0.9995])

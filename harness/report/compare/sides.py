@@ -14,8 +14,8 @@ from harness.core.records import Example, Generated
 from harness.core.types import JsonDict, Usage
 from harness.settings.wording import nearest
 from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
+from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, same
-from harness.stats.quantiles import nearest_rank
 from harness.stats.scores import LARGEST_SCORE
 from harness.stats.summary import Spread, metric_spread, spread, tokens_known
 from harness.stats.target import finite_limits

@@ -14,8 +14,8 @@ from harness.core.types import JsonDict, Prompt
 from harness.report.text import clean
 from harness.report.transcript import last_text, role_of
 from harness.stats.difference import Range, Scores
+from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, same
-from harness.stats.quantiles import nearest_rank
 from harness.stats.summary import number
 from harness.store.outcomes import Outcome
 
