@@ -11,12 +11,10 @@ import asyncio
 import atexit
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -32,10 +30,6 @@ PROGRAM = Path(__file__).with_name("math_worker.py")
 
 IDLE_SECONDS = 30.0
 """Seconds without a check after which a process ends, since each uses about 90 MB."""
-
-WALL_SECONDS = 600.0
-"""Wall-time limit of one request in seconds, for processes that were stopped and machines that swap. It is generous, so
-that results do not depend on it."""
 
 CRASHES = frozenset((signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL))
 """Signals that a process gets because of its own crash, for example after deep recursion in native code."""
@@ -94,10 +88,8 @@ class _Process:
         )
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
+        self._stdin, self._stdout = self._popen.stdin, self._popen.stdout
         self.pid = self._popen.pid
-        self._stdin, self._stdout = self._popen.stdin.fileno(), self._popen.stdout.fileno()
-        os.set_blocking(self._stdin, False)
-        self._rest = b""
         self._number = 0
 
     def wait_until_ready(self) -> None:
@@ -107,7 +99,7 @@ class _Process:
             VerificationError: math-verify cannot be loaded.
             _WorkerGone: the process ended without a message.
         """
-        reply = self._reply(time.monotonic() + WALL_SECONDS)
+        reply = self._reply()
         if not reply.get("ready"):
             raise VerificationError(
                 f"math-verify cannot be used ({reply.get('error')}); pip install -U 'bench-harness[math]'"
@@ -126,10 +118,12 @@ class _Process:
         request: dict[str, object] = {
             "id": self._number, "answer": check.answer, "gold": check.gold, "cpu_seconds": check.cpu_seconds,
         }  # fmt: skip
-        until = time.monotonic() + WALL_SECONDS
-        self._send(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace") + b"\n", until)
+        try:
+            self._stdin.write(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        except OSError as error:
+            raise _WorkerGone(str(error)) from error
         while True:
-            reply = self._reply(until)
+            reply = self._reply()
             died = reply.get("died")
             if died == signal.SIGPROF:
                 raise Exhausted(f"{check} was stopped after {check.cpu_seconds:g} s of CPU time; raise timeout_seconds")
@@ -154,42 +148,20 @@ class _Process:
 
     def close_pipes(self) -> None:
         """Close the pipes. Only for the thread that uses them."""
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._stdin.close()
+        self._stdout.close()
 
     def disown(self) -> None:
         """Close the pipes in a forked child of the harness, where open ends would keep the process alive."""
         self._popen.returncode = 0
         self.close_pipes()
 
-    def _send(self, data: bytes, until: float) -> None:
-        """Write all data to the process, before the time `until`."""
-        while data:
-            _wait(self._stdin, select.POLLOUT, until)
-            try:
-                data = data[os.write(self._stdin, data) :]
-            except OSError as error:
-                raise _WorkerGone(str(error)) from error
-
-    def _reply(self, until: float) -> Mapping[str, Any]:
-        """Read the next reply of the process, before the time `until`."""
-        while b"\n" not in self._rest:
-            _wait(self._stdout, select.POLLIN, until)
-            part = os.read(self._stdout, 1 << 16)
-            if not part:
-                raise _WorkerGone("the process closed its pipe")
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
+    def _reply(self) -> Mapping[str, Any]:
+        """Read the next reply of the process."""
+        line = self._stdout.readline()
+        if not line.endswith(b"\n"):
+            raise _WorkerGone("the process closed its pipe")
         return cast("dict[str, Any]", json.loads(line))
-
-
-def _wait(fd: int, event: int, until: float) -> None:
-    """Wait until a pipe can be read or written; raise `_WorkerGone` after the time `until`."""
-    poll = select.poll()
-    poll.register(fd, event)
-    if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-        raise _WorkerGone(f"the process sent no reply within {WALL_SECONDS:g} s")
 
 
 class MathPool:

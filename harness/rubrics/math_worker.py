@@ -40,6 +40,10 @@ else:  # run as a program, which starts faster without importing the harness
 MEMORY_BYTES = 2 << 30
 """Limit of the address space in bytes. sympy takes an eighth of it, but nested exponents would take any amount."""
 
+WALL_SECONDS = 600
+"""Wall-time limit in seconds of loading the libraries and of one check, for machines that swap; SIGALRM ends the
+process. It is generous, so that results do not depend on it."""
+
 CHECKS_A_CHILD = 2000
 """Number of checks after which a child is replaced, so that memory in caches does not accumulate."""
 
@@ -201,11 +205,10 @@ def _depth(text: str) -> int:
 
 def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) -> int:
     """Answer requests until the end of the input or `CHECKS_A_CHILD` checks; return the exit code."""
-    lines, share = RequestLines(), CHECKS_A_CHILD
-    while share > 0 or lines.rest:
-        share -= 1
-        line = lines.next()
-        if not line:
+    for _ in range(CHECKS_A_CHILD):
+        # `math_pool` sends one request at a time, so a child that ends leaves none in its buffer.
+        line = sys.stdin.buffer.readline()
+        if not line.endswith(b"\n"):
             return 0
         try:
             request = cast("dict[str, Any]", json.loads(line))
@@ -213,34 +216,18 @@ def serve(mathematics: Mathematics, say: Callable[[dict[str, object]], None]) ->
             seconds = float(request["cpu_seconds"])
         except (KeyError, TypeError, ValueError):
             return UNREADABLE
+        signal.alarm(WALL_SECONDS)
         signal.setitimer(signal.ITIMER_PROF, seconds)  # user and system time of this process; SIGPROF ends it
         try:
             reply: dict[str, object] = {"id": number, "right": mathematics.right(answer, gold)}
         except Exception as error:  # a failure of the library is not a verdict
             signal.setitimer(signal.ITIMER_PROF, 0)
             say({"id": number, "error": f"{type(error).__name__}: {error}"[:500]})
-            share = 0  # end this child: memory may be short, and caches incomplete
-            continue
+            return RECYCLED  # memory may be short, and caches incomplete
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
         say(reply)
     return RECYCLED
-
-
-class RequestLines:
-    """Reads lines from standard input. `math_pool` sends one request at a time, so a child that ends loses none."""
-
-    def __init__(self) -> None:
-        self.rest = b""
-
-    def next(self) -> bytes:
-        """Return the next line without its line break; b"" at the end of the input."""
-        while b"\n" not in self.rest:
-            part = os.read(0, 1 << 20)
-            if not part:
-                return b""
-            self.rest += part
-        line, _, self.rest = self.rest.partition(b"\n")
-        return line
 
 
 def main() -> int:
@@ -252,12 +239,14 @@ def main() -> int:
     def say(reply: dict[str, object]) -> None:
         os.write(replies, json.dumps(reply).encode() + b"\n")
 
+    signal.alarm(WALL_SECONDS)
     try:
         mathematics = Mathematics()
         warm = mathematics.right(r"\frac{1}{2}+\sqrt{x}", "0.5+x^{1/2}") and mathematics.right("(1,2]", "(1, 2]")
     except Exception as error:  # any problem of the installation is reported by the parent
         say({"ready": False, "error": f"{type(error).__name__}: {error}"})
         return 1
+    signal.alarm(0)
     say({"ready": warm, "error": "" if warm else "its self-test failed: 1/2 must equal 0.5"})
     limit_memory()
     worker = os.getpid()
@@ -311,5 +300,6 @@ def limit_memory() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     end_with_parent(int(sys.argv[1]))
     sys.exit(main())
