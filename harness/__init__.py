@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from harness.rubrics.group import RubricGroup
     from harness.rubrics.judge import JudgeRubric
     from harness.rubrics.math import MathRubric, verify_math
-    from harness.rubrics.parser import Parser
+    from harness.rubrics.parser import MaybeThinkParser, Parser, ThinkParser
     from harness.rubrics.rubric import Rubric
-    from harness.rubrics.think_parser import MaybeThinkParser, ThinkParser
     from harness.rubrics.xml_parser import XMLParser
 
 _HOMES: dict[str, tuple[str, ...]] = {
@@ -46,8 +45,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.envs.tool_env": ("ToolEnv",),
     "harness.core.errors": ("EnvironmentFault", "HarnessError", "ModelError", "StateLost"),
     "harness.rubrics.extract": ("extract_boxed_answer", "extract_hash_answer"),
-    "harness.rubrics.parser": ("Parser",),
-    "harness.rubrics.think_parser": ("MaybeThinkParser", "ThinkParser"),
+    "harness.rubrics.parser": ("MaybeThinkParser", "Parser", "ThinkParser"),
     "harness.rubrics.xml_parser": ("XMLParser",),
     "harness.core.records": ("Example", "Score"),
     "harness.rubrics.group": ("RubricGroup",),

@@ -42,7 +42,7 @@ LINES = {
     "cli": (9474, 6462),  # bench import
     "core": (2269, 1219),  # errors with setting and remedy as fields, an argument a line
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
-    "envs": (2491, 1518),
+    "envs": (2475, 1502),
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -59,11 +59,11 @@ LINES = {
     "reference": (947, 595),
     "report": (7247, 5005),
     "results": (5, 2),
-    "rubrics": (3081, 1864),
+    "rubrics": (3038, 1833),
     "sandbox": (2535, 1687),
     "settings": (4643, 3049),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
-    "stats": (4182, 2396),
+    "stats": (4170, 2393),
     "store": (6025, 3700),  # errors with setting and remedy as fields, an argument a line; imports as run folders
     "tools": (1506, 975),
     "types": (3, 1),

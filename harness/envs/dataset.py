@@ -225,13 +225,10 @@ class _CellReader:
     def _messages(self, value: object) -> Messages:
         if not isinstance(value, Sequence) or not value:
             raise self._wrong("prompt", f"must be a list of messages, not {value!r}")
-        result: Messages = []
-        for number, message in enumerate(cast("Sequence[object]", value)):
-            words = message_fault(message)
-            if words:
-                raise self._wrong("prompt", f"message {number} {words}")
-            result.append(without_gaps(cast(Message, message)))
-        return result
+        messages = cast("Sequence[Message]", value)
+        if words := messages_fault(messages):
+            raise self._wrong("prompt", words)
+        return [without_gaps(message) for message in messages]
 
 
 def message_fault(message: object) -> str:
@@ -247,6 +244,13 @@ def message_fault(message: object) -> str:
     if content is None and not fields.get("tool_calls"):
         return "has no content"
     return ""
+
+
+def messages_fault(messages: Iterable[object]) -> str:
+    """Return why the first invalid message of a chat is invalid, such as `message 2 has no role`; "" if all are
+    valid."""
+    faults = ((number, message_fault(message)) for number, message in enumerate(messages))
+    return next((f"message {number} {words}" for number, words in faults if words), "")
 
 
 def without_gaps(message: Mapping[str, Any]) -> Message:

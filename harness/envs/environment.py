@@ -17,7 +17,7 @@ from harness.core.records import Example, Row
 from harness.core.state import State
 from harness.core.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt
 from harness.envs.dataset import Style, Table
-from harness.envs.hooks import hooks_of
+from harness.envs.hooks import Hook, Kind, hooks_of
 from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
 from harness.rubrics.group import RubricGroup
 from harness.rubrics.parser import Parser
@@ -223,7 +223,7 @@ class Environment(ABC):
             fault = self._fault("render_completion", error)
             state["completion"] = state.transcript[state.start :]
         finally:
-            fault = await self._clean_up(state) or fault
+            fault = await self._run_hooks("cleanup", self._cleanups, state) or fault
             state.chat = None
         said = cast("dict[str, object]", state).get("completion")
         wanted = str if self.message_type == "completion" else list
@@ -234,30 +234,23 @@ class Environment(ABC):
             )
         return fault
 
-    async def _clean_up(self, state: State) -> EnvironmentFault | None:
+    async def _run_hooks(self, kind: Kind, hooks: Sequence[Hook], *arguments: object) -> EnvironmentFault | None:
+        """Call all hooks, also after an error of one of them; return the first error."""
         first: EnvironmentFault | None = None
-        for hook in self._cleanups:
+        for hook in hooks:
             try:
                 async with asyncio.timeout(self.cleanup_timeout):
-                    await hook(state)
+                    await hook(*arguments)
             except BaseException as error:
-                # An error in one hook must not prevent the others from running.
                 if should_propagate(error):
                     raise
-                fault = self._fault(f"@cleanup {hook.name}", error)
+                fault = self._fault(f"@{kind} {hook.name}", error)
                 first = first or fault
         return first
 
     async def teardown(self) -> None:
         """Run the `@teardown` methods. Exceptions are logged only, since the results are complete."""
-        for hook in self._teardowns:
-            try:
-                async with asyncio.timeout(self.cleanup_timeout):
-                    await hook()
-            except BaseException as error:  # an error in one hook must not prevent the others from running
-                if should_propagate(error):
-                    raise
-                self._fault(f"@teardown {hook.name}", error)
+        await self._run_hooks("teardown", self._teardowns)
         for words, number in self._fault_counts.items():
             if number > 1:
                 logger.warning("%s (this error occurred %d times)", words, number)

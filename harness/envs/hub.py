@@ -55,13 +55,6 @@ def refusal() -> str:
     return next(iter(_open_blocks[-1]), "") if _open_blocks else ""
 
 
-def seconds_to_answer() -> float:
-    """Timeout of the Hub's answer: HF_HUB_ETAG_TIMEOUT, or two seconds."""
-    from huggingface_hub import constants
-
-    return float(constants.HF_HUB_ETAG_TIMEOUT) if os.environ.get("HF_HUB_ETAG_TIMEOUT") else SECONDS
-
-
 def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
     """Send one request to the Hub without retries. Uses a thread, since name resolution may block for longer than the
     timeout.
@@ -69,9 +62,10 @@ def ask_once(method: str, url: str, headers: dict[str, str]) -> tuple[int, str]:
     Returns:
         The HTTP status and "", or 0 and the error.
     """
-    from huggingface_hub import get_session
+    from huggingface_hub import constants, get_session
 
-    session, seconds = get_session(), seconds_to_answer()
+    session = get_session()
+    seconds = float(constants.HF_HUB_ETAG_TIMEOUT) if os.environ.get("HF_HUB_ETAG_TIMEOUT") else SECONDS
     results: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
 
     def ask() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Unpack, cast
 from harness.core.errors import ContextLengthError, EnvironmentFault
 from harness.core.state import Prefix, State, step
 from harness.core.types import JsonDict, Messages, ModelResponse, Prompt
-from harness.envs.dataset import message_fault
+from harness.envs.dataset import messages_fault
 from harness.envs.environment import Environment
 from harness.envs.hooks import Hook, check_signature, hooks_of, stop
 from harness.envs.options import EnvOptions
@@ -219,10 +219,8 @@ class MultiTurnEnv(Environment):
             raise EnvironmentFault(f"{where} must return only the messages, not a tuple; change the state in place")
         if not isinstance(answer, list):
             raise EnvironmentFault(f"{where} must return a list of messages, not {type(answer).__name__}")
-        for number, message in enumerate(cast("Sequence[object]", answer)):
-            words = message_fault(message)
-            if words:
-                raise EnvironmentFault(f"{where}: message {number} {words}")
+        if words := messages_fault(cast("Sequence[object]", answer)):
+            raise EnvironmentFault(f"{where}: {words}")
         return cast(Messages, answer)
 
     def _hook(self, name: str, arguments: tuple[str, ...]) -> Hook:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 
 from harness.core.errors import EnvironmentFault
 from harness.core.types import JsonDict, Messages, MessageType
-from harness.envs.dataset import Dataset, message_fault
+from harness.envs.dataset import Dataset, messages_fault
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 from harness.settings.wording import nearest
@@ -119,10 +119,8 @@ def _check_together(owner: str, given: Mapping[str, Any]) -> None:
         for name in ("system_prompt", "few_shot", "tool_defs"):
             if given.get(name):
                 raise EnvironmentFault(f"{owner}({name}=…) requires message_type='chat'")
-    for number, message in enumerate(given.get("few_shot", ())):
-        words = message_fault(message)
-        if words:
-            raise EnvironmentFault(f"{owner}(few_shot=…): message {number} {words}")
+    if words := messages_fault(given.get("few_shot", ())):
+        raise EnvironmentFault(f"{owner}(few_shot=…): {words}")
 
 
 def _named(owner: type) -> set[str]:

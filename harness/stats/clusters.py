@@ -7,7 +7,6 @@ single example, the interval is the ordinary one."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -65,23 +64,12 @@ def clustered_mean(
     plain = Estimate(mean=mean, examples=len(values), level=level, clusters=count)
     if count < 2:
         return plain
-    return _by_clusters(plain, [each * count / len(values) for each in sums.tolist()], limits)
-
-
-def _by_clusters(plain: Estimate, deviations: Sequence[float], limits: tuple[float, float] | None) -> Estimate:
-    """Add the cluster-robust interval to the estimate of a mean.
-
-    Args:
-        plain: The estimate without an interval.
-        deviations: Deviations of the clusters from the mean, in units of a cluster of average size.
-        limits: Lowest and highest possible score; None if unknown.
-    """
-    count, mean = len(deviations), plain.mean or 0.0
+    deviations = [each * count / len(values) for each in sums.tolist()]  # in units of a cluster of average size
     spread = math.hypot(*deviations)
     if not spread and limits is None:
         return plain
     stderr = spread / math.sqrt(count * (count - 1))
-    t = t_quantile(0.5 + plain.level / 2, count - 1)
+    t = t_quantile(0.5 + level / 2, count - 1)
     low, high = mean - t * stderr, mean + t * stderr
     method: Method = "cluster_t"
     if limits is not None and (informative(deviations) < INFORMATIVE or low < limits[0] or high > limits[1]):

@@ -19,8 +19,8 @@ from harness.core.state import State
 from harness.core.types import ModelResponse, Usage
 from harness.rubrics.judge import DEFAULT_JUDGE, Judge
 from harness.rubrics.judge_port import JudgeSpec, ask, judge_chat, judged_by, scoring_pass
+from harness.rubrics.parser import ThinkParser
 from harness.rubrics.rubric import Rubric
-from harness.rubrics.think_parser import ThinkParser
 
 
 @dataclass

@@ -18,8 +18,7 @@ from harness.core.state import State
 from harness.rubrics import Rubric
 from harness.rubrics.extract import extract_boxed_answer
 from harness.rubrics.math import REASON, MathRubric, boxed_answer, verify_math
-from harness.rubrics.parser import Parser
-from harness.rubrics.think_parser import MaybeThinkParser, ThinkParser
+from harness.rubrics.parser import MaybeThinkParser, Parser, ThinkParser
 from harness.rubrics.xml_parser import XMLParser
 
 

@@ -6,8 +6,7 @@ from tables import for_each_row
 
 from harness.core.types import Messages, text_of
 from harness.rubrics.extract import extract_boxed_answer
-from harness.rubrics.parser import Parser
-from harness.rubrics.think_parser import MaybeThinkParser, ThinkParser
+from harness.rubrics.parser import MaybeThinkParser, Parser, ThinkParser
 
 TALK: Messages = [
     {"role": "system", "content": "s"},

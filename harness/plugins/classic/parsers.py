@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.core.types import Messages, Prompt, text_of
-from harness.rubrics import parser, think_parser, xml_parser
+from harness.rubrics import parser, xml_parser
 from harness.rubrics.parser import identity
 
 
@@ -47,7 +47,7 @@ class ThinkParser(Parser):
     def get_format_reward_func(self) -> Callable[..., float]:
         """Return a reward function: the share of assistant messages that start with `<think>`, have one `</think>`, and
         have text after it."""
-        grade = think_parser.ThinkParser().get_format_reward_func()
+        grade = parser.ThinkParser().get_format_reward_func()
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
             return grade(completion)
