@@ -39,7 +39,7 @@ LINES = {
     "__init__": (117, 104),
     "agents": (6011, 3815),
     "authoring": (2338, 1590),  # bench env copy, bundled environments
-    "cli": (9474, 6462),  # bench import
+    "cli": (9540, 6515),  # bench import; tables of bench compare
     "core": (2269, 1219),  # errors with setting and remedy as fields, an argument a line
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2475, 1502),
@@ -57,7 +57,7 @@ LINES = {
     "plugins/osmosis": (749, 455),
     "records": (3, 1),
     "reference": (947, 595),
-    "report": (7247, 5005),
+    "report": (8135, 5640),  # the table models × environments as Markdown, LaTeX, CSV and HTML
     "results": (5, 2),
     "rubrics": (3038, 1833),
     "sandbox": (2535, 1687),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from harness.cli.grouped import flag, positional
-from harness.cli.output import write_fitted, write_json
+from harness.cli.output import write_fitted, write_json, write_text
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
+from harness.settings.wording import suggestion
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,15 +28,18 @@ RUNS_HELP = (
 )
 METRIC_HELP = "Compare this metric. [the reward; of bench eval each function]"
 CLUSTER_HELP = "Examples with the same value of this key of their `info` (or `task`) resemble each other."
+TABLE_HELP = "Print only the table models × environments: md, latex or csv. Each run is compared with the best one."
+TABLES = ("md", "latex", "csv")
 FLIPS = 10
 
 
-def compare(
+def compare(  # noqa: PLR0913 - a command's options are its parameters
     runs: list[str] | None = positional("RUN|SUITE", RUNS_HELP),
     metric: str | None = flag("--metric NAME", METRIC_HELP),
     cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     flips: int = flag("--flips N", "Examples that differ, named of each comparison.", FLIPS, min=0),
     transcripts: int = flag("--transcripts N", "Examples that differ, printed with both transcripts.", 0, min=0),
+    form: str | None = flag("--table FORMAT", TABLE_HELP),
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
     output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
@@ -46,6 +50,10 @@ def compare(
     """
     from harness.report.compare.screen import screen
 
+    if form is not None:
+        _check_table(form, more=as_json or transcripts > 0 or flips != FLIPS)
+        write_text(_result_table(form, runs or [], output_dir, metric=metric, cluster=cluster))
+        return
     found = compared(runs or [], output_dir, metric=metric, cluster=cluster)
     if all(each.paired.pairs == 0 and each.unpaired is None for each in found.matches):
         folders = dict.fromkeys(
@@ -59,6 +67,41 @@ def compare(
     write_fitted(lambda width: _transcripts(found.matches, transcripts, width))
     if not transcripts and any(each.flips for each in found.matches):
         typer.echo("--transcripts N prints the first N of these examples with both transcripts", err=True)
+
+
+def _check_table(form: str, *, more: bool) -> None:
+    if form not in TABLES:
+        raise UsageError(f"--table {form}: {suggestion(form, TABLES)}")
+    if more:
+        raise UsageError("--table prints the table alone: leave out --json, --flips and --transcripts")
+
+
+def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> str:
+    """The table models × environments of all named runs, as text."""
+    from harness.report.compare.sides import REWARD, ComparedRun, read_side
+    from harness.report.result_table.cells import table_of_sides
+    from harness.report.result_table.latex import latex_table
+    from harness.report.result_table.plain import csv_table, markdown_table
+    from harness.store.find_runs import choose
+    from harness.store.rundir import RunDir
+
+    chosen: dict[Path, tuple[RunDir, str]] = {}
+    missing: list[str] = []
+    for name in names or [""]:
+        found = choose(output_dir, [name] if names else [])
+        for path in found.runs:
+            chosen.setdefault(path.resolve(), (RunDir(path), name))
+        missing += [f"{each}: could not be loaded" for each in found.failed]
+        missing += [f"{each}: this run no longer exists" for each in found.gone]
+    sides: list[tuple[ComparedRun, str]] = []
+    for run, name in chosen.values():
+        measures = [metric] if metric else run.read_manifest().functions or [REWARD]
+        sides += [(read_side(run, measure=measure, cluster=cluster), name) for measure in measures]
+    if not any(side.scored for side, _ in sides):
+        folders = ", ".join(str(run.path) for run, _ in chosen.values())
+        raise UsageError(f"none of these has a score, see bench runs show: {folders}")
+    make = {"md": markdown_table, "latex": latex_table, "csv": csv_table}[form]
+    return make(table_of_sides(sides, missing))
 
 
 def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:

@@ -78,6 +78,13 @@ def write_fitted(lines_of: Callable[[int], Iterable[Text | str]]) -> None:
     print_lines(lines_of(width_of(console)), console)
 
 
+def write_text(text: str) -> None:
+    """Print a whole document on stdout, in UTF-8 in every locale."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
 def write_json(value: object) -> None:
     """Print a value as indented JSON on stdout."""
     typer.echo(json.dumps(value, indent=2))

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import typer
 
 from harness.cli.grouped import flag, positional
+from harness.cli.output import write_text
 from harness.core.errors import UsageError
 from harness.settings.wording import suggestion
 
 if TYPE_CHECKING:
     from harness.report.page.gather import Page
 
-Form: TypeAlias = Literal["html", "md", "json"]
+Form: TypeAlias = Literal["html", "md", "json", "latex", "csv"]
 
 FORMS: tuple[str, ...] = get_args(Form)
 
-ENDINGS: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
+ENDINGS: dict[str, Form] = {
+    ".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".tex": "latex", ".csv": "csv",
+}  # fmt: skip
+
+SUFFIXES = {"latex": "tex"}
+"""Endings of files that differ from the name of the format."""
 
 STDOUT = Path("-")
 
@@ -36,7 +41,10 @@ TRANSCRIPTS = 60
 def report(  # noqa: PLR0913 - a command's options are its parameters
     runs: list[str] | None = positional("RUN|SUITE", RUNS_HELP),
     target: Path | None = flag("-o --output PATH", "The file to write. `-` is stdout. [report.html]"),
-    form: str | None = flag("--format -f FORMAT", "html, md or json. [by the ending of -o, else html]"),
+    form: str | None = flag(
+        "--format -f FORMAT",
+        "html, md, json; latex or csv: the table models × environments. [by the ending of -o, else html]",
+    ),
     title: str = flag("--title TEXT", "The heading. [from environments and models]", ""),
     transcripts: int = flag("--transcripts N", "Examples of each run that are shown whole.", TRANSCRIPTS, min=0),
     plots: bool = flag("--plots/--no-plots", "Draw figures; needs matplotlib.", True),
@@ -52,7 +60,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
     from harness.store.find_runs import choose
 
     chosen_form = _form(form, target)
-    path = target or Path(f"report.{chosen_form}")
+    path = target or Path(f"report.{SUFFIXES.get(chosen_form, chosen_form)}")
     if path != STDOUT:
         _check_target(path, force=force)
     chosen = choose(output_dir, runs or [])
@@ -73,7 +81,8 @@ def _form(named: str | None, target: Path | None) -> Form:
     form = ENDINGS.get(target.suffix.lower())
     if form is None:
         raise UsageError(
-            f"-o {target}: unknown file ending (known are .html, .md and .json); give the format with --format"
+            f"-o {target}: unknown file ending (known are .html, .md, .json, .tex and .csv); "
+            "give the format with --format"
         )
     return form
 
@@ -93,6 +102,12 @@ def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
         from harness.report.page.markdown import markdown
 
         return markdown(page)
+    if form in ("latex", "csv"):
+        from harness.report.result_table.cells import table_of_page
+        from harness.report.result_table.latex import latex_table
+        from harness.report.result_table.plain import csv_table
+
+        return (latex_table if form == "latex" else csv_table)(table_of_page(page))
     from harness.report.page.content import content_of, page_json
 
     if form == "json":
@@ -108,9 +123,7 @@ def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
 
 def _write(text: str, path: Path, *, is_private: bool) -> None:
     if path == STDOUT:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        sys.stdout.buffer.flush()
+        write_text(text)
         return
     from harness.store.atomic import atomic_write
 

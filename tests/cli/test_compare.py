@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -344,3 +346,60 @@ def test_a_terminal_without_other_characters(bench: Bench, here: Path) -> None:
     text = Path("out").read_text()
     assert text.isascii() and "?" not in text
     assert "-----" in text
+
+
+def test_the_table_of_models_and_environments(bench: Bench, here: Path) -> None:
+    runs = [run(GOOD, 0), run(FAIR, 1), run(GOOD, 2, env_id="other", model="lab/m-0"), run(LIKE, 3, env_id="other")]
+    suite = suite_of(OUT, "20261121T101503Z-both", runs)
+
+    named = bench("compare", *(each.id for each in runs), "--table", "md")
+    as_suite = bench("compare", suite, "--table", "md")
+
+    assert (named.code, as_suite.code) == (0, 0)
+    assert as_suite.out == named.out
+    lines = as_suite.out.splitlines()
+    assert lines[0] == "| model | sums | other | average |"
+    assert lines[2].startswith("| lab/m-0 | **0.875** ")
+    assert lines[3].startswith("| lab/m-1 | 0.250 ")
+    assert lines[4].startswith("| lab/m-3 | – | 0.750")
+    table = bench("compare", suite, "--table", "latex")
+    assert table.out.startswith("% Made by bench. Needs ")
+    rows = list(csv.DictReader(io.StringIO(bench("compare", suite, "--table", "csv").out)))
+    assert [(row["kind"], row["mark"]) for row in rows] == [
+        ("run", "best"), ("run", "best"), ("run", "worse"), ("run", "tied"), ("average", ""),
+    ]  # fmt: skip
+
+
+def test_a_table_of_another_measure_or_of_clusters(bench: Bench, here: Path) -> None:
+    infos = {n: {"text": n // 4} for n in GOOD}
+    runs = [run(GOOD, 0, infos=infos), run(FAIR, 1, infos=infos)]
+    names = [each.id for each in runs]
+
+    metric = runs[0].read_manifest().metric_names[0]
+    assert f"Mean {metric} over examples" in bench("compare", *names, "--table", "md", "--metric", metric).out
+    assert "dependent; a run has 4 clusters." in bench("compare", *names, "--table", "md", "--cluster", "text").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--table", "tex"], 'error: --table tex: did you mean "latex"?'),
+        (["--table", "md", "--json"], "--table prints the table alone: leave out --json, --flips and --transcripts"),
+        (["--table", "md", "--transcripts", "1"], "leave out --json, --flips and --transcripts"),
+        (["--table", "md", "--metric", "nothing"], "has no metric 'nothing'"),
+        (["--table", "md", "none"], "no run 'none' under outputs/evals"),
+    ],
+)
+def test_wrong_usage_of_the_table(bench: Bench, here: Path, arguments: list[str], said: str) -> None:
+    run(GOOD, 0)
+    done = bench("compare", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_table_of_runs_without_scores_is_refused(bench: Bench, here: Path) -> None:
+    run({0: [None]}, 0)
+    done = bench("compare", "latest", "--table", "csv")
+    assert (done.code, done.out) == (2, "")
+    assert "none of these has a score, see bench runs show: " in done.err

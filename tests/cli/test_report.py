@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import sys
@@ -44,6 +45,19 @@ def test_the_ending_says_the_format(bench: Bench, runs: list[RunDir]) -> None:
     assert "<title>Our results</title>" in Path("a.htm").read_text()
 
 
+def test_the_table_alone_as_latex_and_csv(bench: Bench, runs: list[RunDir]) -> None:
+    assert bench("report", SUITE, "-o", "a.tex", "--title", "Sums & more").code == 0
+    table = Path("a.tex").read_text()
+    assert "\\caption{Sums \\& more}" in table
+    assert "model & sums & browse & average \\\\" in table
+    assert bench("report", SUITE, "-f", "csv").code == 0
+    rows = list(csv.DictReader(Path("report.csv").read_text().splitlines()))
+    assert [row["kind"] for row in rows] == ["run"] * 6 + ["average"] * 3
+    assert [row["run"] for row in rows[:6]] == [runs[place].id for place in (0, 3, 1, 4, 2, 5)]
+    assert bench("report", *(run.id for run in runs), "-f", "latex", "-o", "-").out.count("\\benchchar") == 0
+    assert bench("report", SUITE, "-f", "latex").out == "report.tex\n"
+
+
 def test_figures_are_drawn(bench: Bench, runs: list[RunDir]) -> None:
     assert bench("report", runs[0].id, "-o", "a.html").code == 0
     assert Path("a.html").read_text().count('class="plot"') == 5
@@ -74,7 +88,7 @@ def test_a_file_is_replaced_only_with_force(bench: Bench, runs: list[RunDir]) ->
         (["-f", "htlm"], '--format htlm: did you mean "html"?'),
         (
             ["-o", "a.pdf"],
-            "-o a.pdf: unknown file ending (known are .html, .md and .json); give the format with --format",
+            "-o a.pdf: unknown file ending (known are .html, .md, .json, .tex and .csv); give the format with --format",
         ),
         (["-o", "outputs"], "unknown file ending"),
         (["-o", "outputs", "-f", "md"], "-o outputs is a folder: name a file in it"),

@@ -16,6 +16,7 @@ from harness.report.page.content import PageData
 from harness.report.page.gather import Page, RunPart, methods_of, passing
 from harness.report.page.markup import Child, Html, join, script_json, table, tag
 from harness.report.page.plots import Plots
+from harness.report.page.result_section import result_section
 from harness.report.page.sections import name_of, note
 from harness.report.run_facts import commit_of, settings_of
 from harness.report.runs import has_rows, origin_words
@@ -57,7 +58,7 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
         _header(page, now or datetime.now(UTC)),
         tag(
             "main",
-            sections.leaderboards(page),
+            sections.leaderboards(page, result_section(page)),
             sections.differences(page),
             *(sections.environment_section(each, n, plots) for n, each in enumerate(page.environments)),
             _examples(content),

@@ -9,6 +9,8 @@ from harness.core.redact import redactor
 from harness.report import numerals
 from harness.report.page.gather import EnvPart, Page, methods_of, passing
 from harness.report.page.sections import board_of, cautions
+from harness.report.result_table.cells import table_of_page
+from harness.report.result_table.plain import markdown_table
 from harness.report.runs import has_rows
 from harness.report.text import clean
 from harness.store.card_text import escape
@@ -25,13 +27,10 @@ def markdown(page: Page) -> str:
     lines = [f"# {_text(page.title)}", "", head, ""]
     if page.missing:
         lines += ["Not in this report:", "", *(f"- {_text(each)}" for each in page.missing), ""]
-    if page.overall:
-        rows = [
-            [_text(each.model), numerals.score(each.estimate.mean), escape(numerals.interval(each.estimate))]
-            for each in page.overall
-        ]
-        words = f"The mean over all {len(page.environments)} environments, each with the same weight."
-        lines += ["## All environments", "", *_table(["model", "mean", "95 % interval"], rows), "", words, ""]
+    if len(page.environments) > 1:
+        result = table_of_page(page)
+        result.missing = []  # named above
+        lines += ["## Models and environments", "", markdown_table(result)]
     for environment in page.environments:
         # Escaped: brackets could become a link, and two dollar signs in a line a formula.
         board = {name: [escape(cell) for cell in cells] for name, cells in board_of(environment).items()}

@@ -107,9 +107,15 @@ def strip(
     return tag("svg", *shapes, viewBox=box, width=WIDTH, height=HEIGHT, role="img", aria_label=words, class_="strip")
 
 
-def leaderboards(page: Page) -> Html:
-    """Page section with a leaderboard per environment."""
-    parts: list[Child] = [tag("h2", "Leaderboard", id="leaderboard"), _overall(page) if page.overall else None]
+def leaderboards(page: Page, grid: Html | None = None) -> Html:
+    """Page section with a leaderboard per environment.
+
+    Args:
+        page: Data of the page.
+        grid: The table models × environments; None to omit it.
+    """
+    heading = tag("h2", "Leaderboard", id="leaderboard")
+    parts: list[Child] = [heading, _overall(page) if page.overall else None, grid]
     for environment in page.environments:
         if len(page.environments) > 1:
             parts.append(tag("h3", environment.name))

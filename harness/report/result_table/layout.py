@@ -1,0 +1,73 @@
+"""Rows and columns of a printed table models × environments, independent of its format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.report import numerals
+from harness.report.result_table.cells import Mark, ResultTable
+from harness.report.result_table.footnotes import SIGNS, cell_notes
+from harness.stats.intervals import Estimate
+
+MOST_COLUMNS = 5
+"""Maximum number of columns, with the average, before the table is turned so that models become columns."""
+
+AVERAGE = "average"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Text of one cell."""
+
+    mean: str
+    interval: str = ""
+    is_best: bool = False
+    sign: str = ""
+    """Sign of the mark; "" without one."""
+    letter: str = ""
+    """Letter of the cell's note; "" without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table as text: header and rows."""
+
+    corner: str
+    columns: list[str]
+    rows: list[tuple[str, list[Shown]]]
+
+
+def layout_of(table: ResultTable) -> Layout:
+    """Arrange a table: models as rows, or as columns if there are many environments and fewer models."""
+    notes = cell_notes(table)
+    environments = [*table.environments, *([AVERAGE] if table.averages else [])]
+    grid: dict[tuple[str, str], Shown] = {}
+    for (row, environment), cell in table.cells.items():
+        letter = notes.get((row, environment), ("", ""))[0]
+        grid[row, environment] = _shown(cell.estimate, cell.mark, letter)
+    columns = list(enumerate(environments))
+    last = len(environments) - 1
+    whole = {row: _shown(each.estimate, each.mark) for row, each in table.averages.items()}
+    rows: list[tuple[str, list[Shown]]] = []
+    for row in table.rows:
+        cells = [
+            whole.get(row, Shown(numerals.NONE)) if table.averages and number == last
+            else grid.get((row, name), Shown(numerals.NONE))
+            for number, name in columns
+        ]  # fmt: skip
+        rows.append((row, cells))
+    if len(environments) > max(MOST_COLUMNS, len(rows)):
+        turned = [(name, [cells[number] for _, cells in rows]) for number, name in columns]
+        return Layout("environment", [row for row, _ in rows], turned)
+    return Layout("model", environments, rows)
+
+
+def _shown(estimate: Estimate, mark: Mark, letter: str = "") -> Shown:
+    interval = numerals.interval(estimate)
+    return Shown(
+        numerals.score(estimate.mean),
+        "" if interval == numerals.NONE else interval,
+        mark == "best",
+        SIGNS.get(mark, ""),
+        letter,
+    )
