@@ -36,20 +36,20 @@ BY_NAME = {("settings", "agents"), ("settings", "multi")}
 MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
-    "__init__": (117, 104),
-    "agents": (6011, 3815),
+    "__init__": (115, 102),
+    "agents": (6080, 3859),  # ctx.llm.openai
     "authoring": (2338, 1590),  # bench env copy, bundled environments
-    "cli": (9540, 6515),  # bench import; tables of bench compare
-    "core": (2269, 1219),  # errors with setting and remedy as fields, an argument a line
+    "cli": (9537, 6513),  # bench import
+    "core": (2600, 1436),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
-    "envs": (2475, 1502),
+    "envs": (2474, 1504),  # errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    "models": (3450, 2174),  # errors with setting and remedy as fields, an argument a line
+    "models": (3448, 2173),  # errors with setting and remedy as fields, an argument a line
     "multi": (4164, 2654),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
-    "plugins/classic": (6519, 4230),
+    "plugins/classic": (6250, 4050),
     "plugins/exports": (1845, 1378),
     "plugins/faults": (1087, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
@@ -57,11 +57,11 @@ LINES = {
     "plugins/osmosis": (749, 455),
     "records": (3, 1),
     "reference": (947, 595),
-    "report": (8135, 5640),  # the table models × environments as Markdown, LaTeX, CSV and HTML
+    "report": (8127, 5634),  # the table models × environments as Markdown, LaTeX, CSV and HTML
     "results": (5, 2),
-    "rubrics": (3038, 1833),
+    "rubrics": (3107, 1879),  # judge.openai
     "sandbox": (2535, 1687),
-    "settings": (4643, 3049),  # the marks of options that all commands share; environment sources
+    "settings": (4597, 3027),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4170, 2393),
     "store": (6025, 3700),  # errors with setting and remedy as fields, an argument a line; imports as run folders

@@ -6,21 +6,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from harness.agents.llm import AgentLLM
+from harness.agents.llm import AgentLLM, SdkChat
 from harness.agents.loop import CompletionsResult
 from harness.agents.schemas import MessageDict, OpenAIFunctionToolSchema, RolloutMetrics
 from harness.agents.validation import validate_tools
 from harness.core.errors import ConfigError, SystemicError, SystemicProviderError
 from harness.core.messages import Labels
+from harness.core.openai_client import async_openai
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
 from harness.models.preflight import preflight
 from harness.settings.endpoints import Endpoint
 from harness.settings.providers import Route, require_provider, route
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+T = TypeVar("T")
 
 LABELS = Labels({
     "api_base_url": "api_base", "num_examples": "rows", "rollouts_per_example": "n_runs", "resume": "resume=True",
@@ -109,10 +115,21 @@ class ExternalLLMClient:
             SystemicProviderError: the endpoint is unusable, so that every call would fail.
             ConfigError: the provider's API key is missing.
         """
+        return await self._request(lambda llm: llm.chat_completions(messages, **kwargs))
+
+    @property
+    def openai(self) -> AsyncOpenAI:
+        """A new `openai.AsyncOpenAI` client for the model, for code written for that SDK. Its requests have the
+        retries and limits of `chat_completions` and are included in the metrics."""
+        chat = SdkChat(self.model, lambda messages, kwargs: self._request(lambda llm: llm.respond(messages, kwargs)))
+        return async_openai(chat, names={self.display_name})
+
+    async def _request(self, send: Callable[[AgentLLM], Awaitable[T]]) -> T:
+        """Send a request through a new `AgentLLM`, and count it in the metrics."""
         client, name = self._client()
         llm = AgentLLM(BoundChat(client, name), model=name, tools=self._tools)
         try:
-            return await llm.chat_completions(messages, **kwargs)
+            return await send(llm)
         except SystemicProviderError:
             self._retire_pool()  # a pool remembers that its endpoint is unusable
             raise

@@ -5,9 +5,9 @@ calls."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from harness.agents.json_values import json_value
 from harness.agents.loop import CompletionsResult
@@ -24,8 +24,12 @@ from harness.core.errors import (
     SystemicError,
     SystemicProviderError,
 )
-from harness.core.types import JsonDict, Message, Messages, ModelResponse, Usage
+from harness.core.openai_client import async_openai
+from harness.core.types import JsonDict, Message, Messages, ModelResponse, Prompt, Usage
 from harness.usercode.deadline import waiting, was_cancelled
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
 """Arguments of `ctx.chat` that select an endpoint. They are rejected, since in a request body they would only disclose
@@ -131,6 +135,17 @@ class AgentLLM:
             TypeError: an argument is not valid in a request.
             EnvironmentFault: the run has ended.
         """
+        response, message = await self.respond(messages, kwargs)
+        usage = response.usage
+        counts = {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+        }
+        return CompletionsResult(message, [], [], counts, response.finish_reason or "stop")
+
+    async def respond(self, messages: list[Message], kwargs: JsonDict) -> tuple[ModelResponse, Message]:
+        """Request a reply as `chat_completions` does; return it, and its message without fields that are None."""
         try:
             return await self._chat(messages, kwargs)
         except Exception:
@@ -138,7 +153,13 @@ class AgentLLM:
             await asyncio.sleep(0)
             raise
 
-    async def _chat(self, messages: list[Message], kwargs: JsonDict) -> CompletionsResult:
+    @property
+    def openai(self) -> AsyncOpenAI:
+        """A new `openai.AsyncOpenAI` client for the run's model, for agents written for that SDK. Its requests have the
+        limits, retries, budget and trace of `chat_completions`. Only the tools that a call passes are offered."""
+        return async_openai(SdkChat(self._model, self.respond), names=None)
+
+    async def _chat(self, messages: list[Message], kwargs: JsonDict) -> tuple[ModelResponse, Message]:
         if self.is_over or self.fatal is not None:
             await self._refuse()
         asked = _messages(messages)
@@ -170,12 +191,7 @@ class AgentLLM:
         self._largest = max(self._largest, usage.input_tokens)
         self._trace_reply(response, message)
         await self._notify("reply", asked, tools, message)
-        counts = {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.input_tokens + usage.output_tokens,
-        }
-        return CompletionsResult(message, [], [], counts, response.finish_reason or "stop")
+        return response, message
 
     def get_metrics(self) -> RolloutMetrics:
         """Return number, tokens and duration of the run's model calls so far."""
@@ -265,6 +281,40 @@ class AgentLLM:
             "seconds": round(response.seconds, 6),
         }
         self._trace.write("model_reply", data)
+
+
+@dataclass(frozen=True, slots=True)
+class SdkChat:
+    """An agent's model as a `Chat`, for a client of the openai SDK."""
+
+    model: str
+    respond: Callable[[Messages, JsonDict], Awaitable[tuple[ModelResponse, Message]]]
+    """Sends a request; see `AgentLLM.respond`."""
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """Call the model.
+
+        Raises:
+            ModelError: the call failed after all retries.
+            EnvironmentFault: the request is invalid, or is a text completion.
+        """
+        if isinstance(prompt, str):
+            raise EnvironmentFault("the model of an agent supports only chat.completions.create")
+        try:
+            response, message = await self.respond(prompt, {**(sampling_args or {}), "tools": list(tools or ())})
+        except TypeError as error:
+            raise EnvironmentFault(str(error)) from error
+        except ProviderError as error:
+            if isinstance(error.__cause__, ModelError):
+                raise error.__cause__ from None
+            raise
+        return replace(response, message=message)
 
 
 def _messages(given: object) -> Messages:

@@ -24,6 +24,7 @@ from harness.core.errors import (
     SandboxError,
     ToolValidationError,
 )
+from harness.core.openai_client import original
 from harness.core.state import State
 from harness.core.types import Messages
 from harness.rubrics.functions import read
@@ -122,12 +123,13 @@ def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
         return error
     leaves = list(_leaves(error))
     for leaf in leaves:
-        cause = leaf.__cause__ if isinstance(leaf, ProviderError) else leaf
+        cause = leaf.__cause__ if isinstance(leaf, ProviderError) else original(leaf, contexts=False)
         if isinstance(cause, ModelError):
             return cause
     for leaf in leaves:
         if isinstance(leaf, ToolValidationError):
             return AgentFailed(f"Tool validation error: {leaf}").with_traceback(leaf.__traceback__)
+        leaf = original(leaf, contexts=False) or leaf
         if isinstance(leaf, EnvironmentFault | SandboxError):
             return leaf  # not the agent's fault, or already fit for a report
     retryable = llm is not None and llm.error is not None and llm.error.retryable

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import orjson
 
 from harness.core.errors import EnvironmentFault, StateLost
 from harness.core.records import Example, Generated
 from harness.core.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 INPUT_KEYS: tuple[str, ...] = ("prompt", "answer", "task", "info", "example_id")
 """Fields of the example that can be read from the state."""
@@ -102,6 +105,16 @@ class State(dict[str, Any]):
         self.lost = frozenset()
         self.transcript = []
         self.start = 0
+
+    @property
+    def openai(self) -> AsyncOpenAI:
+        """A new `openai.AsyncOpenAI` client (0.1 ms to create) for the rollout's model, with the limits, retries and
+        sampling arguments of the run. Raises `EnvironmentFault` after the rollout."""
+        from harness.core.openai_client import async_openai
+
+        if self.chat is None:
+            raise EnvironmentFault("state.openai can be used only while the rollout runs")
+        return async_openai(self.chat, sampling_args=self["sampling_args"])
 
     @classmethod
     def begin(cls, example: Example, rollout_index: int, model: str, sampling_args: JsonDict) -> State:

@@ -160,3 +160,8 @@ def text_of(message: Message) -> str:
         return ""
     parts = [cast("Mapping[str, object]", p) for p in cast("Sequence[object]", content) if isinstance(p, Mapping)]
     return "".join(str(part.get("text") or "") for part in parts)
+
+
+def without_gaps(message: Mapping[str, Any]) -> Message:
+    """Copy a message without its fields that are None, which tables with one column per field add to every message."""
+    return {name: value for name, value in message.items() if value is not None or name == "content"}

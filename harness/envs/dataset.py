@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from harness.core.errors import EnvironmentFault, HarnessError
 from harness.core.records import Row
-from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt
+from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt, without_gaps
 from harness.envs import hub
 from harness.usercode.exceptions import describe, should_propagate
 
@@ -251,8 +251,3 @@ def messages_fault(messages: Iterable[object]) -> str:
     valid."""
     faults = ((number, message_fault(message)) for number, message in enumerate(messages))
     return next((f"message {number} {words}" for number, words in faults if words), "")
-
-
-def without_gaps(message: Mapping[str, Any]) -> Message:
-    """Copy a message without its fields that are None, which tables with one column per field add to every message."""
-    return {name: value for name, value in message.items() if value is not None or name == "content"}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.openai_client import original
 from harness.core.records import Example, Row
 from harness.core.state import State
 from harness.core.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt
@@ -162,9 +163,12 @@ class Environment(ABC):
             if state["error"] is not None:
                 raise as_exception(state["error"])
         except BaseException as error:  # recorded and raised again; a cancelled rollout needs cleanup, too
-            state["error"] = error
+            inner = original(error, contexts=False)  # of a model call through `state.openai`
+            state["error"] = inner or error
             await self._finish(state, started)
-            raise
+            if inner is None or inner is error:
+                raise
+            raise inner from error
         fault = await self._finish(state, started)
         if fault is not None:
             state["error"] = fault

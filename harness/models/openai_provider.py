@@ -9,12 +9,13 @@ from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from harness.core.openai_client import CHAT_PATH, COMPLETIONS_PATH
 from harness.core.types import ModelCall, ModelResponse
 from harness.models.failures import AttemptFailed, from_status
 from harness.models.retry import read_retry_after
 from harness.models.target import RequestTarget
 from harness.models.transport import Transport
-from harness.models.wire import CHAT_PATH, COMPLETIONS_PATH, build_request, read_reply, request_fields
+from harness.models.wire import build_request, read_reply, request_fields
 
 
 class OpenAIProvider(Transport):

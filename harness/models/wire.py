@@ -15,9 +15,6 @@ from harness.core.errors import ConfigError, ModelError
 from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Prompt, Usage
 from harness.models.failures import Failure, bad_reply, clean, error_inside, json_object, unlisted
 
-CHAT_PATH = "/chat/completions"
-COMPLETIONS_PATH = "/completions"
-
 CHARS_PER_TOKEN = 4
 """Estimated characters per token, for rate limits only. Close enough for English; corrected by the reply's usage."""
 

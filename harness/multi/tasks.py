@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from harness.core.errors import ConfigError, ValidationError
-from harness.core.types import JsonDict, Message, Messages
-from harness.envs.dataset import message_fault, without_gaps
+from harness.core.types import JsonDict, Message, Messages, without_gaps
+from harness.envs.dataset import message_fault
 from harness.multi import javascript
 from harness.multi.fields import (
     LIST,

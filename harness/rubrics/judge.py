@@ -12,16 +12,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
-from typing import Any, TypedDict, Unpack, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from weakref import WeakValueDictionary
 
 from harness.core.errors import EnvironmentFault, JudgeError, ModelError, SystemicError
+from harness.core.openai_client import async_openai, original
 from harness.core.records import JUDGEMENTS, Score
 from harness.core.state import State
 from harness.core.types import JsonDict, ModelResponse, Prompt
 from harness.rubrics.functions import RewardFunc, RewardFunction, plan
-from harness.rubrics.judge_port import JudgeSpec, ask, collect_failures, judged_by, prompt_digest, scoring_pass
+from harness.rubrics.judge_port import (
+    JudgeReply,
+    JudgeSpec,
+    ask,
+    collect_failures,
+    judged_by,
+    prompt_digest,
+    scoring_pass,
+)
 from harness.rubrics.judge_prompt import (
     DEFAULT_PROMPT,
     DEFAULT_VERDICTS,
@@ -37,6 +46,9 @@ from harness.rubrics.judge_prompt import (
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 from harness.settings.wording import suggestion
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 __all__ = ["Judge", "JudgeRubric", "JudgeSpec", "Verdict", "judge_verdict", "judged_by", "quoted_response"]
 
@@ -126,28 +138,77 @@ class Judge:
         )
 
     async def _ask(self, question: Prompt, state: State | None) -> tuple[str, JsonDict]:
-        """Return the judge's reply to a question and the record of it; send the question unless it has been
-        recorded."""
+        """Return the text of the judge's reply to a question, and the record of it."""
         messages: Prompt = [{"role": "user", "content": question}] if isinstance(question, str) else question
         try:
-            if state is None:
-                asked = await ask(self.spec, messages)
-                return reply_text(asked.response), asked.entry
-            key = prompt_digest(self.spec, messages)
-            async with self._locks.setdefault((id(state), key), asyncio.Lock()):
-                judgements = cast("list[JsonDict]", state.get(JUDGEMENTS, []))
-                entry = next((each for each in judgements if each.get("prompt") == key), None)
-                if entry is not None:
-                    message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
-                    return reply_text(ModelResponse(message, entry["finish_reason"])), entry
-                asked = await ask(self.spec, messages, cast("MutableMapping[str, Any]", state))
-                if asked.response.is_refusal:
-                    asked.entry["refusal"] = True
-                return reply_text(asked.response), asked.entry
+            reply = await self.reply(messages, state)
         except SystemicError:
             raise
         except ModelError as error:
             raise JudgeError(f"judge {error.reason}", str(error)) from error
+        return reply_text(reply.response), reply.entry
+
+    async def reply(
+        self,
+        messages: Prompt,
+        state: State | None,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> JudgeReply:
+        """Return the judge's whole reply, from the rollout's record if it is there. Requests with tools are always
+        sent, since a record has only the text of a reply.
+
+        Raises:
+            ModelError: the call failed after all retries.
+            SystemicError: the judge's endpoint is unusable; the run stops.
+        """
+        if state is None:
+            return await ask(self.spec, messages, tools=tools, sampling_args=sampling_args)
+        key = prompt_digest(self.spec, messages, sampling_args)
+        async with self._locks.setdefault((id(state), key), asyncio.Lock()):
+            judgements = cast("list[JsonDict]", state.get(JUDGEMENTS, []))
+            entry = next((each for each in judgements if each.get("prompt") == key), None)
+            if entry is not None and not tools:
+                message: JsonDict = {"role": "assistant", "content": entry["text"], "refusal": entry.get("refusal")}
+                return JudgeReply(ModelResponse(message, entry["finish_reason"]), entry)
+            target = cast("MutableMapping[str, Any]", state)
+            asked = await ask(self.spec, messages, target, tools=tools, sampling_args=sampling_args)
+            if asked.response.is_refusal:
+                asked.entry["refusal"] = True
+            return asked
+
+    def openai(self, state: State | None = None) -> AsyncOpenAI:
+        """Create an `openai.AsyncOpenAI` client for the judge, for code written for that SDK. Its requests have the
+        limits, retries and budget of the run, and equal questions about a rollout are sent once.
+
+        Args:
+            state: The rollout's state. Without it nothing is recorded, and equal questions are sent again.
+        """
+        return async_openai(_SdkJudge(self, state), names={self.spec.model})
+
+
+@dataclass(frozen=True, slots=True)
+class _SdkJudge:
+    """A judge as a `Chat`, for a client of the openai SDK."""
+
+    judge: Judge
+    state: State | None
+
+    @property
+    def model(self) -> str:
+        """The judge's model, as the rubric names it."""
+        return self.judge.spec.model
+
+    async def __call__(
+        self,
+        prompt: Prompt,
+        *,
+        tools: Sequence[JsonDict] | None = None,
+        sampling_args: Mapping[str, Any] | None = None,
+    ) -> ModelResponse:
+        """Ask the judge."""
+        return (await self.judge.reply(prompt, self.state, tools=tools, sampling_args=sampling_args)).response
 
 
 class JudgeOptions(TypedDict, total=False):
@@ -278,8 +339,16 @@ def _fail_with_judge(planned: RewardFunction) -> RewardFunc:
 
     async def checked(**arguments: Any) -> object:
         with collect_failures() as failures:
-            value = planned.function(**arguments)
-            value = await value if inspect.isawaitable(value) else value
+            try:
+                value = planned.function(**arguments)
+                value = await value if inspect.isawaitable(value) else value
+            except Exception as error:  # of the author's code: only the cause of an SDK's exception is raised instead
+                inner = original(error, contexts=False)
+                if inner is None or inner is error:
+                    raise
+                if isinstance(inner, ModelError) and not isinstance(inner, SystemicError):
+                    raise JudgeError(f"judge {inner.reason}", str(inner)) from error
+                raise inner from error
         for error in failures:
             raise JudgeError(f"judge {error.reason}", str(error)) from error
         return value

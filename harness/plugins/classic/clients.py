@@ -63,7 +63,7 @@ async def _through(
     except HarnessError:
         raise
     except Exception as error:  # any exception of the author's client is a failed model call
-        from harness.plugins.classic.openai_client import original
+        from harness.core.openai_client import original
 
         inner = original(error)
         if isinstance(inner, HarnessError):

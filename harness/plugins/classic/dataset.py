@@ -14,8 +14,7 @@ from typing import Any, cast, overload
 
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import digest
-from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt
-from harness.envs.dataset import without_gaps
+from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt, without_gaps
 from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.state import as_text

@@ -173,6 +173,6 @@ class _Client:
         return given.chat.completions.create(**request)
 
     def _ours(self) -> Any:
-        from harness.plugins.classic.openai_client import async_openai
+        from harness.core.openai_client import async_openai
 
         return async_openai(judge_chat(self._rubric.spec))

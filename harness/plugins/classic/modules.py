@@ -235,7 +235,7 @@ class ClassicModule(ModuleType):
             except ModuleNotFoundError as error:
                 if error.name != "openai":
                     raise
-                words = "needs the openai package: pip install 'bench-harness[classic]'"
+                words = "needs the openai package: pip install openai"
                 raise AttributeError(f"{self.__name__}.{name} {words}") from error
             fields[name] = value
             return value

@@ -89,11 +89,13 @@ class ClassicState(State):
         """An `AsyncOpenAI` that calls the rollout's model; created on first use."""
         if self.chat is None:
             raise EnvironmentFault("state['client'] can be used only while the rollout runs")
-        from harness.plugins.classic.openai_client import Faults, async_openai
+        from harness.core.openai_client import Faults, async_openai
 
         faults = Faults()
         names = {str(self["model"])}
-        client = async_openai(self.chat, names=names, sampling_args=self.get("sampling_args"), faults=faults)
+        client = async_openai(
+            self.chat, names=names, sampling_args=self.get("sampling_args"), inherits=False, faults=faults
+        )
         setattr(client, _FAULTS, faults)
         if self.generation == "C":
             setattr(client, "client", client)  # noqa: B010  # C's own clients hold the one that they wrap

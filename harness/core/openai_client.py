@@ -1,17 +1,18 @@
-"""`AsyncOpenAI` clients that call the rollout's model: code written for the openai SDK then uses the run's limits,
-retries, health checks and accounting. Translates requests and replies between the SDK and bench's model client
-(`Chat`); does not open connections, know keys or retry.
+"""`AsyncOpenAI` clients that call the model or judge of a run: code written for the openai SDK then uses the run's
+limits, retries, budget, health checks and journal. Translates requests and replies between the SDK and bench's model
+client (`Chat`); does not open connections, know keys or retry.
 
-Author code gets the SDK's exceptions for failed calls (`RateLimitError`, `APITimeoutError`, …). They contain the
-original error of bench, which `original` returns. Some errors concern more than the call, and author code must not
-suppress them: `Faults` records them for the engine.
+The calling code gets the SDK's exceptions for failed calls (`RateLimitError`, `APITimeoutError`, …). They contain the
+original error of bench, which `original` returns. Some errors concern more than the call, and code of the classic API
+must not suppress them: `Faults` records them for the engine.
 
-Not supported: request headers, and the SDK's own timeout and retries (the run's `request_timeout` and `request_retries`
-apply).
+Not supported: streamed replies, several choices, request headers, and the SDK's own timeout and retries (the run's
+`request_timeout` and `request_retries` apply).
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -20,11 +21,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from harness.core.errors import ContextLengthError, EnvironmentFault, HarnessError, ModelError, SystemicError
-from harness.core.types import Chat, JsonDict, Message, Prompt, Usage
-from harness.envs.dataset import without_gaps
-from harness.models.wire import CHAT_PATH, COMPLETIONS_PATH
-from harness.plugins.classic.responses import response_of
+from harness.core.errors import (
+    BudgetSpent,
+    ContextLengthError,
+    EnvironmentFault,
+    HarnessError,
+    LimitReached,
+    ModelError,
+    SystemicError,
+)
+from harness.core.types import Chat, JsonDict, Message, ModelResponse, Prompt, Usage, without_gaps
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
 BASE_URL = "http://bench.invalid/v1"
 """Value of the client's attribute `base_url`, as author code sees it. The host name can never be resolved (RFC
 6761)."""
+
+CHAT_PATH = "/chat/completions"
+COMPLETIONS_PATH = "/completions"
 
 _KEY = "bench.error"
 """Key in the `extensions` of an HTTP response, under which the original error of bench is stored."""
@@ -72,25 +81,30 @@ class Faults:
 def async_openai(
     chat: Chat,
     *,
-    names: Collection[str] = (),
+    names: Collection[str] | None = (),
     sampling_args: Mapping[str, Any] | None = None,
+    inherits: bool = True,
     faults: Faults | None = None,
 ) -> AsyncOpenAI:
-    """Create an `AsyncOpenAI` client whose chat completions and completions call `chat`. Cheap enough for every
-    rollout.
+    """Create an `AsyncOpenAI` client whose chat completions and completions call `chat`. The first client imports the
+    openai package, which takes 0.5 s; each further one takes about 0.1 ms.
 
     Args:
         chat: The model; a call's sampling arguments override its own.
-        names: Accepted model names besides `chat.model`.
-        sampling_args: Sampling arguments of the run, if the author's code gets them and passes them on. Then those of a
-            call replace them: arguments that the call omits are not sent, except the token limit.
-        faults: Records errors that author code must not suppress.
+        names: Accepted model names besides `chat.model`. None accepts every name and passes it on as the sampling
+            argument `model`.
+        sampling_args: Sampling arguments of `chat`. They are needed for token limits, which have two names
+            (`max_tokens`, `max_completion_tokens`), so that only one of them is sent.
+        inherits: Whether a call inherits those of `sampling_args` that it omits. False for code that receives them and
+            passes them on itself; only the token limit is then inherited.
+        faults: Records errors that the calling code must not suppress.
 
     Raises:
-        EnvironmentFault: the openai package is not installed.
+        EnvironmentFault: the openai package cannot be imported.
     """
     openai, http = _sdk()
-    answerer = _Answerer(chat, {chat.model, *names}, dict(sampling_args or {}), faults or Faults(), http)
+    accepted = None if names is None else {chat.model, *names}
+    answerer = _Answerer(chat, accepted, dict(sampling_args or {}), inherits, faults or Faults(), http)
     return openai.AsyncOpenAI(
         api_key="none",
         base_url=BASE_URL,
@@ -104,9 +118,13 @@ def async_openai(
     )
 
 
-def original(error: BaseException | None) -> HarnessError | None:
-    """Return the error of bench that an exception from author code, or one of its causes, contains; None if there is
-    none."""
+def original(error: BaseException | None, *, contexts: bool = True) -> HarnessError | None:
+    """Return the error of bench that an exception, or one of its causes, contains; None without one.
+
+    Args:
+        error: The exception.
+        contexts: Whether an exception that was raised while another one was handled counts as caused by it.
+    """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -117,7 +135,7 @@ def original(error: BaseException | None) -> HarnessError | None:
             inside = cast("dict[str, object]", extensions).get(_KEY)
             if isinstance(inside, HarnessError):
                 return inside
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (error.__context__ if contexts else None)
     return None
 
 
@@ -128,8 +146,7 @@ def _sdk() -> tuple[ModuleType, ModuleType]:
         import openai
     except ImportError as error:
         raise EnvironmentFault(
-            "this environment calls its model with the openai package, which is not installed: "
-            "pip install 'bench-harness[classic]'"
+            "a model is called with the openai package, which cannot be imported; install it: pip install openai"
         ) from error
     import importlib
 
@@ -141,11 +158,18 @@ class _Answerer:
     """Answers the HTTP requests of an openai client by calling the rollout's model; does not open a connection."""
 
     def __init__(
-        self, chat: Chat, names: Collection[str], sampling_args: JsonDict, faults: Faults, http: ModuleType
+        self,
+        chat: Chat,
+        names: Collection[str] | None,
+        sampling_args: JsonDict,
+        inherits: bool,
+        faults: Faults,
+        http: ModuleType,
     ) -> None:
         self._chat = chat
         self._names = names
         self._run_args = sampling_args
+        self._inherits = inherits
         self._faults = faults
         self._http = http
         self._base = str(http.URL(BASE_URL).path)
@@ -162,22 +186,18 @@ class _Answerer:
         except HarnessError as error:
             self._faults.add(error)
             return self._failed(request, error)
-        reply = response_of(response, is_text=path == COMPLETIONS_PATH, model=self._chat.model).model_dump()
-        reply.update(id=reply["id"] or f"chatcmpl-{uuid.uuid4().hex}", usage=_usage(response.usage))
+        reply = _reply(response, is_text=path == COMPLETIONS_PATH, model=self._chat.model)
         return self._http.Response(200, headers=_HEADERS, content=orjson.dumps(reply))
 
     def _prompt(self, path: str, body: JsonDict) -> Prompt:
         """Return the prompt of a request. Remove it and other fields that are not sampling arguments from `body`."""
-        model = body.pop("model", None)
-        if model not in self._names:
+        if self._names is not None and (model := body.pop("model", None)) not in self._names:
             raise EnvironmentFault(
-                f"the environment requests the model {model!r} with the client of this run, whose model is "
-                f"{self._chat.model!r}; use state['model'] in its code, or a judge for another model"
+                f"the model {model!r} is requested with the client of this run, whose model is {self._chat.model!r}; "
+                "pass that name, for example state['model'], or use a judge for another model"
             )
         if body.pop("stream", None):
-            raise EnvironmentFault(
-                "the environment requests a streamed reply, which is not supported; remove stream=True"
-            )
+            raise EnvironmentFault("a streamed reply is requested, which is not supported; remove stream=True")
         body.pop("stream_options", None)
         if body.get("n") == 1:
             del body["n"]
@@ -188,15 +208,15 @@ class _Answerer:
             prompt = cast("list[object]", prompt)[0]
         if not isinstance(prompt, str):
             raise EnvironmentFault(
-                "completions.create: the environment passes tokens or several texts as the prompt; pass one text"
+                "completions.create: the prompt is a list of tokens or of several strings; pass one string"
             )
         return prompt
 
     def _over(self, body: JsonDict) -> JsonDict:
         """Return the sampling arguments that override those of the run. Only one of the two names of the token limit is
         sent."""
-        over: JsonDict = {name: None for name in self._run_args if name not in body and name not in _LIMITS}
-        over.update(body)
+        omitted = () if self._inherits else self._run_args.keys() - body.keys() - set(_LIMITS)
+        over: JsonDict = {**dict.fromkeys(omitted), **body}
         for here, other in (_LIMITS, _LIMITS[::-1]):
             if here not in body or other in body or self._run_args.get(other) is None:
                 continue
@@ -215,7 +235,9 @@ class _Answerer:
             raise self._http.ReadTimeout(str(error), request=request) from error
         if status is None and reason == "connection":
             raise self._http.ConnectError(str(error), request=request) from error
-        if status is None or status < 400:
+        if isinstance(error, BudgetSpent | LimitReached):
+            status = 403
+        elif status is None or status < 400:
             status = _STATUS.get(reason, 502)
         too_long = isinstance(error, ContextLengthError)
         words = f"{error} {_TOO_LONG}" if too_long else str(error)
@@ -237,12 +259,12 @@ _HEADERS = {"content-type": "application/json"}
 def _body(request: Any, path: str) -> JsonDict:
     if request.method != "POST" or path not in (CHAT_PATH, COMPLETIONS_PATH):
         raise EnvironmentFault(
-            f"the environment requests {request.method} {path}, but the client of a run supports only "
-            "chat.completions.create and completions.create"
+            f"{request.method} {path} is requested, but the client of a run supports only chat.completions.create and "
+            "completions.create"
         )
     body: object = orjson.loads(request.content)
     if not isinstance(body, dict):
-        raise EnvironmentFault(f"the environment sends a request to {path} whose body is not a JSON object")
+        raise EnvironmentFault(f"the body of a request to {path} is not a JSON object")
     return cast(JsonDict, body)
 
 
@@ -254,6 +276,27 @@ def _checked_messages(messages: object) -> list[Message]:
         without_gaps(cast(Message, message)) if isinstance(message, dict) else cast(Message, message)
         for message in cast("list[object]", messages)
     ]
+
+
+def _reply(response: ModelResponse, *, is_text: bool, model: str) -> JsonDict:
+    """Convert a reply to the OpenAI wire format.
+
+    Args:
+        response: The reply.
+        is_text: Whether it is a text completion.
+        model: The requested model, for a reply that names none.
+    """
+    said: JsonDict = {"text": response.message.get("content") or ""}
+    if not is_text:
+        said = {"message": {**response.message, "role": "assistant"}}
+    return {
+        "id": response.id or f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "text_completion" if is_text else "chat.completion",
+        "created": int(time.time()),
+        "model": response.model or model,
+        "choices": [{"index": 0, "finish_reason": response.finish_reason, **said}],
+        "usage": _usage(response.usage),
+    }
 
 
 def _usage(usage: Usage) -> JsonDict | None:

@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import openai
 import orjson
 import pytest
 from dead_ports import free_port
+from scripted_chat import Asked, ScriptedChat
 from tables import for_each_row
 
-openai = pytest.importorskip("openai", reason="pip install 'bench-harness[classic]'")
-
-from scripted_chat import Asked, ScriptedChat  # noqa: E402
-
-from harness.core.errors import (  # noqa: E402
+from harness.core.errors import (
     ContextLengthError,
     EnvironmentFault,
     HarnessError,
@@ -23,12 +21,12 @@ from harness.core.errors import (  # noqa: E402
     ResponseError,
     SystemicError,
 )
-from harness.core.types import ModelCall, ModelResponse, Usage  # noqa: E402
-from harness.models.health import HealthPolicy  # noqa: E402
-from harness.models.pool import BoundChat, CallSettings, ClientPool  # noqa: E402
-from harness.models.wire import build_request  # noqa: E402
-from harness.plugins.classic.openai_client import Faults, async_openai, original  # noqa: E402
-from harness.settings.endpoints import Endpoint  # noqa: E402
+from harness.core.openai_client import Faults, async_openai, original
+from harness.core.types import ModelCall, ModelResponse, Usage
+from harness.models.health import HealthPolicy
+from harness.models.pool import BoundChat, CallSettings, ClientPool
+from harness.models.wire import build_request
+from harness.settings.endpoints import Endpoint
 
 ASK: list[Any] = [{"role": "user", "content": "question"}]
 
@@ -49,7 +47,7 @@ def test_a_reply_arrives_as_the_wire_would_have_brought_it() -> None:
     usage = Usage(10, 7, reasoning_tokens=3, cached_tokens=4, requests=1, cost=0.5)
     chat = ScriptedChat([ModelResponse(message, "tool_calls", usage, "served-model", "id-1")])
     reply = run(async_openai(chat).chat.completions.create(model="scripted", messages=ASK))
-    assert type(reply) is openai.types.chat.ChatCompletion
+    assert type(reply).__name__ == "ChatCompletion"
     assert (reply.id, reply.model, reply.object) == ("id-1", "served-model", "chat.completion")
     choice = reply.choices[0]
     assert (choice.finish_reason, choice.index, choice.message.content) == ("tool_calls", 0, None)
@@ -114,7 +112,11 @@ def test_a_renamed_token_limit_is_sent_once(
     of_run: dict[str, Any], asked: dict[str, Any], over: dict[str, Any]
 ) -> None:
     chat = ScriptedChat()
-    run(async_openai(chat, sampling_args=of_run).chat.completions.create(model="scripted", messages=ASK, **asked))
+    run(
+        async_openai(chat, sampling_args=of_run, inherits=False).chat.completions.create(
+            model="scripted", messages=ASK, **asked
+        )
+    )
     assert chat.asked[0].sampling_args == over
 
 
@@ -163,7 +165,7 @@ def test_a_prompt_that_is_too_long_is_known_to_every_classic_release() -> None:
     [
         (lambda c: c.chat.completions.create(model="gpt-9", messages=ASK), "the model 'gpt-9'"),
         (lambda c: c.chat.completions.create(model="scripted", messages=ASK, stream=True), "stream=True"),
-        (lambda c: c.completions.create(model="scripted", prompt=["a", "b"]), "several texts"),
+        (lambda c: c.completions.create(model="scripted", prompt=["a", "b"]), "several strings"),
         (lambda c: c.models.list(), "GET /models"),
         (lambda c: c.embeddings.create(model="scripted", input="x"), "POST /embeddings"),
         (lambda c: c.responses.create(model="scripted", input="x"), "POST /responses"),
@@ -235,7 +237,7 @@ def test_a_call_is_what_the_author_made_of_the_run_s_sampling_arguments() -> Non
             return None
 
     args = {"temperature": 1.0, "max_tokens": 8, "seed": 1, "extra_body": {"top_k": 1, "min_p": 0}}
-    ask = async_openai(BoundChat(Recording(), "m", args), sampling_args=args).chat.completions.create
+    ask = async_openai(BoundChat(Recording(), "m", args), sampling_args=args, inherits=False).chat.completions.create
     run(ask(model="m", messages=ASK, max_completion_tokens=8, temperature=0.2, extra_body={"top_k": 1}))
     run(ask(model="m", messages=ASK))
     bodies = [orjson.loads(build_request(call)) for call in calls]
