@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import cast
 
 from harness.core.records import JUDGEMENTS, Example, Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt
@@ -243,7 +243,7 @@ def _result(example: Example, outcome: Outcome) -> Iterator[str]:
         yield ""
         yield f"judge · {title}"
         yield from _block(text)
-    held = _state_of(outcome)
+    held = {**outcome.state}
     if isinstance(held.get(JUDGEMENTS), list):
         del held[JUDGEMENTS]
     if isinstance(outcome.base, Generated) and outcome.base.lost:
@@ -262,14 +262,9 @@ def shown_error(outcome: Outcome) -> str:
     return (outcome.error or "") if outcome.score is not None else ""
 
 
-def _state_of(outcome: Outcome) -> dict[str, Any]:
-    base, score = outcome.base, outcome.score
-    return {**(base.state if isinstance(base, Generated) else {}), **(score.extra if score else {})}
-
-
 def judgements(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Title (model and label) and text of each judgement that scoring recorded."""
-    held = _state_of(outcome).get(JUDGEMENTS)
+    held = outcome.state.get(JUDGEMENTS)
     for entry in cast("list[object]", held) if isinstance(held, list) else []:
         known: Mapping[str, object] = cast(JsonDict, entry) if isinstance(entry, dict) else {"text": entry}
         names, text = [known.get("model") or "no model", known.get("label")], known.get("text")

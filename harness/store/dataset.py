@@ -272,7 +272,7 @@ class DatasetWriter:
             new_file(path).close()  # Arrow would ignore private permissions
         with RowFile(path, self._columns, _notes(part)) as file:
             for outcome in outcomes(self._recorded, numbers):
-                file.add(outcome.example, outcome.base, outcome.score)
+                file.add(outcome)
         with translated("sync", path):
             sync_file(path)
         return file.rows

@@ -64,7 +64,7 @@ def write_parquet(run: RunDir, target: Path) -> Exported:
     notes = {NOTES.decode(): json.dumps({"run": manifest.id})}
     with RowFile(target, RowShape.of(manifest), notes) as file:
         for outcome in outcomes(read_journal(run)):
-            file.add(outcome.example, outcome.base, outcome.score)
+            file.add(outcome)
     return Exported((target,), file.rows)
 
 
@@ -152,7 +152,7 @@ def _renamed(names: Mapping[str, str]) -> tuple[str, ...]:
 def _csv_row(
     columns: RowShape, manifest: Manifest, outcome: Outcome, names: Mapping[str, str]
 ) -> dict[str, str | int | float | bool | None]:
-    row = plain_row(columns, outcome.example, outcome.base, outcome.score)
+    row = plain_row(columns, outcome)
     prompt, completion = as_messages(outcome.example.prompt, "user"), completion_messages(outcome.base)
     usage, timing = outcome.base.usage, outcome.base.timing
     known = tokens_known(usage)
@@ -174,7 +174,7 @@ def _csv_row(
 
 
 def _json_row(columns: RowShape, manifest: Manifest, outcome: Outcome, names: Mapping[str, str]) -> JsonDict:
-    row = plain_row(columns, outcome.example, outcome.base, outcome.score)
+    row = plain_row(columns, outcome)
     whole: JsonDict = {
         "example_id": outcome.example.example_id,
         "prompt": as_messages(outcome.example.prompt, "user"),

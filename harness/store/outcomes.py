@@ -9,11 +9,11 @@ from typing import cast
 
 from harness.core.errors import StoreError
 from harness.core.records import Example, Failed, Generated, Scored
+from harness.core.types import JsonDict
 from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded, read_rollout
-from harness.store.outcome_kinds import missing_reason
-from harness.store.rows import column_of, error_of
+from harness.store.outcome_kinds import OUTCOMES, missing_reason, outcome_kind
 from harness.store.rundir import RunDir
 
 
@@ -46,8 +46,16 @@ class Outcome:
 
     @property
     def column(self) -> str:
-        """Value of the column `outcome` in the dataset and in exports."""
-        return column_of(self.base, self.score)
+        """Value of the column `outcome` in the dataset and in exports; a reward that is not a usable number does not
+        count."""
+        kind = outcome_kind(self.base, self.score)
+        return OUTCOMES["unscored"].column if kind.counts and self.reward is None else kind.column
+
+    @property
+    def state(self) -> JsonDict:
+        """State of the rollout; values that were set during scoring have precedence."""
+        state = self.base.state if isinstance(self.base, Generated) else {}
+        return {**state, **self.score.extra} if self.score is not None and self.score.extra else state
 
     @property
     def is_scored(self) -> bool:
@@ -63,7 +71,17 @@ class Outcome:
     @property
     def error(self) -> str | None:
         """Full error message about a missing score or another scoring failure; None without one."""
-        return error_of(self.base, self.score)
+        base, score = self.base, self.score
+        if score is not None:
+            reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
+            if score.reward is not None and self.reward is None:
+                reasons.insert(0, f"the reward is {score.reward!r}")
+            if score.reward is None and not reasons:
+                return outcome_kind(base, score).words  # from an author's own rubric
+            return "; ".join(reasons) or None
+        if isinstance(base, Failed):
+            return f"{base.reason}: {base.error}" if base.error else base.reason
+        return missing_reason(base, score)
 
 
 def read_journal(folder: RunDir) -> Recorded:

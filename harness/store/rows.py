@@ -4,20 +4,20 @@ of metrics and state columns, never on values: runs with and without rows or sco
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from harness.core.errors import ConfigError, StoreError
-from harness.core.records import FIXED_COLUMNS, Example, Failed, Generated, Scored
+from harness.core.records import FIXED_COLUMNS, Failed, Generated, Scored
 from harness.core.types import JsonDict, Message, Prompt
 from harness.stats.scores import LARGEST_SCORE
 from harness.store.arrow import arrow, json_line, parquet, table_from
 from harness.store.atomic import translated
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
-from harness.store.outcome_kinds import OUTCOMES, missing_reason, outcome_kind
+from harness.store.outcomes import Outcome
 
 BATCH_ROWS = 1000
 """Rows per row group. Readers load one row group at a time; the Hub's viewer needs at least some hundreds."""
@@ -86,19 +86,21 @@ class RowFile:
         self._schema = arrow_schema(columns)
         with translated("write", path):
             self._writer = parquet().ParquetWriter(path, self._schema.with_metadata(notes), **WRITER_OPTIONS)
-        self._batch = _RowBatch(columns)
+        self._columns = columns
+        self._lines = bytearray()
+        """Rows of the next row group, as lines of JSON."""
+        self._waiting = 0
+        """Number of these rows."""
 
-    def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
-        """Add one rollout.
-
-        Args:
-            example: The example.
-            base: The rollout.
-            score: Its newest score; None if it failed or is not scored yet.
-        """
-        self._batch.add(example, base, score)
+    def add(self, outcome: Outcome) -> None:
+        """Add one rollout."""
+        row: JsonDict = {**plain_row(self._columns, outcome)}
+        row["prompt"] = [_message(each) for each in as_messages(outcome.example.prompt, "user")]
+        row["completion"] = [_message(each) for each in completion_messages(outcome.base)]
+        self._lines += json_line(row)
         self.rows += 1
-        if self._batch.is_full:
+        self._waiting += 1
+        if self._waiting >= BATCH_ROWS or len(self._lines) >= BATCH_BYTES:
             self._flush()
 
     def close(self) -> None:
@@ -119,40 +121,15 @@ class RowFile:
             self._writer.close()
 
     def _flush(self) -> None:
-        if not self._batch.rows:
+        if not self._waiting:
             return
         try:
-            table = self._batch.table(self._schema)
+            table = table_from(self._lines, self._schema)
+            self._lines, self._waiting = bytearray(), 0
             with translated("write", self.path):
                 self._writer.write_table(table, row_group_size=len(table))
         except arrow().ArrowException as error:
             raise StoreError(f"cannot write {self.path}: {error}") from error
-
-
-class _RowBatch:
-    """Rows as lines of JSON, before conversion to Arrow."""
-
-    def __init__(self, columns: RowShape) -> None:
-        self.rows = 0
-        self._lines = bytearray()
-        self._columns = columns
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the rows are enough for a row group."""
-        return self.rows >= BATCH_ROWS or len(self._lines) >= BATCH_BYTES
-
-    def add(self, example: Example, base: Generated | Failed, score: Scored | None) -> None:
-        row: JsonDict = {**plain_row(self._columns, example, base, score)}
-        row["prompt"] = [_message(each) for each in as_messages(example.prompt, "user")]
-        row["completion"] = [_message(each) for each in completion_messages(base)]
-        self._lines += json_line(row)
-        self.rows += 1
-
-    def table(self, schema: Any) -> Any:
-        """Convert the rows to an Arrow table, and remove them."""
-        lines, self._lines, self.rows = self._lines, bytearray(), 0
-        return table_from(lines, schema)
 
 
 def _message(message: object) -> JsonDict:
@@ -192,23 +169,18 @@ def _tool_calls(calls: object) -> tuple[list[JsonDict], bool]:
     return rows, exact
 
 
-def plain_row(
-    columns: RowShape, example: Example, base: Generated | Failed, score: Scored | None
-) -> dict[str, str | int | float | bool | None]:
+def plain_row(columns: RowShape, outcome: Outcome) -> dict[str, str | int | float | bool | None]:
     """A rollout as a row of the dataset, without messages; values that are not scalar become JSON text.
 
     Args:
         columns: Columns of the row.
-        example: The example.
-        base: The rollout.
-        score: Its newest score; None if it failed or is not scored yet.
+        outcome: The rollout.
 
     Returns:
         Values by column name, except `prompt` and `completion`.
     """
-    metrics = score.metrics if score is not None else {}
-    extra = score.extra if score is not None else {}
-    state = base.state if isinstance(base, Generated) else {}
+    example, base, score = outcome.example, outcome.base, outcome.score
+    metrics, state = score.metrics if score is not None else {}, outcome.state
     reward = None if score is None else _usable(score.reward)
     row: dict[str, str | int | float | bool | None] = {
         "example_id": _text(example.example_id),
@@ -217,8 +189,8 @@ def plain_row(
         "task": _text(example.task),
         "info": to_text(example.info),
         "reward": reward,
-        "outcome": column_of(base, score),
-        "error": error_of(base, score),
+        "outcome": outcome.column,
+        "error": outcome.error,
         "stop_condition": _text(base.stop_condition) if isinstance(base, Generated) else None,
         "is_truncated": bool(base.is_truncated) if isinstance(base, Generated) else False,
         "usage": to_text(base.usage),
@@ -228,21 +200,8 @@ def plain_row(
     }
     row |= {name: _usable(metrics.get(name)) for name in columns.metric_names}
     for name in columns.state_columns:
-        holder = extra if name in extra else state
-        row[name] = to_text(holder[name]) if name in holder else None
+        row[name] = to_text(state[name]) if name in state else None
     return row
-
-
-def table_of(columns: RowShape, rollouts: Iterable[tuple[Example, Generated | Failed, Scored | None]]) -> Any:
-    """Convert rollouts to an Arrow table with the dataset's schema (a `pyarrow.Table`)."""
-    schema = arrow_schema(columns)
-    tables: list[Any] = []
-    batch = _RowBatch(columns)
-    for rollout in rollouts:
-        batch.add(*rollout)
-        if batch.is_full:
-            tables.append(batch.table(schema))
-    return arrow().concat_tables([*tables, batch.table(schema)])
 
 
 def arrow_schema(columns: RowShape) -> Any:
@@ -292,27 +251,6 @@ def _usable(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if abs(number) <= LARGEST_SCORE else None
-
-
-def column_of(base: Generated | Failed, score: Scored | None) -> str:
-    """Value of the column `outcome`; a reward that is not a usable number does not count."""
-    kind = outcome_kind(base, score)
-    is_lost = kind.counts and (score is None or _usable(score.reward) is None)
-    return OUTCOMES["unscored"].column if is_lost else kind.column
-
-
-def error_of(base: Generated | Failed, score: Scored | None) -> str | None:
-    """Full error message about a missing score or another scoring failure; None without one."""
-    if score is not None:
-        reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]
-        if score.reward is not None and _usable(score.reward) is None:
-            reasons.insert(0, f"the reward is {score.reward!r}")
-        if score.reward is None and not reasons:
-            return outcome_kind(base, score).words  # from an author's own rubric
-        return "; ".join(reasons) or None
-    if isinstance(base, Failed):
-        return f"{base.reason}: {base.error}" if base.error else base.reason
-    return missing_reason(base, score)
 
 
 def _timing(base: Generated | Failed, score: Scored | None) -> str:

@@ -4,6 +4,7 @@ statistics and a reader of outcomes say of a journal is the same."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness.core.types import Messages
 from harness.stats.scores import UNUSABLE
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
-from harness.store.rows import BATCH_ROWS, RowShape, arrow_schema, as_messages, completion_messages, plain_row, table_of
+from harness.store.rows import BATCH_ROWS, RowFile, RowShape, arrow_schema, as_messages, completion_messages, plain_row
 from harness.store.rundir import RunDir
 from harness.store.score_table import tally
 
@@ -207,7 +208,6 @@ def test_outcomes_statistics_and_dataset_say_the_same(
     files = list(run.data_path.glob("*.parquet"))
     dataset: list[dict[str, Any]] = pq.read_table(files[0]).to_pylist() if files else []
     assert [(row["reward"], row["error"]) for row in dataset] == [(each.reward, each.error) for each in found]
-    assert table_of(COLUMNS, ((o.example, o.base, o.score) for o in found)).to_pylist() == dataset
 
 
 def test_a_plain_row_is_the_row_of_the_dataset_without_its_messages(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_plain_row_is_the_row_of_the_dataset_without_its_messages(tmp_path: Pa
     asked: Example = example(3, answer=[1, None], info={"n": {"deep": 2**70}})
     made = generated(3, 1, state={"turn": 2, "verdict": "of the rollout"}, is_truncated=True)
     judged = scored(3, 1, 0.5, metrics={"correct": 1}, reasons={"style": "timeout: 3 s"}, extra={"verdict": ["good"]})
-    row = plain_row(columns, asked, made, judged)
+    row = plain_row(columns, Outcome(asked, made, judged))
     assert row == {
         "example_id": "3", "rollout_index": 1, "answer": "[1,null]", "task": "sums",
         "info": '{"n": {"deep": 1180591620717411303424}}', "reward": 0.5, "outcome": "scored",
@@ -224,26 +224,35 @@ def test_a_plain_row_is_the_row_of_the_dataset_without_its_messages(tmp_path: Pa
         "turn": "2", "verdict": '["good"]', "absent": None,
     }  # fmt: skip
     assert {*row, "prompt", "completion"} == {*columns.names}
-    [whole] = table_of(columns, [(asked, made, judged)]).to_pylist()
+    [whole] = written(tmp_path / "one.parquet", columns, [Outcome(asked, made, judged)]).read().to_pylist()
     assert {name: whole[name] for name in row} == row
 
 
-def test_a_table_has_the_schema_of_the_dataset_however_many_rows_it_has() -> None:
-    def rows(count: int) -> list[tuple[Any, ...]]:
-        return [(example(n), generated(n), scored(n, 0, float(n))) for n in range(count)]
+def written(path: Path, columns: RowShape, rows: Iterable[Outcome]) -> Any:
+    """A parquet file with these rollouts, open for reading."""
+    import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
 
+    with RowFile(path, columns, {}) as file:
+        for row in rows:
+            file.add(row)
+    return pq.ParquetFile(path)
+
+
+def test_a_file_has_the_schema_of_the_dataset_however_many_rows_it_has(tmp_path: Path) -> None:
     for count in (0, 1, BATCH_ROWS, BATCH_ROWS + 1):
-        table = table_of(COLUMNS, iter(rows(count)))
+        rows = (Outcome(example(n), generated(n), scored(n, 0, float(n))) for n in range(count))
+        table = written(tmp_path / f"{count}.parquet", COLUMNS, rows).read()
         assert table.schema.equals(arrow_schema(COLUMNS))
         assert table.column_names == list(COLUMNS.names)
         assert table["reward"].to_pylist() == [float(n) for n in range(count)]
 
 
-def test_long_rows_do_not_wait_for_a_full_batch() -> None:
+def test_long_rows_do_not_wait_for_a_full_batch(tmp_path: Path) -> None:
     text = "x" * 9_000_000
-    table = table_of(COLUMNS, ((example(n), generated(n, completion=text), None) for n in range(5)))
-    assert [len(chunk) for chunk in table["reward"].chunks] == [2, 2, 1]
-    assert [row[0]["content"] for row in table["completion"].to_pylist()] == [text] * 5
+    rows = (Outcome(example(n), generated(n, completion=text), None) for n in range(5))
+    file = written(tmp_path / "long.parquet", COLUMNS, rows)
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [2, 2, 1]
+    assert [row[0]["content"] for row in file.read()["completion"].to_pylist()] == [text] * 5
 
 
 def test_texts_as_messages() -> None:

@@ -82,6 +82,7 @@ def make_run(output_dir: Path, run_id: str, rows: int = 3, *, model: str = "my-m
 def write_data(folder: Path, rows: int, *, model: str = "my-model", files: int = 1) -> None:
     """`rows` rollouts, the third of them unscored, spread over `files` files that replace what was there."""
     from harness.core.records import Example, Generated, Scored
+    from harness.store.outcomes import Outcome
     from harness.store.rows import RowFile, RowShape
 
     for old in folder.glob("*.parquet"):
@@ -96,7 +97,7 @@ def write_data(folder: Path, rows: int, *, model: str = "my-model", files: int =
         scored = Scored(rollout.key, "scored", 1.0, {"correct": 1.0}, {})
         if index == 2:
             scored = Scored(rollout.key, "unscored", None, {"correct": None}, {"correct": "timeout"})
-        parts[index % files].add(example, rollout, scored)
+        parts[index % files].add(Outcome(example, rollout, scored))
     for part in parts:
         part.close()
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from harness.core.loopback import is_loopback_url, litellm_provider
-from harness.core.records import JUDGEMENTS, Failed
+from harness.core.records import JUDGEMENTS
 from harness.core.types import JsonDict, Message, Messages, Prompt, Usage
 from harness.settings.providers import PROVIDERS
 from harness.stats.summary import Summary, tokens_known
@@ -26,6 +26,7 @@ from harness.store.export_plain import unbroken
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
+from harness.store.rows import as_messages
 from harness.store.rundir import RunDir
 from harness.store.score_table import summary_of
 
@@ -145,18 +146,8 @@ def json_bytes(value: object) -> bytes:
 def messages_of(prompt: Prompt | object, role: str) -> Messages:
     """Convert a prompt or completion to messages. A text, or an item that is not a message, becomes a message of
     `role`."""
-    if isinstance(prompt, str):
-        return [{"role": role, "content": prompt}] if prompt else []
-    items = cast("Sequence[object]", prompt) if isinstance(prompt, list | tuple) else ()
+    items = as_messages(prompt, role) if prompt else ()
     return [cast(Message, item) if isinstance(item, dict) else {"role": role, "content": item} for item in items]
-
-
-def text_of(content: object) -> str:
-    """Return the text of a message's content, which may be a text or a list of parts."""
-    if isinstance(content, str):
-        return content
-    texts = (part if isinstance(part, str) else as_dict(part).get("text") for part in as_list(content))
-    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +173,7 @@ def calls_of(message: Message) -> list[Call]:
 
 def judgements_of(outcome: Outcome) -> list[JsonDict]:
     """Return all recorded replies of judges about a rollout."""
-    state = {} if isinstance(outcome.base, Failed) else outcome.base.state
-    extra = {} if outcome.score is None else outcome.score.extra
-    return [as_dict(entry) for entry in as_list(extra.get(JUDGEMENTS, state.get(JUDGEMENTS))) if as_dict(entry)]
+    return [as_dict(entry) for entry in as_list(outcome.state.get(JUDGEMENTS)) if as_dict(entry)]
 
 
 def token_counts(usage: Usage) -> JsonDict | None:

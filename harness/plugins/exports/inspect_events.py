@@ -6,7 +6,7 @@ recorded: every event has the start time of the rollout."""
 from __future__ import annotations
 
 from harness.core.types import JsonDict
-from harness.plugins.exports.foreign import text_of
+from harness.store.rows import content_text
 
 
 def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str, output: JsonDict) -> JsonDict:
@@ -32,10 +32,10 @@ def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str
                 "tools": [], "tool_choice": "auto", "config": {}, "output": told,
             })  # fmt: skip
         elif message["role"] == "tool":
-            call_id = message.get("tool_call_id", "")
+            call_id, result = message.get("tool_call_id", ""), content_text(message["content"]) or ""
             events.append({
                 **base, "event": "tool", "type": "function", "id": call_id, "function": message.get("function", ""),
-                "arguments": calls.get(call_id, {}).get("arguments", {}), "result": text_of(message["content"]),
+                "arguments": calls.get(call_id, {}).get("arguments", {}), "result": result,
                 "events": [], "message_id": message["id"],
             })  # fmt: skip
     if not replies:
@@ -46,4 +46,4 @@ def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str
 def _output(message: JsonDict, model: str) -> JsonDict:
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     choice = {"message": message, "stop_reason": reason}
-    return {"model": model, "choices": [choice], "completion": text_of(message["content"])}
+    return {"model": model, "choices": [choice], "completion": content_text(message["content"]) or ""}

@@ -19,7 +19,6 @@ from harness.plugins.exports.foreign import (
     json_bytes,
     judgements_of,
     messages_of,
-    text_of,
     token_counts,
     worded,
 )
@@ -27,6 +26,7 @@ from harness.plugins.exports.inspect_events import transcript
 from harness.plugins.exports.inspect_messages import Conversation
 from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
+from harness.store.rows import content_text
 
 REWARD = "reward"
 """Name of the scorer in an Inspect log that holds the reward. No metric can have this name, since it is a fixed column
@@ -208,7 +208,7 @@ def _output(outcome: Outcome, said: Messages, reply: JsonDict | None, model: str
     own = last_reply(said)
     if reply is not None and own is not None:
         output["choices"] = [{"message": reply, "stop_reason": _stop_reason(outcome, reply)}]
-        output["completion"] = text_of(own.get("content"))
+        output["completion"] = content_text(own.get("content")) or ""
     if (counts := model_usage(outcome.base.usage)) is not None:
         output["usage"] = counts
     if outcome.base.timing.model > 0:
@@ -237,7 +237,7 @@ def _scores(outcome: Outcome, said: Messages) -> JsonDict | None:
     own = last_reply(said)
     reward = _score(outcome.reward, outcome.reason, outcome.error)
     if own is not None:
-        reward["answer"] = text_of(own.get("content"))
+        reward["answer"] = content_text(own.get("content")) or ""
     explained = [reward["explanation"]] if "explanation" in reward else []
     told = judgements_of(outcome)
     explained += [worded(entry["text"]) for entry in told if entry.get("text")]

@@ -127,9 +127,8 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
         "long_error_chain": None if error is None else error["error_chain_str"],
     }
     line |= {name: value for name, value in metrics.items() if name not in _KEYS}
-    extra = score.extra if score is not None else {}
-    state = base.state if isinstance(base, Generated) else {}
-    return {**line, **{new: extra.get(old, state.get(old)) for old, new in shape.state_columns.items()}}
+    state = outcome.state
+    return {**line, **{new: state.get(old) for old, new in shape.state_columns.items()}}
 
 
 def _messages(prompt: Prompt) -> Prompt:

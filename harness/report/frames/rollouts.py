@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
 from harness.core.errors import UsageError
-from harness.core.records import Generated
 from harness.report.frames.fields import Backend, Field, framed, free_name, library, selected, table_of
 from harness.report.frames.runs import chosen
 from harness.stats.summary import tokens_known
@@ -111,7 +110,7 @@ def rollouts_df(
         shape = RowShape(manifest.env_id, manifest.model, tuple(manifest.metric_names))
         described.append(Run(folder, manifest, shape, names))
     rows = (
-        RolloutRow(run, outcome, plain_row(run.columns, outcome.example, outcome.base, outcome.score))
+        RolloutRow(run, outcome, plain_row(run.columns, outcome))
         for run in described
         for outcome in outcomes(read_journal(run.folder))
     )
@@ -147,12 +146,8 @@ def _of_state(name: str) -> _Value:
     """Return a function that reads a state value of a rollout as JSON. A value set during scoring has precedence."""
 
     def value(rollout: RolloutRow) -> object:
-        outcome = rollout.outcome
-        extra = {} if outcome.score is None else outcome.score.extra
-        if name in extra:
-            return to_text(extra[name])
-        base = outcome.base
-        return to_text(base.state[name]) if isinstance(base, Generated) and name in base.state else None
+        state = rollout.outcome.state
+        return to_text(state[name]) if name in state else None
 
     return value
 
