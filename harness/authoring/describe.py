@@ -49,23 +49,10 @@ class EnvironmentDetails:
 
     def to_json(self) -> JsonDict:
         """Entry `content` of `bench env info --json`."""
-        sample = self.sample
-        return {
-            "class": self.kind,
-            "turns": self.turns,
-            "rows": self.rows,
-            "columns": list(self.columns),
-            "rewards": [{"name": name, "weight": weight} for name, weight in self.rewards],
-            "reward_range": list(self.reward_range),
-            "tools": list(self.tools),
-            "judges": list(self.judges),
-            "has_reference": self.has_reference,
-            "needs_live_state": self.needs_live_state,
-            "sample": {
-                "example_id": sample.example_id, "prompt": sample.prompt, "answer": sample.answer, "task": sample.task,
-                "info": sample.info,
-            },
-        }  # fmt: skip
+        fields = asdict(self)
+        del fields["looked_at"]
+        rewards = [{"name": name, "weight": weight} for name, weight in self.rewards]
+        return {"class": fields.pop("kind"), **fields, "columns": list(self.columns), "rewards": rewards}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The steps are in `cli.multi_job`, `cli.multi_view` and `cli.execute`."""
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ def _execute(job: MultiJob, options: EvaluationOptions, replayed: str | None) ->
     with ExitStack() as stack:
         stdout = stack.enter_context(kept_stdout())
         console = make_console(stderr=True) if options.json else make_console(file=stdout)
-        sinks = [] if options.events is None else [stack.enter_context(_event_file(options.events, job)).write]
+        sinks = [] if options.events is None else [stack.enter_context(closing(_event_file(options.events, job))).write]
         at_once = job.options.model_concurrency
         start = StartOptions(fail_fast=job.options.abort_on_error)
         evaluation = Evaluation(job.resolution.runs, job.loader, start=start, at_once=at_once)

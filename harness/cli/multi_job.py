@@ -15,11 +15,11 @@ from harness.core.errors import ConfigError, EnvironmentLoadError, HarnessError,
 from harness.core.types import JsonDict
 from harness.engine.load_environments import Loader
 from harness.multi.evaluation import lost_hook, replayed
+from harness.multi.fields import FILES
 from harness.multi.models import Model, load_models, read_model, read_models
 from harness.multi.options import Options, Persist, read_options
 from harness.multi.results import RunRecord
 from harness.multi.settings import resolve_models
-from harness.multi.task_files import FILES
 from harness.settings.built_in import MULTI_EVAL
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.resolved_run import ResolvedRun

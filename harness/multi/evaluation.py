@@ -10,13 +10,13 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
 
-from harness.core.errors import ConfigError, HarnessError, StateError, UsageError, ValidationError
+from harness.core.errors import ConfigError, HarnessError, StateError, UsageError
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.budget import Budget
@@ -27,18 +27,17 @@ from harness.engine.prepare import LiveRun, StartOptions
 from harness.multi.document import REPLAY, Started, meta_of, new_run_id, result_document
 from harness.multi.environment import TaskEnv, load_environment
 from harness.multi.events import EventFile, Events, listening
-from harness.multi.fields import MODEL_LABELS
+from harness.multi.fields import MODEL_LABELS, file_of
 from harness.multi.models import Model, read_models
 from harness.multi.options import RECORDS, Options, Persist, read_options, storable
 from harness.multi.persist import leaks_of, list_records, load_record, make_record, save_record
 from harness.multi.results import EvaluationResult, ModelResult, RunEntry, RunRecord
 from harness.multi.run_observer import EvaluationWatch
-from harness.multi.schemas import SchemaMode
-from harness.multi.scoring import TaskOptions, changed_options
+from harness.multi.scoring import SHARED, TaskOptions, changed_options
 from harness.multi.scoring_hook import ScoringHook, hook_of
 from harness.multi.settings import resolve_models, without_rows
-from harness.multi.task_files import FILES, load_tasks, not_a_list
-from harness.multi.tasks import MatchMode, Task, read_tasks
+from harness.multi.task_files import load_tasks
+from harness.multi.tasks import Task, read_tasks
 from harness.settings.resolver import Resolution, missing_keys
 from harness.settings.wording import suggestion
 
@@ -202,10 +201,8 @@ async def _prepared(tasks: object, models: object, options: Options) -> _Evaluat
 
 def _job(tasks: object, models: object, options: Options) -> _Evaluation:
     """Read, validate and resolve the tasks, models and options of an evaluation, without sending a request."""
-    file = _file_of(tasks)
-    if file is None and (isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Sequence) or not tasks):
-        raise ValidationError(f"Task list required{not_a_list(cast(object, tasks))}")
-    read = load_tasks(file) if file is not None else read_tasks(cast("Sequence[object]", tasks))
+    file = file_of(tasks)
+    read = read_tasks(tasks) if file is None else load_tasks(file)
     asked, others = _with_keys(read_models(models), options.api_keys)
     hook = hook_of(options.score_output)
     named = {} if hook is None else {"score_output": hook.name}
@@ -227,12 +224,6 @@ def _job(tasks: object, models: object, options: Options) -> _Evaluation:
         logger.warning("%s", notice)
     started = Started(options.run_id or new_run_id(), len(read), len(asked))
     return _Evaluation(read, asked, options, found, others, hook, started, is_whole)
-
-
-def _file_of(value: object) -> Path | None:
-    if isinstance(value, Path):
-        return value
-    return Path(value) if isinstance(value, str) and value.lower().endswith(FILES) else None
 
 
 def _with_keys(models: Sequence[Model], given: Mapping[str, str]) -> tuple[tuple[Model, ...], dict[str, str]]:
@@ -275,7 +266,7 @@ async def _open_events(job: _Evaluation) -> AsyncGenerator[Events]:
         sinks = await stack.enter_async_context(listening(job.options.on_event))
         if job.options.events is not None:
             file = EventFile(job.options.events, private=job.options.private)
-            sinks = [stack.enter_context(file).write, *sinks]
+            sinks = [stack.enter_context(closing(file)).write, *sinks]
         yield Events(job.started, sinks)
 
 
@@ -316,14 +307,7 @@ def _environments(job: _Evaluation) -> Loader:
         if job.is_whole:  # loaded from its settings, so that a command can resume the run
             loader.give(run, load_environment(**run.settings.env.env_args))
             continue
-        how = TaskOptions(
-            match_mode=cast(MatchMode, options.match_mode),
-            schema_mode=cast(SchemaMode, options.schema_mode),
-            length_target=options.length_target,
-            score_output=job.hook,
-            timeout_ms=options.timeout_ms,
-            chat_options=dict(options.chat_options),
-            model_id=model.label,
-        )
+        shared = {name: getattr(options, name) for name in SHARED}
+        how = TaskOptions(**shared, score_output=job.hook, model_id=model.label)
         loader.give(run, TaskEnv(job.tasks, options=how))
     return loader

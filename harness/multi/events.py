@@ -14,8 +14,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
@@ -108,14 +107,6 @@ class EventFile:
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @asynccontextmanager

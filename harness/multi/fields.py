@@ -7,15 +7,18 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, ValidationError
 from harness.core.messages import Labels
 from harness.core.types import JsonDict
 from harness.settings.wording import shown, suggestion
+
+FILES = (".json", ".jsonl", ".toml")
+"""File name endings of files of tasks or models."""
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -141,6 +144,32 @@ def read_fields(
             raise ConfigError(f"{where}: {name!r} means the same as {first[field]!r}; keep one of them")
         found[field], first[field] = item, cast(str, name)
     return found
+
+
+def file_of(value: object) -> Path | None:
+    """Return the path of a file of tasks or models; None if the value is not such a path."""
+    if isinstance(value, Path):
+        return value
+    return Path(value) if isinstance(value, str) and value.lower().endswith(FILES) else None
+
+
+def items_of(value: object, problem: str) -> Sequence[object]:
+    """Return the items of a list of tasks or models.
+
+    Args:
+        value: The list.
+        problem: The error message for any other value and for an empty list.
+
+    Raises:
+        ValidationError: the value is not a list, or is empty.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        if items := cast("Sequence[object]", value):
+            return items
+    elif value is not None:
+        given = shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
+        problem += f": {given} is neither a list, nor the path of a file that ends with {', '.join(FILES)}"
+    raise ValidationError(problem)
 
 
 def fields_of(value: object, where: str) -> Mapping[object, object]:

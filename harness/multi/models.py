@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import cast
 
-from harness.core.errors import ConfigError, ValidationError
+from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
 from harness.multi.fields import (
     AMOUNT,
@@ -20,9 +19,11 @@ from harness.multi.fields import (
     as_dict,
     camel,
     check_fields,
+    file_of,
+    items_of,
     read_fields,
 )
-from harness.multi.task_files import FILES, not_a_list, read_list
+from harness.multi.task_files import read_list
 from harness.settings.wording import is_secret_header, shown
 
 UNKNOWN = "unknown"
@@ -125,9 +126,7 @@ def read_model(value: object, place: str) -> Model:
     Raises:
         ConfigError: a field is unknown or of the wrong type, or the model has no name.
     """
-    if isinstance(value, str):
-        value = {"id": value.strip()}
-    given = {"id": value} if isinstance(value, str) else value
+    given: object = {"id": value.strip()} if isinstance(value, str) else value
     if isinstance(given, Model):
         given = {name: item for name in _FIELDS if (item := getattr(given, name)) not in ("", None, {})}
     found = read_fields(given, _FIELDS, place, aliases=_ALIASES)
@@ -154,12 +153,10 @@ def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
         ValidationError: the value is not a list, or is empty.
         ConfigError: a model is invalid; names it.
     """
-    if isinstance(values, Path) or (isinstance(values, str) and values.lower().endswith(FILES)):
-        return load_models(Path(values))
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence) or not values:
-        raise ValidationError(f"Model configs required{not_a_list(cast(object, values))}")
-    each = cast("Sequence[object]", values)
-    return tuple(read_model(value, f"{place}[{index}]") for index, value in enumerate(each))
+    if (file := file_of(values)) is not None:
+        return load_models(file)
+    items = items_of(values, "Model configs required")
+    return tuple(read_model(value, f"{place}[{index}]") for index, value in enumerate(items))
 
 
 def load_models(path: Path) -> tuple[Model, ...]:

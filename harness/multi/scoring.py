@@ -51,6 +51,10 @@ class TaskOptions:
         plain_json(self.chat_options, "chat_options")
 
 
+SHARED = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
+"""Fields of `TaskOptions` that are options of a whole evaluation, too."""
+
+
 def changed_options(options: object) -> JsonDict:
     """Return the options that affect the measurement and differ from their defaults, so that equal evaluations have
     the same name and fingerprint.
@@ -58,9 +62,7 @@ def changed_options(options: object) -> JsonDict:
     Args:
         options: A `TaskOptions`, or the options of a whole evaluation.
     """
-    names = ("match_mode", "length_target", "schema_mode", "timeout_ms", "chat_options")
-    values: JsonDict = {name: getattr(options, name) for name in names}
-    return {name: value for name, value in values.items() if value != getattr(TaskOptions(), name)}
+    return {name: value for name in SHARED if (value := getattr(options, name)) != getattr(TaskOptions(), name)}
 
 
 _TYPES = {

@@ -12,11 +12,9 @@ from typing import cast
 from harness.core import size_limits
 from harness.core.errors import ConfigError
 from harness.core.types import JsonDict
+from harness.multi.fields import FILES
 from harness.multi.tasks import Task, read_tasks
 from harness.settings.wording import shown, suggestion
-
-FILES = (".json", ".jsonl", ".toml")
-"""File name endings of files of tasks or models."""
 
 _RECORD = ("runId", "tasks", "modelConfigs")
 """Keys that identify the record of an evaluation, whose tasks can be evaluated again."""
@@ -72,14 +70,6 @@ def read_list(path: str | Path, keys: tuple[str, str]) -> tuple[str, list[object
     if not isinstance(values, list):
         raise ConfigError(f"{path}: {key}: must be a list of {what}")
     return key, cast("list[object]", values)
-
-
-def not_a_list(value: object) -> str:
-    """Return the error text for a value that is neither a list nor the path of a file; "" for an empty list or None."""
-    if value is None or value in ([], ()):
-        return ""
-    words = shown(value) if isinstance(value, str) else f"a {type(value).__name__}"
-    return f": {words} is neither a list, nor the path of a file that ends with {', '.join(FILES)}"
 
 
 def _read_text(file: Path, what: str) -> str:

@@ -4,11 +4,11 @@ of an output."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
-from harness.core.errors import ConfigError, ValidationError
+from harness.core.errors import ConfigError
 from harness.core.types import JsonDict, Message, Messages, without_gaps
 from harness.envs.dataset import message_fault
 from harness.multi import javascript
@@ -21,6 +21,7 @@ from harness.multi.fields import (
     camel,
     check_fields,
     choice,
+    items_of,
     plain_json,
     read_fields,
 )
@@ -155,11 +156,9 @@ def read_tasks(values: object, where: str = "") -> list[Task]:
         ConfigError: a task is invalid, or two have the same id; names the task.
     """
     start = f"{where}: " if where else ""
-    if not isinstance(values, Sequence) or isinstance(values, str | bytes) or not values:
-        raise ValidationError(f"{start}Task list required")
     tasks: list[Task] = []
     numbers: dict[str, int] = {}
-    for index, value in enumerate(cast("Sequence[object]", values)):
+    for index, value in enumerate(items_of(values, f"{start}Task list required")):
         task = read_task(value, index, where)
         first = numbers.setdefault(task.id, index)
         if first != index:

@@ -265,9 +265,9 @@ class _Loop:
         with self._lock:
             if not self._closed:
                 self.sessions.add(session)
-        if self._closed or not self.post(lambda: self._begin(session)):
-            self.sessions.discard(session)
-            session.give_up(ToolServerError(self._closed or _CLOSED))
+                self.post(lambda: self._begin(session))
+                return
+        session.give_up(ToolServerError(self._closed))
 
     def post(self, function: Callable[[], object]) -> bool:
         """Schedule a call of `function` in the loop; returns False if the loop has ended."""
@@ -351,11 +351,8 @@ class _Loop:
                 session.leave()
 
     def _begin(self, session: MCPSession) -> None:
-        if self._end.is_set() or self._closed:
-            self.sessions.discard(session)
-            session.give_up(ToolServerError(self._closed or _CLOSED))
-            return
-        session.begin(self._tasks)
+        if not self._end.is_set() and not self._closed:  # else `_close` fails the session
+            session.begin(self._tasks)
 
 
 def _shared_future() -> Future[None]:

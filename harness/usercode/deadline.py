@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
-from harness.usercode.scope import CURRENT, Scope, scope, scoped
+from harness.usercode.scope import CURRENT, Scope, scope
 
 
 class Expiry:
@@ -147,12 +147,6 @@ class Relay(Deadline):
         if self._waiting and not self._told:
             self._told = True
             self._tell(True)
-
-
-def relayed(tell: Callable[[bool], None]) -> AbstractContextManager[None]:
-    """Report waits of requests inside the block to `tell`, which pauses the clock of a rollout in another process; see
-    `Relay`."""
-    return scoped(deadline=Relay(tell))
 
 
 def was_cancelled() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def test_lines_are_added_and_on_disk_at_once(workplace: Path) -> None:
     path = workplace / "deep" / "events.jsonl"
     path.parent.mkdir()
     path.write_text("before\n")
-    with EventFile(path) as file:
+    with closing(EventFile(path)) as file:
         events = Events(Started("r", 1, 1), [file.write])
         events.start()
         assert len(path.read_text().splitlines()) == 2
@@ -44,7 +45,7 @@ def test_a_file_that_cannot_be_opened(workplace: Path) -> None:
 
 
 def test_a_full_disk_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "harness.multi.events"), EventFile("/dev/full") as file:
+    with caplog.at_level(logging.WARNING, "harness.multi.events"), closing(EventFile("/dev/full")) as file:
         for number in range(3):
             file.write("event", {"number": number})
     assert [each.getMessage() for each in caplog.records] == [

@@ -189,7 +189,7 @@ def test_a_wrong_task_is_refused(fields: object, words: str) -> None:
 def test_there_must_be_tasks(values: object) -> None:
     with pytest.raises(ValidationError) as refused:
         read_tasks(values)
-    assert str(refused.value) == "Task list required"
+    assert str(refused.value).startswith("Task list required")
     assert isinstance(refused.value, UsageError)
 
 
