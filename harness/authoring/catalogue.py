@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from packaging.utils import canonicalize_name
+
 from harness.authoring.arguments import find_loader
 from harness.authoring.package import FUNCTION, Package, code_path, of_distribution, of_project, toml_fault
 from harness.core.errors import EnvironmentNotFound
@@ -51,11 +53,11 @@ def catalogue(folder: Path) -> list[ListedEnvironment]:
     """
     installed = sorted(_installed(), key=lambda entry: entry.name)
     own = [entry for entry in installed if entry.status != "bundled"]  # a copy of a bundled one is listed, too
-    known = {module_name(entry.name) for entry in own} | {normal(entry.distribution) for entry in own}
+    known = {canonicalize_name(name) for entry in own for name in (module_name(entry.name), entry.distribution)}
     local = [
         _local(name, path)
         for name, path in sorted(local_environments(folder).items())
-        if normal(name) not in known and module_name(name) not in known
+        if canonicalize_name(name) not in known
     ]
     return [*installed, *(entry for entry in local if entry is not None)]
 
@@ -68,7 +70,7 @@ def _installed() -> Iterator[ListedEnvironment]:
         if not declared and "verifiers" not in (dist.read_text("METADATA") or ""):
             continue
         package = of_distribution(dist)
-        key = normal(package.name)
+        key = canonicalize_name(package.name)
         if key in seen or key == "verifiers":
             continue  # with two copies on the path, Python imports the first
         seen.add(key)
@@ -78,7 +80,7 @@ def _installed() -> Iterator[ListedEnvironment]:
                 yield _entry(name, module, package, find_environment(module))
         elif package.is_classic:  # a package that depends on `verifiers` need not be an environment
             found = find_environment(module_name(package.name))
-            if found is not None and normal(found.dist_name or "") == normal(dist.name) and _has_loader(found):
+            if found is not None and canonicalize_name(found.dist_name or "") == key and _has_loader(found):
                 yield _entry(package.name, found.module, package, found)
 
 
@@ -120,8 +122,3 @@ def _local(name: str, folder: Path) -> ListedEnvironment | None:
     called = next(iter(package.entry_points), name)
     entry = _entry(called, found.module if found else module_name(called), package, found)
     return replace(entry, status="not installed", path=str(folder))
-
-
-def normal(name: str) -> str:
-    """Normalize a distribution name for comparison."""
-    return re.sub(r"[-_.]+", "_", name).lower()

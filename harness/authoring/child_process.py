@@ -18,7 +18,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self, cast
 
-from harness.authoring.catalogue import ListedEnvironment, catalogue, normal
+from packaging.utils import canonicalize_name
+
+from harness.authoring.catalogue import ListedEnvironment, catalogue
 from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
 from harness.engine.environment_loader import find_function, load_environment
@@ -138,8 +140,8 @@ def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Lis
     Returns:
         The environments; `problem` says why one cannot be imported.
     """
-    names = {normal(name) for name in distributions}
-    wanted = [entry for entry in installed_now() if normal(entry.distribution) in names]
+    names = {canonicalize_name(name) for name in distributions}
+    wanted = [entry for entry in installed_now() if canonicalize_name(entry.distribution) in names]
     return [replace(entry, problem=import_problem(entry.name, patience)[0]) for entry in wanted]
 
 

@@ -17,7 +17,7 @@ from harness.authoring.arguments import LoaderFunction
 from harness.authoring.findings import Finding, fail, ok, skipped
 from harness.core.messages import COMMANDS
 from harness.core.plugins import ENVIRONMENTS
-from harness.settings.packages import FoundEnvironment, editable_project, is_bundled
+from harness.settings.packages import FoundEnvironment, editable_project, is_bundled, table_at
 
 Kind: TypeAlias = Literal["bundled", "installed", "editable", "folder", "file"]
 """`bundled` came inside the wheel of bench; `folder` is a project that is not installed; `file` is a module without a
@@ -115,17 +115,17 @@ def of_distribution(dist: Distribution) -> Package:
 def of_project(folder: Path) -> Package | None:
     """Read the package from a `pyproject.toml`; None if the file has no valid project."""
     try:
-        document: object = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+        document = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return None
-    project = _table(document, "project")
+    project = table_at(document, "project")
     name = project.get("name")
     if not isinstance(name, str) or not name:
         return None
     version, summary = (
         value if isinstance(value := project.get(key), str) else "" for key in ("version", "description")
     )
-    points = _table(project, "entry-points", ENVIRONMENTS)
+    points = table_at(project, "entry-points", ENVIRONMENTS)
     wanted = project.get("dependencies")
     dependencies = [str(each) for each in cast("list[object]", wanted)] if isinstance(wanted, list) else []
     return Package(
@@ -147,12 +147,6 @@ def function_of(package: Package, module: str) -> str:
         if target.partition(".")[0] == module and attribute:
             return attribute.partition("[")[0].strip()
     return FUNCTION
-
-
-def _table(parent: object, *names: str) -> dict[str, object]:
-    for name in names:
-        parent = cast("dict[str, object]", parent).get(name) if isinstance(parent, dict) else None
-    return cast("dict[str, object]", parent) if isinstance(parent, dict) else {}
 
 
 def _readme(folder: Path) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
+from packaging.utils import canonicalize_name
 
-from harness.authoring.catalogue import ListedEnvironment, normal
+from harness.authoring.catalogue import ListedEnvironment
 from harness.authoring.child_process import installed_now, verify
 from harness.authoring.installer import InstallOptions, InstallTarget, command_for, read_target, run_installer
 from harness.cli.grouped import flag, positional
@@ -126,9 +127,9 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[ListedEnvironment]
     found = verify(names) if names else []
     lines = [_installed(entry) for entry in found if not entry.problem]
     lines += [f"FAIL {entry.name}: {entry.problem}" for entry in found if entry.problem]
-    have = {normal(entry.distribution) for entry in found}
+    have = {canonicalize_name(entry.distribution) for entry in found}
     for target in wanted:
-        if target.distribution and normal(target.distribution) not in have:
+        if target.distribution and canonicalize_name(target.distribution) not in have:
             lines.append(_no_environment(target))
     if not found and not names:
         lines.append("FAIL installed, but nothing of it is an environment that was not there before")

@@ -251,7 +251,7 @@ def editable_project(dist: Distribution | None) -> Path | None:
     origin = cast("dict[str, object]", record)
     url = origin.get("url")
     # A plain install is a copy, and its source may have changed.
-    is_editable = _table(origin, "dir_info").get("editable") is True
+    is_editable = table_at(origin, "dir_info").get("editable") is True
     if not is_editable or not isinstance(url, str) or not url.startswith("file:"):
         return None
     return Path(url2pathname(urlsplit(url).path))
@@ -264,7 +264,8 @@ def _toml(path: Path) -> dict[str, object]:
         return {}
 
 
-def _table(parent: dict[str, object], *names: str) -> dict[str, object]:
+def table_at(parent: dict[str, object], *names: str) -> dict[str, object]:
+    """Return the table at a path of names in a TOML document; empty if it is missing or not a table."""
     for name in names:
         child = parent.get(name)
         parent = cast("dict[str, object]", child) if isinstance(child, dict) else {}
@@ -272,7 +273,7 @@ def _table(parent: dict[str, object], *names: str) -> dict[str, object]:
 
 
 def _project_name(path: Path) -> str | None:
-    name = _table(_toml(path), "project").get("name")
+    name = table_at(_toml(path), "project").get("name")
     return name if isinstance(name, str) and name else None
 
 
@@ -283,6 +284,6 @@ def _normal(name: str) -> str:
 def _defaults(path: Path | None) -> tuple[dict[str, object], str | None]:
     document = _toml(path) if path else {}
     for tool in TABLES:
-        if table := _table(document, "tool", tool, "eval"):
+        if table := table_at(document, "tool", tool, "eval"):
             return table, f"tool.{tool}.eval"
     return {}, None
