@@ -118,7 +118,7 @@ def waiting() -> Generator[None]:
 
 
 class Relay(Deadline):
-    """Forwards pauses to the deadline of a rollout in another process.
+    """Forwards pauses to the deadline of a rollout in another process, for requests inside a `with` block.
 
     Args:
         tell: Called with True when a request starts waiting, and with False when it stops. Not called for waits that

@@ -9,7 +9,6 @@ import pytest
 import quick_time
 
 from harness.usercode.deadline import Deadline, Relay, waiting
-from harness.usercode.scope import scoped
 
 
 def test_without_waiting_time_is_up_when_it_is_up() -> None:
@@ -171,7 +170,7 @@ def test_a_wait_is_told_to_whoever_keeps_the_clock_in_another_process() -> None:
     told: list[bool] = []
 
     async def main() -> None:
-        with scoped(deadline=Relay(told.append)):
+        with Relay(told.append):
             with waiting():
                 pass  # over within the same turn of the loop: nothing to be told
             await asyncio.sleep(0)

@@ -26,7 +26,6 @@ from harness.rubrics.judge_port import panel
 from harness.store.codec import document_of, record_of
 from harness.store.outcome_kinds import unscored
 from harness.usercode.deadline import Relay
-from harness.usercode.scope import scoped
 
 MAX_SHARED = 3
 """Number of times that a rollout may lose its worker process while it waits for its model, before it is retried alone
@@ -235,7 +234,7 @@ class IsolatedExecutor:
         try:
             with (
                 self._environment.playing(frame["played"]),
-                scoped(deadline=Relay(lambda waits: worker.send({"type": "waits", "ask": number, "waits": waits}))),
+                Relay(lambda waits: worker.send({"type": "waits", "ask": number, "waits": waits})),
             ):
                 chat, sampling_args = self._whom(frame, work), frame["sampling_args"]
                 if work.gate is None or frame["judge"] is not None:
