@@ -63,8 +63,7 @@ def install(
     command = command_for(wanted, options)
     typer.echo(f"$ {redactor.text(shlex.join(command))}", err=True)
     _run(command, verbose=verbose)
-    good = _report(wanted, before)
-    raise typer.Exit(0 if good else 1)
+    raise typer.Exit(0 if _report(wanted, before) else 1)
 
 
 def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> bool:

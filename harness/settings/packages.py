@@ -258,10 +258,9 @@ def editable_project(dist: Distribution | None) -> Path | None:
 
 
 def _toml(path: Path) -> dict[str, object]:
-    try:
+    with suppress(tomllib.TOMLDecodeError):
         return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError:
-        return {}
+    return {}
 
 
 def table_at(parent: dict[str, object], *names: str) -> dict[str, object]:
