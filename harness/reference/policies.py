@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.records import Example
 from harness.core.types import Message, Messages
 from harness.reference.player import EnvironmentPlayer
+from harness.settings.wording import nearest
 
 PREFIX = "reference/"
 
@@ -180,7 +180,6 @@ def parse_model(model: str) -> Policy:
 
 
 def _nearest(word: str, known: list[str], prefix: str = "") -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {prefix}{near[0]}?"
+    if near := nearest(word, known):
+        return f"; did you mean {prefix}{near}?"
     return f"; known are {', '.join(prefix + name for name in known)}" if known else ""

@@ -161,12 +161,12 @@ class Workbench:
             return _lost_interpreter(reply["lost"], reply["code"], seconds)
         return CodeResult(reply["output"], reply["errors"], reply["value"], reply["error"])
 
-    async def close(self) -> None:
-        """Kill all programs in the workspace and delete its contents."""
-        await self._close()
+    async def close(self) -> Result | None:
+        """Kill all programs in the workspace and delete its contents. May be called repeatedly.
 
-    async def _close(self) -> Result | None:
-        """Close the session; return its result, or None if the workspace was not open."""
+        Returns:
+            How the workspace ended; None if it was not open.
+        """
         self._abandoned.clear()
         session, self._session = self._session, None
         return None if session is None else await session.close()
@@ -193,10 +193,10 @@ class Workbench:
                 if reply is not None and reply.get("mark") == mark:
                     return reply
                 is_overwritten = session.is_running and reply is not None
-                reason = _end_reason(await self._close(), self._limits)
+                reason = _end_reason(await self.close(), self._limits)
                 return Lost("Its replies were overwritten" if is_overwritten else reason, everything=True)
         except TimeoutError:
-            await self._close()
+            await self.close()
             return Lost("It no longer answered", timed_out=True, everything=True)
         except asyncio.CancelledError:
             self._abandoned[mark] = seconds
@@ -213,7 +213,7 @@ class Workbench:
             setup = {"program": repl, "environment": self._environment, "modules": self._modules, "start": self._start}
             reply = await self._exchange(session, setup, START_SECONDS, 0)
         except asyncio.CancelledError:
-            await self._close()
+            await self.close()
             raise
         problem = ""
         if isinstance(reply, Lost):
@@ -224,7 +224,7 @@ class Workbench:
         elif not reply["shell"]:
             problem = f"the sandbox ({self._sandbox.name}) does not contain a shell: use an image with bash or sh"
         if problem:
-            await self._close()
+            await self.close()
             raise SandboxError(problem)
         self.open_seconds, self.ready_seconds = time.monotonic() - started, 0.0
         return session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_
 from harness.core.errors import EnvironmentFault, ToolCallError
 from harness.core.safe_text import clean
 from harness.core.types import JsonDict
+from harness.settings.wording import nearest
 from harness.tools.annotations import optional, own_description, read_annotations
 
 _FAULTS_SHOWN = 5
@@ -80,9 +80,9 @@ class ArgumentReader:
 
 def unknown_argument(name: str, known: Collection[str]) -> str:
     """Message for an argument that the tool does not have."""
-    near = difflib.get_close_matches(name, known, 1, 0.6)
+    near = nearest(name, known)
     takes = f"it takes {', '.join(known)}" if known else "it takes no arguments"
-    return f"unknown argument {name!r}{f' (did you mean {near[0]!r}?)' if near else ''}; {takes}"
+    return f"unknown argument {name!r}{f' (did you mean {near!r}?)' if near else ''}; {takes}"
 
 
 def read_parameters(

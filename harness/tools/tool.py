@@ -3,7 +3,6 @@ arguments."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import json
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 from harness.core.errors import EnvironmentFault, ToolCallError, ToolParseError
 from harness.core.types import JsonDict
+from harness.settings.wording import nearest
 from harness.tools.docstrings import read_docstring
 from harness.tools.schema import ArgumentReader, read_parameters, unknown_argument
 from harness.usercode.functions import is_async, name_of, parameters_of, without_partials
@@ -174,8 +174,8 @@ async def call_tool(tool: Tool, arguments: JsonDict) -> object:
 def unknown_tool(name: str, offered: Iterable[str]) -> ToolCallError:
     """Make the error for a call of an unknown tool, for the model."""
     known = list(offered)
-    near = difflib.get_close_matches(name, known, 1, 0.6)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     there = f"The tools are {', '.join(known)}" if known else "There are no tools"
     error = ToolCallError(f"there is no tool {name!r}; {hint}{there}")
     error.__cause__ = KeyError(name)
