@@ -56,11 +56,11 @@ LINES = {
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (749, 455),
     "records": (3, 1),
-    "reference": (947, 595),
+    "reference": (946, 594),
     "report": (8127, 5634),  # the table models × environments as Markdown, LaTeX, CSV and HTML
     "results": (5, 2),
     "rubrics": (3107, 1879),  # judge.openai
-    "sandbox": (2535, 1687),
+    "sandbox": (2535, 1685),
     "settings": (4597, 3027),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4170, 2393),
