@@ -58,7 +58,7 @@ def number_text(number: float) -> str:
 
 
 def is_truthy(value: object) -> bool:
-    """Whether a JSON value is truthy in JavaScript, where empty arrays and objects are."""
+    """Return whether a JSON value is truthy in JavaScript, where empty arrays and objects are."""
     return isinstance(value, Mapping | list) or bool(value)
 
 

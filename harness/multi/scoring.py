@@ -110,6 +110,6 @@ def score_output(task: Task, output: str, options: TaskOptions | None = None, mo
 
 
 def matches(expected: str, output: str, mode: MatchMode) -> bool:
-    """Whether an output equals or contains the expected text, ignoring case and surrounding space."""
+    """Return whether an output equals or contains the expected text, ignoring case and surrounding space."""
     wanted, said = javascript.folded(expected), javascript.folded(output)
     return said == wanted if mode == "exact" else wanted in said

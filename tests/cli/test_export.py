@@ -138,7 +138,7 @@ def test_names_of_columns_in_notes_obey_nobody(bench: Bench, here: Path) -> None
     odd_run(here / "outputs", lines, metric_names=(name,), state_columns=("token\x1b[2J", "error_chain"))
     done = bench("export", "latest", "-f", "verifiers")
     assert (
-        "note: state column 'error_chain' has the name of a key of the format: it is renamed to 'state_error_chain'\n"
+        "note: state column 'error_chain' has the name of a format key, so it is renamed to 'state_error_chain'\n"
         in done.err
     )
     assert "\x1b" not in done.err

@@ -192,7 +192,7 @@ def test_a_request_that_cannot_be_opened_says_what_is_pushed_and_how_to_go_on(
     assert done.returncode == 1
     said = " ".join(done.stderr.split())
     assert f"could not open a pull request in {MODEL}: HTTP 403: Pull requests are disabled" in said
-    assert f"The dataset is pushed: {server.url}/datasets/{REPO}." in said
+    assert f"The dataset has been pushed: {server.url}/datasets/{REPO}." in said
     again = f"bench push outputs/evals/gsm8k--my-model/{FIRST} --repo {REPO} --public --eval-results {MODEL}"
     assert said.endswith(f"Try again with: {again} --benchmark {BENCHMARK} --notes 'two words'")
     model.takes_requests = True
@@ -225,9 +225,9 @@ def test_results_that_cannot_be_are_refused_before_anything_is_asked(
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "outputs", SECOND)
     assert "name the benchmark by its dataset on the Hub" in refused(capsys, FIRST, "--eval-results", MODEL)
-    assert "--task needs --eval-results" in refused(capsys, FIRST, "--task", "sums")
-    assert "--print needs --eval-results" in refused(capsys, FIRST, "--print")
-    assert "a result has one run and one benchmark; 2 runs are given" in refused(capsys, FIRST, SECOND, *RESULT)
+    assert "--task requires --eval-results" in refused(capsys, FIRST, "--task", "sums")
+    assert "--print requires --eval-results" in refused(capsys, FIRST, "--print")
+    assert "publishes the result of a single run, but 2 runs are given" in refused(capsys, FIRST, SECOND, *RESULT)
     assert "--eval-results my-model: give NAMESPACE/NAME" in refused(
         capsys, FIRST, "--eval-results", "my-model", "--benchmark", BENCHMARK
     )
@@ -236,7 +236,7 @@ def test_results_that_cannot_be_are_refused_before_anything_is_asked(
     stand_in = make_result(tmp_path / "outputs", "20260104T000000Z-dddd", model="reference/oracle")
     assert "reference/oracle is a reference model" in refused(capsys, str(stand_in), *RESULT)
     cut = make_result(tmp_path / "outputs", "20260105T000000Z-eeee", status="stopped")
-    assert "is stopped, so it is not a result" in refused(capsys, str(cut), *RESULT)
+    assert "is stopped, so it cannot be published as a result" in refused(capsys, str(cut), *RESULT)
 
 
 @pytest.mark.plugins

@@ -1,3 +1,3 @@
-"""Our own implementation of the classic API of `verifiers` (releases 0.1.8 to 0.3), which packages written for that API
-get on `import verifiers`. `modules` lists and creates its modules; the others implement the names, mostly as a thin
-layer over `harness.envs` and `harness.rubrics`. Nothing is imported before a package needs it."""
+"""Implementation of the classic API of `verifiers` (releases 0.1.8 to 0.3). Packages written for that API get it on
+`import verifiers`. `modules` lists and creates the modules of the API; the other modules here implement its names,
+mostly as thin layers over `harness.envs` and `harness.rubrics`. Each is imported only when a package needs it."""

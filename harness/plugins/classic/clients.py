@@ -1,6 +1,6 @@
-"""Model calls of classic environments: to the rollout's model, or by a client of the environment's author. Includes the
-client classes of generation C, the later releases of the classic API: an author's subclass converts prompt and tools to
-the form of its endpoint, sends the request, and converts the reply to a `vf.Response`."""
+"""Model calls of classic environments, to the rollout's model or through a client that the environment's author
+supplies. Includes the client classes of the newer, typed API (generation C): a subclass converts prompt and tools to
+the format of its endpoint, sends the request, and converts the reply to a `vf.Response`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def ask(
     client: Any = None,
     model: str | None = None,
 ) -> ModelResponse | Response:
-    """Send a prompt to the rollout's model, or by `client` if given.
+    """Send a prompt to the rollout's model, or with `client` if it is given.
 
     Raises:
         ModelError: the call failed.
@@ -83,12 +83,12 @@ async def _send(client: Any, prompt: Any, model: str, args: Mapping[str, Any], t
 
 
 class Client:
-    """`vf.Client`: base class of an author's own clients.
+    """`vf.Client`: base class for clients that environment authors write.
 
     Args:
         client_or_config: The client to wrap, or a `vf.ClientConfig` for `setup_client`.
 
-    Unless subclassed, the constructor returns the wrapped client: `state["client"]` is an `AsyncOpenAI`.
+    The constructor of this class itself returns the wrapped client, so that `state["client"]` is an `AsyncOpenAI`.
     """
 
     def __new__(cls, client_or_config: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +96,7 @@ class Client:
         if not cls.__module__.startswith("harness."):
             return super().__new__(cls)
         if client_or_config is None:
-            raise EnvironmentFault(f"vf.{cls.__name__}(…): pass the client to wrap, an openai.AsyncOpenAI")
+            raise EnvironmentFault(f"vf.{cls.__name__}(…): pass a client to wrap, such as an openai.AsyncOpenAI")
         return client_or_config
 
     def __init__(self, client_or_config: Any = None) -> None:
@@ -117,15 +117,15 @@ class Client:
         )
 
     async def to_native_tool(self, tool: Any) -> Any:
-        """Convert a tool to the endpoint's form; by default that of the OpenAI API."""
+        """Convert a tool to the endpoint's format; by default that of the OpenAI API."""
         return tools_to_wire([tool])[0]
 
     async def to_native_tools(self, tools: Sequence[Any] | None) -> list[Any] | None:
-        """Convert all tools to the endpoint's form."""
+        """Convert all tools to the endpoint's format."""
         return None if tools is None else [await self.to_native_tool(tool) for tool in tools]
 
     async def to_native_prompt(self, messages: Prompt) -> tuple[Any, JsonDict]:
-        """Convert the prompt to the endpoint's form; return it with further arguments for the request."""
+        """Convert the prompt to the endpoint's format; return it with further arguments for the request."""
         return plain(messages), {}
 
     async def get_native_response(
@@ -161,4 +161,4 @@ class Client:
             raise faults.ModelError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
-        """Do nothing: the creator of the wrapped client closes it."""
+        """Do nothing, since the wrapped client is closed by the code that created it."""

@@ -1,7 +1,7 @@
-"""Datasets of classic environments: the author's rows as `harness.envs` reads them and as the classic API returns them
-(`env.dataset`, `env.get_dataset()`). Prompts are formatted by the classic rules when a row is read;
-`harness.envs.dataset.Table` validates the result. Values that bench does not record (an answer that is a number, the
-author's own columns) stay in the author's row, which `Rows.columns` finds by its id."""
+"""Datasets of classic environments: converts an author's rows to the form that `harness.envs` reads, and to the form
+that the classic API returns (`env.dataset`, `env.get_dataset()`). A prompt is formatted when its row is read, by the
+rules of the classic API. Values that bench does not record, such as numeric answers and extra columns, stay in the
+author's row, which `Rows.columns` looks up by the example's id."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from harness.plugins.classic.state import as_text
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a prompt is made from a dataset row."""
+    """Settings for converting a dataset row to a prompt."""
 
     generation: Generation
     message_type: MessageType
     system_prompt: str | None
     few_shot: Messages
     task: str
-    """Default task name of rows without a task."""
+    """Task name for rows without one."""
 
     def prompt(self, cells: Mapping[str, Any], where: str) -> Prompt:
         """Return the formatted prompt of a row.
@@ -40,7 +40,7 @@ class Format:
         prompt, question = cells.get("prompt"), cells.get("question")
         if prompt is None and question is None:
             raise EnvironmentFault(
-                f"{where}: it needs a column 'prompt' or 'question'; its columns are "
+                f"{where}: the row has neither a 'prompt' nor a 'question' column; its columns are "
                 f"{', '.join(str(name) for name in cells)}"
             )
         if self.message_type == "completion":
@@ -142,8 +142,8 @@ class Source:
     """One dataset of an environment, opened on first use.
 
     Args:
-        given: A `datasets.Dataset`, a sequence of rows, or a function that makes one.
-        form: Returns the rules for formatting rows.
+        given: A `datasets.Dataset`, a sequence of rows, or a function that returns one.
+        form: Function that returns the rules for formatting rows.
         name: `dataset` or `eval_dataset`, for messages.
     """
 
@@ -152,7 +152,7 @@ class Source:
 
     @property
     def is_built(self) -> bool:
-        """Whether the rows are loaded already; a function that returns them is called only on first use."""
+        """Whether the rows are already loaded. Rows that a function supplies are loaded on first use."""
         return "rows" in vars(self) or not callable(self._given)
 
     @cached_property
@@ -174,8 +174,8 @@ class Source:
 
 
 def selected(dataset: Any, n: int, seed: int | None) -> Any:
-    """Return a new dataset with the first `n` rows, or all rows if `n` is not above 0; shuffled first if a seed is
-    given."""
+    """Return a new dataset with the first `n` rows, or all rows if `n` is 0 or less. If a seed is given, the rows are
+    shuffled first."""
     shuffled = dataset if seed is None else dataset.shuffle(seed=seed)
     return shuffled.select(range(min(n, len(shuffled)))) if n > 0 else shuffled
 
@@ -213,10 +213,10 @@ def _jsonable(value: Any) -> JsonDict:
 
 
 def _without_gaps(message: object) -> Message:
-    """Copy a message without its fields that are None, which `datasets` adds to every row."""
+    """Copy a message without None values, which the `datasets` library adds to every row."""
     fields = plain(message)
     if not isinstance(fields, dict):
-        raise EnvironmentFault(f"a message of a prompt must be a dict, not {type(message).__name__}")
+        raise EnvironmentFault(f"each message in a prompt must be a dict, not {type(message).__name__}")
     given = cast(Message, fields)
     content: Any = given.get("content")
     if isinstance(content, list):

@@ -1,5 +1,6 @@
-"""Groups of classic environments, based on `harness.EnvGroup`. Each environment of a group gets its rows with its own
-row numbers. The environment's name is in `task` (generation B) or in `info["env_id"]` (generation C)."""
+"""Groups of classic environments, based on `harness.EnvGroup`. Rows are numbered separately for each environment of a
+group. The name of a row's environment is in `task` in the older, dict-based API (generation B), and in `info["env_id"]`
+in the newer, typed API (generation C)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.state import ClassicState, adopt
 
 ENV_GROUP_INFO_KEY = "env_id"
-"""Key in a row's `info` with the name of its environment (generation C)."""
+"""Key in a row's `info` that holds the name of the row's environment, in the newer, typed API (generation C)."""
 
 
 class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatibleMethodOverride]  # theirs
@@ -33,7 +34,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         **kwargs: Stored as attributes.
 
     Raises:
-        ValueError: there are no environments, or not one name per environment.
+        ValueError: the list of environments is empty, or the number of names differs from it.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         return self.env_map.get(task.partition(SEPARATOR)[0], self.envs[0])
 
     def prepared(self, state: State) -> ClassicState:
-        """Convert a rollout's state to a classic state, as the environment of the rollout's row does it."""
+        """Convert a rollout's state to a classic state, as the environment that its row belongs to does."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         name = str(state["task"]).partition(SEPARATOR)[0]
@@ -82,7 +83,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
             state["example_id"] = number
 
     async def play(self, state: State) -> None:
-        """Run the rollout in the environment of the row."""
+        """Run a rollout in the environment that its row belongs to."""
         assert state.chat is not None
         task = str(state["task"])
         env = self.enter(state)
@@ -92,8 +93,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
             state["task"] = task
 
     def enter(self, state: State) -> NativeEnvironment:
-        """Return the environment of a rollout's row, and set the task or `info` in the state as this environment
-        expects."""
+        """Return the environment that a rollout's row belongs to, and set its task or `info` in the state."""
         name, _, own = str(state["task"]).partition(SEPARATOR)
         env = self.env_map[name]
         if isinstance(env, EnvGroup):
@@ -107,7 +107,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         return env
 
     async def render_completion(self, state: State) -> None:
-        """Do nothing: the environment of the row has already set the completion."""
+        """Do nothing, since the environment that ran the rollout has already set the completion."""
 
     def _all_rows(self) -> list[JsonDict]:
         rows = [self.row(index) for index in range(self.row_count)]

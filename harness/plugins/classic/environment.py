@@ -1,5 +1,5 @@
-"""Base class of the environments of the classic API, based on `harness.Environment`: constructor, attributes, model
-calls in the classic form, and support for subclasses that define `rollout` themselves."""
+"""Base class for environments of the classic `verifiers` API, based on `harness.Environment`: constructor, attributes,
+model calls in the classic format, and support for subclasses that define `rollout` themselves."""
 
 from __future__ import annotations
 
@@ -33,22 +33,23 @@ from harness.plugins.classic.state import ClassicState, adopt, count_model_call,
 from harness.rubrics.rubric import Rubric as NativeRubric
 
 _TOOLS: dict[Generation, str] = {"B": "oai_tools", "C": "tool_defs"}
-"""Name of the attribute and state key with the tool definitions, by generation of the classic API."""
+"""Name of the attribute and state key that hold the tool definitions, for each generation of the classic API."""
 
 
 class Environment(NativeEnvironment):
-    """`vf.Environment`: a dataset, a rubric and `rollout`.
+    """`vf.Environment`: base class of classic environments, which have a dataset, a rubric and a method `rollout`.
 
     Args:
         dataset: Rows, a `datasets.Dataset`, or a function that makes one.
         eval_dataset: As `dataset`; used for evaluation if both are given.
-        system_prompt: Prepended to prompts without one.
+        system_prompt: Prepended to prompts that have no system prompt.
         few_shot: Messages between the system prompt and the question.
         parser: Parses answers.
         rubric: Scores rollouts.
-        **options: `sampling_args` (overridden by those of the run), `message_type`, `oai_tools` (B) or `tool_defs` (C),
-            `env_id`, `env_args`. All others become attributes, including those without an effect here (`map_kwargs`,
-            `max_seq_len`, `max_workers`, `interleaved_rollouts`, `score_rollouts`, `pass_threshold`).
+        **options: `sampling_args` (overridden by those of the run), `message_type`, `oai_tools` or `tool_defs` (tool
+            definitions in the older or newer classic API), `env_id`, `env_args`. All others become attributes,
+            including those without an effect here (`map_kwargs`, `max_seq_len`, `max_workers`, `interleaved_rollouts`,
+            `score_rollouts`, `pass_threshold`).
     """
 
     generation: Generation = "B"
@@ -106,7 +107,7 @@ class Environment(NativeEnvironment):
         self.__post_init__()
 
     def _native_options(self) -> dict[str, Any]:
-        """Return further constructor options for the base class of bench."""
+        """Return additional arguments for the constructor of bench's base class."""
         return {}
 
     def __post_init__(self) -> None:
@@ -115,8 +116,7 @@ class Environment(NativeEnvironment):
         self._teardowns = marks.hooks_of(self, "teardown", self.generation)
 
     def settle(self) -> None:
-        """Validate the reward functions of an environment that is completely built, since functions may be added until
-        then.
+        """Validate the reward functions once the environment is fully built; until then, functions may be added.
 
         Raises:
             EnvironmentFault: a reward function has a parameter that cannot be supplied.
@@ -190,8 +190,7 @@ class Environment(NativeEnvironment):
     # Tools
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """Return the tool definitions in the row's `info`, or else those of the environment; also store them in the
-        state."""
+        """Return the tool definitions in the row's `info`, or else the environment's; also store them in the state."""
         given: Any = state.get("info")
         info: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
         own: Any = info.get("tool_defs") or info.get("oai_tools")
@@ -207,8 +206,7 @@ class Environment(NativeEnvironment):
         return timing_of(super()._timing(), self.generation)
 
     def prepared(self, state: State) -> ClassicState:
-        """Convert a state of the engine, new or restored from a journal, to a classic state. The object remains the
-        same."""
+        """Convert the engine's state of a rollout, new or restored from a journal, to a classic state, in place."""
         if isinstance(state, ClassicState) and state.generation == self.generation:
             return state
         prompt = state["prompt"] if state.example is None else state.example.prompt
@@ -220,8 +218,8 @@ class Environment(NativeEnvironment):
         return adopted
 
     async def rollout(self, *args: Any, **kwargs: Any) -> Any:
-        """Run one rollout. The engine calls this with `(state, chat)`, authors with `(input, client, model,
-        sampling_args)`."""
+        """Run one rollout. The engine calls this method with `(state, chat)`, authors' code with `(input, client,
+        model, sampling_args)`."""
         if not is_engine(args, kwargs):
             own = await self.init_state(*args, **kwargs)
             await self._loop(own)
@@ -292,8 +290,8 @@ class Environment(NativeEnvironment):
         message_type: MessageType | None = None,
         **options: Any,
     ) -> Any:
-        """Call the rollout's model, or `client` if the author passes a different one. The form of the prompt selects
-        chat or text completion; `tool_defs` is an alias of `oai_tools`.
+        """Call the rollout's model, or `client` if the author passes a different one. The type of the prompt determines
+        whether a chat or a text completion is requested. `tool_defs` is an alias of `oai_tools`.
 
         Raises:
             EnvironmentFault: `message_type` does not match the prompt.
@@ -317,7 +315,7 @@ class Environment(NativeEnvironment):
         return response
 
     def get_state_usage(self, state: State) -> JsonDict | None:
-        """Token usage of the rollout so far, as reported by the endpoint."""
+        """Return the token usage of the rollout so far, as reported by the endpoint."""
         return state.get("usage")
 
     # Changes
@@ -331,8 +329,7 @@ class Environment(NativeEnvironment):
             self.rubric = RubricGroup([mine, rubric])
 
     def set_kwargs(self, **values: Any) -> None:
-        """Set attributes of the environment. An author's code may set any attribute, a run's settings only existing
-        ones.
+        """Set attributes of the environment. Author code may set any attribute, a run's settings only existing ones.
 
         Raises:
             ConfigError: a run's settings name an unknown attribute.
@@ -355,13 +352,13 @@ class Environment(NativeEnvironment):
         name = self.env_id or type(self).__name__
         raise UsageError(
             f"{name}: evaluate() and generate() are not supported; use `bench run {self.env_id or 'ENV'} -m MODEL`, "
-            "which sends requests by its endpoints and limits, and records the replies"
+            "which uses the configured endpoints and limits and records the replies"
         )
 
     generate = generate_sync = evaluate_sync = run_rollout = run_group = evaluate
 
     async def teardown(self) -> None:
-        """Run the methods marked `@vf.teardown` of the environment, then those of its rubric."""
+        """Run the environment's methods that are marked `@vf.teardown`, then those of its rubric."""
         await super().teardown()
         mine = cast(NativeRubric, self.rubric)
         if isinstance(mine, Rubric):

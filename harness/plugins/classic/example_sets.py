@@ -1,5 +1,5 @@
-"""`vf.load_example_dataset` and related functions of the classic API: fifteen datasets on the Hub as questions and
-answers, with the repository, split and columns of each."""
+"""`vf.load_example_dataset` and related functions of the classic API, with a table of fifteen question-and-answer
+datasets on the Hugging Face Hub: the repository, split and columns of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS = "ABCDEFGHIJ"
 
 
 def strip_non_numeric(text: str) -> str:
-    """Return only the digits and decimal points of a text."""
+    """Return only the digits and decimal points of a string."""
     return "".join(letter for letter in text if letter.isdigit() or letter == ".")
 
 
@@ -120,7 +120,7 @@ def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int |
 
     Args:
         name: Name of the dataset.
-        split: Split of the dataset; by default the one that is usual for it.
+        split: Split of the dataset; by default the one usually used.
         n: Number of rows, sampled with `seed`; all by default.
         seed: Seed of the sample.
 
@@ -131,7 +131,7 @@ def load_example_dataset(name: str = "gsm8k", split: str | None = None, n: int |
         near = difflib.get_close_matches(name, SETS, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise EnvironmentFault(
-            f"load_example_dataset({name!r}): no such dataset; {hint}Known names are {', '.join(SETS)}"
+            f"load_example_dataset({name!r}): unknown dataset; {hint}known names are {', '.join(SETS)}"
         )
     chosen = SETS[name]
     hub: Any = importlib.import_module("datasets")

@@ -8,7 +8,7 @@ from harness.core.errors import ModelError as HarnessModelError
 
 
 class Error(Exception):
-    """Base class of the exceptions of the classic API, with which a package's code makes a rollout fail."""
+    """Base class for exceptions of the classic API; authors raise them to make a rollout fail."""
 
 
 class ModelError(Error, HarnessModelError):
@@ -47,7 +47,7 @@ class ToolCallError(ToolError):
 
 
 class InfraError(Error):
-    """Something that an environment needs, such as a sandbox or a network tunnel, failed."""
+    """Infrastructure that an environment needs, such as a sandbox or a network tunnel, failed."""
 
 
 class SandboxError(InfraError):
@@ -55,16 +55,17 @@ class SandboxError(InfraError):
 
 
 class TunnelError(InfraError):
-    """A network tunnel failed; for `except` clauses of authors, since bench does not open tunnels."""
+    """A network tunnel failed. bench opens no tunnels and never raises this; authors' `except` clauses may name it."""
 
 
 class BrowserSandboxError(SandboxError):
-    """The sandbox of a browser failed; for `except` clauses of authors, since bench does not run browsers."""
+    """A browser's sandbox failed. bench runs no browsers and never raises this; authors' `except` clauses may name
+    it."""
 
 
 def classic(error: HarnessModelError) -> HarnessModelError:
-    """Convert the error of a failed model call to an exception of the classic API, whose cause is the original error.
-    The error of an unusable endpoint is returned unchanged: it ends the run, and author code must not handle it."""
+    """Convert the error of a failed model call to an exception of the classic API, with the original error as its
+    cause. The error of an unusable endpoint is returned unchanged, because it must end the run."""
     if isinstance(error, Error | SystemicError):
         return error
     if isinstance(error, ContextLengthError):

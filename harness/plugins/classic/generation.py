@@ -1,7 +1,7 @@
-"""Detection of the generation of the classic API that a package was written for: from its distribution's requirements,
-else from its source text. Imports nothing of the package. `B` is 0.1.8 – 0.1.10: messages are dicts, tools are in
-`oai_tools`, times are milliseconds. `C` is 0.1.11 – 0.3: messages are typed, tools are `vf.Tool` in `tool_defs`, times
-are spans."""
+"""Detection of the generation of the classic API, a family of `verifiers` releases, that a package was written for:
+from the requirements of its distribution, or else from its source text, without importing it. In generation `B` (0.1.8
+– 0.1.10), messages are dicts, tools are in `oai_tools`, and times are in milliseconds. In generation `C` (0.1.11 –
+0.3), messages are typed, tools are `vf.Tool` objects in `tool_defs`, and times are spans."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 Generation: TypeAlias = Literal["B", "C"]
 
 DEFAULT: Generation = "B"
-"""Generation that is assumed if nothing shows which one a package was written for. Its plain dicts also suit code that
-uses only features of both generations."""
+"""Generation of the classic API that is assumed if a package gives no hint. It also suits code that uses only features
+common to both generations."""
 
 VERSIONS: dict[Generation, str] = {"B": "0.1.9.post3", "C": "0.1.14"}
-"""Version number of `verifiers` that packages of each generation see."""
+"""Version of `verifiers` that is reported to packages of each generation of the classic API."""
 
 OTHER: dict[Generation, Generation] = {"B": "C", "C": "B"}
 """For each of the two generations of the classic API, the other one."""
@@ -60,7 +60,7 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
 
     Args:
         requirements: The package's requirements, from its distribution's metadata or its `pyproject.toml`.
-        sources: The text of its modules.
+        sources: Source text of the package's modules.
     """
     clauses = [clause for each in parse_requirements(requirements) if _is_api(each) for clause in each.specifier]
     allowed: list[Generation] = [
@@ -89,7 +89,8 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
 
 
 def _decided(texts: Iterable[str]) -> Generation | None:
-    """Return the generation whose specific names the texts use; None if they use names of neither or of both."""
+    """Return the generation of the classic API whose specific names occur in the source texts; None if names of neither
+    or of both occur."""
     from harness.plugins.classic.modules import EXPORTS, NAMES
 
     used = {name for text in texts for name in names_of_api(text)}
@@ -99,7 +100,7 @@ def _decided(texts: Iterable[str]) -> Generation | None:
 
 
 def requires_verifiers(requirements: Iterable[str]) -> bool:
-    """Whether `verifiers` is among the requirements."""
+    """Return whether `verifiers` is among the requirements."""
     return any(_is_api(requirement) for requirement in parse_requirements(requirements))
 
 

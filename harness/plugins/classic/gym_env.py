@@ -18,7 +18,7 @@ from harness.rubrics.parser import identity
 from harness.usercode.threads import offload
 
 _REWARDS = "gym_rewards"
-"""State key with the list of step rewards, which is stored in the journal, unlike the trajectory."""
+"""State key of the list of step rewards. The list is stored in the journal, unlike the trajectory."""
 
 _DEFAULT_STEPS = 1000
 """Default limit of steps per episode."""
@@ -28,9 +28,9 @@ class StepResetEnv(Protocol):
     """Interface of an environment that `GymEnv` can run."""
 
     reset: Callable[..., Any]
-    """Takes `seed`; returns the observation, or the observation and an info dict."""
+    """Function that takes `seed` and returns the first observation, alone or with an info dict."""
     step: Callable[..., Any]
-    """Takes an action; returns observation, reward, terminated, (truncated,) and an info dict."""
+    """Function that takes an action and returns observation, reward, terminated, (truncated,) and an info dict."""
 
 
 def normalize_reset(out: Any) -> tuple[Any, JsonDict]:
@@ -43,7 +43,7 @@ def normalize_step(out: Any) -> tuple[Any, float, bool, bool, JsonDict]:
     """Convert the return value of an environment's `step` to observation, reward, terminated, truncated and info dict.
 
     Raises:
-        EnvironmentFault: the return value has neither four nor five parts.
+        EnvironmentFault: the return value does not consist of four or five values.
     """
     values = list(cast("tuple[Any, ...]", out)) if isinstance(out, tuple | list) else []
     if len(values) == 4:
@@ -85,7 +85,7 @@ class GymEnv(MultiTurnEnv):
         num_train_episodes: Number of rows of the training dataset.
         num_eval_episodes: Number of rows of the evaluation dataset; if 0, the training rows are evaluated.
         max_episode_steps: Actions after which an episode ends; 1000 by default.
-        seed: Seed of the first row; each later row's is one higher.
+        seed: Seed of the first row; each later row has the next higher seed.
         **kwargs: See `MultiTurnEnv`.
 
     Raises:
@@ -123,7 +123,7 @@ class GymEnv(MultiTurnEnv):
         return self.obs_to_text_fn(obs) if self.obs_to_text_fn else str(obs)
 
     def wrap_response(self, text: str) -> Prompt:
-        """Convert a text to the environment's response: a user message, or the text itself for completion models."""
+        """Convert a string to the environment's response: a user message, or the same string for completion models."""
         return [{"role": "user", "content": text}] if self.message_type == "chat" else text
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
@@ -189,8 +189,8 @@ class GymEnv(MultiTurnEnv):
         return said if isinstance(said, str) else str(said[-1].get("content") or "")
 
     def _told(self, state: State, step: JsonDict, reward: float, text: str, *, is_over: bool) -> Prompt:
-        """Return the environment's response to an action. After the last step it ends the rollout, because a further
-        reply of the model would cost tokens without effect."""
+        """Return the environment's response to an action. After the last step, end the rollout, because another model
+        reply would have no effect."""
         step["reward"] = reward
         state[_REWARDS].append(reward)
         state["gym_done"] = is_over
@@ -207,7 +207,7 @@ def _close(played: Any) -> None:
 
 
 def _check_shown(shown: str, state: State) -> None:
-    """Check that an episode begins with the observation that is in the row's prompt."""
+    """Check that an episode begins with the observation shown in the row's prompt."""
     prompt: Any = state["prompt"]
     asked = prompt if isinstance(prompt, str) else str(prompt[-1].get("content"))
     if shown not in asked:

@@ -1,5 +1,4 @@
-"""Import hook of this plugin, by which `import verifiers` in an environment gets our implementation of the classic
-API."""
+"""Import hook that makes `import verifiers` in environments import bench's implementation of the classic API."""
 
 from __future__ import annotations
 
@@ -26,13 +25,14 @@ class ClassicHook(ImportHook):
     datasets: ClassVar[Mapping[str, str]] = {name: known.repository for name, known in SETS.items()}
 
     def may_ask(self, source: Path) -> bool:
-        """Whether an environment might use the classic API: its source contains `verifiers`, or never `harness`."""
+        """Return whether an environment might use the classic API: its source contains `verifiers` or lacks
+        `harness`."""
         files = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
         texts = [path.read_bytes() for path in files if path.is_file()]
         return any(NAME.encode() in text for text in texts) or not any(b"harness" in text for text in texts)
 
     def asks(self, text: str) -> bool:
-        """Whether the text of a Python file imports `verifiers`."""
+        """Return whether the text of a Python file imports `verifiers`."""
         return asks(text)
 
     @contextmanager

@@ -1,9 +1,9 @@
-"""Import system for `import verifiers` in packages that were written for its classic API. `modules` implements the API;
-`packages` determines which of its two generations a package gets. The modules of a classic package run with their own
-`__builtins__`, whose `__import__` resolves the name for them alone, at any time, also inside functions during rollouts;
-packages of different generations can run together. While a package is loaded, the name is in `sys.modules` as well, for
-`importlib.import_module` and for libraries; the previous entry is restored afterwards. An installed `verifiers` makes
-no difference: classic packages always get this API."""
+"""Import system that makes `import verifiers` in classic packages import bench's implementation of the classic API,
+even if `verifiers` is installed. `modules` implements the API; `packages` determines which of its two generations a
+package gets. The modules of a classic package run with their own `__builtins__`, whose `__import__` returns that
+generation, also in functions that run later, during rollouts. Packages of different generations can therefore run
+together. While a package is loaded, the API is in `sys.modules` as well, for `importlib.import_module` and for
+libraries; afterwards, the previous entry is restored."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ _roots: dict[str, Generation] = {}
 
 _builtins: dict[Generation, dict[str, Any]] = {}
 _aside: dict[Generation, dict[str, ModuleType]] = {"B": {}, "C": {}}
-"""Modules that were imported once for each generation of the API: `sys.modules` has those of the generation that was
-loaded last, this has the others. Late imports of packages of the other generation find them here."""
+"""Modules that were imported separately for both generations of the classic API. `sys.modules` holds the copy for the
+generation that was loaded last; this dict holds the other copy, for later imports by packages of that generation."""
 
 _swapping = threading.RLock()
 
 
 @contextmanager
 def answering(package: Package) -> Generator[None]:
-    """Return a context in which a package is imported and its environment is built, and `import verifiers` gets the
-    classic API."""
+    """Return a context manager in which `import verifiers` imports the classic API, for loading environments."""
     _roots.update({**package.libraries, **dict.fromkeys(package.roots, package.generation)})
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
@@ -62,14 +61,15 @@ def answering(package: Package) -> Generator[None]:
 
 
 def adopt(spec: ModuleSpec, generation: Generation) -> None:
-    """Make `import verifiers` in a module that is imported from its path get the classic API of a generation."""
+    """Make `import verifiers` import the given generation of the classic API in a module loaded from a file path."""
     _roots[spec.name.partition(".")[0]] = generation
     _prepare(spec, generation)
 
 
 def _hide_foreign(roots: Iterable[str]) -> dict[str, ModuleType]:
-    """Remove modules of a package from `sys.modules` that were imported without this hook or for the other generation,
-    so that they are imported again. Modules that were imported for this generation before are restored."""
+    """Remove those modules of a package from `sys.modules` that were imported without this hook or for the other
+    generation of the classic API, so that they are imported again. Restore modules that were imported for this
+    generation earlier."""
     wanted = set(roots)
     foreign: dict[str, Generation | None] = {
         name.partition(".")[0]: _generation_of(module)
@@ -88,8 +88,8 @@ def _hide_foreign(roots: Iterable[str]) -> dict[str, ModuleType]:
 
 
 def _is_foreign(name: str, module: ModuleType) -> bool:
-    """Whether a module was imported for the other generation, or without this hook although its source contains
-    `verifiers`; namespace packages and plain helpers do not."""
+    """Return whether a module must be imported again: it was imported for the other generation of the classic API, or
+    without this hook although its source contains `verifiers`."""
     theirs = _generation_of(module)
     if theirs is not None:
         return theirs != _roots[name.partition(".")[0]]
@@ -110,7 +110,8 @@ def _generation_of(module: ModuleType) -> Generation | None:
 
 
 class _Import:
-    """Replacement of `__import__` in packages for old `verifiers`: `import verifiers` gets the version they need."""
+    """Replacement for `__import__` in classic packages: `import verifiers` imports the API generation that they
+    need."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation: Generation = generation
@@ -166,7 +167,7 @@ class _Importlib(ModuleType):
         return getattr(importlib, name)
 
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
-        """Import a module by its name, as `importlib.import_module` does; `verifiers` is the classic API."""
+        """Import a module by name, as `importlib.import_module` does; the name `verifiers` imports the classic API."""
         head = name.partition(".")[0]
         if head == NAME:
             return self._answer.module(name)
@@ -177,8 +178,7 @@ class _Importlib(ModuleType):
 
 
 def _require(module: ModuleType, names: Sequence[str]) -> None:
-    """Raise an ImportError that explains which name is missing if a module of the classic API lacks one of the
-    names."""
+    """Check that a module of the classic API has the given names; raise an ImportError that explains a missing one."""
     for name in names:
         try:
             getattr(module, "__all__" if name == "*" else name)
@@ -188,8 +188,8 @@ def _require(module: ModuleType, names: Sequence[str]) -> None:
 
 @contextmanager
 def _swapped(generation: Generation) -> Generator[None]:
-    """Put the modules of the classic API into `sys.modules` inside the block, and restore the previous entries
-    afterwards."""
+    """Context manager that puts the modules of the classic API into `sys.modules`, and restores the old ones on
+    exit."""
     with _swapping:
         before = _taken_out()
         sys.modules.update(modules_of(generation))
@@ -231,7 +231,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """Package metadata that says that `verifiers` is installed in a certain version."""
+    """Package metadata that reports a given version of `verifiers` as installed."""
 
     def __init__(self, version: str) -> None:
         self._version = version

@@ -1,6 +1,6 @@
-"""`vf.JudgeRubric`: reward functions that call a judge model. Implements the classic prompt, the cache in the state and
-the argument `judge_client` of functions. Calls use the run's endpoints, limits and accounting
-(`harness.rubrics.judge_port`)."""
+"""`vf.JudgeRubric` of the classic API: reward functions that call a judge model. Implements the default prompt, the
+cache of the judge's replies in the rollout's state, and the parameter `judge_client` of reward functions. Calls use the
+run's endpoints, limits and accounting (`harness.rubrics.judge_port`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class JudgeRubric(Rubric):
     Args:
         parser: Extracts the part of a completion that the judge sees.
         parallelize_scoring: Stored as an attribute, but without effect.
-        judge_client: Client of the openai package with the judge's URL and key; by default that package's defaults.
+        judge_client: Client of the openai package with the judge's URL and key; by default, one with that package's
+            defaults.
         judge_model: Name of the judge model.
         judge_sampling_args: Sampling arguments of the judge.
         judge_prompt: A template with `{question}`, `{answer}` and `{response}`.
@@ -89,7 +90,7 @@ class JudgeRubric(Rubric):
 
     @property
     def judges(self) -> tuple[JudgeSpec, ...]:
-        """The judge model, if bench sends its requests; else empty."""
+        """The judge model, as the only item, if bench sends its requests; otherwise empty."""
         return (self.spec,) if self.is_ours else ()
 
     @functools.cached_property
@@ -126,7 +127,7 @@ class JudgeRubric(Rubric):
         return said
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts; if the judge's endpoint is unusable, the run ends."""
+        """Score rollouts. An unusable judge endpoint ends the run."""
         with scoring_pass():
             return await super().score(states)
 
@@ -143,8 +144,8 @@ class JudgeRubric(Rubric):
 
 
 class _Client:
-    """The argument `judge_client` of reward functions: requests to the rubric's judge model are sent by bench, all
-    others by the author's client."""
+    """Client that reward functions get as `judge_client`. bench sends requests to the rubric's judge model, and the
+    author's client sends all others."""
 
     def __init__(self, rubric: JudgeRubric) -> None:
         self._rubric = rubric

@@ -1,5 +1,4 @@
-"""Logging helpers of the classic API. They set only the level of the logger `verifiers`; the program configures
-handlers."""
+"""Logging helpers of the classic API. They set only the level of the logger `verifiers`, and add no handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def setup_logging(level: str | int | None = "INFO", *args: Any, **kwargs: Any) -
 
 @contextlib.contextmanager
 def log_level(level: str | int) -> Generator[None]:
-    """Set another level of the logger `verifiers` inside the block."""
+    """Context manager that temporarily changes the level of the logger `verifiers`."""
     logger = logging.getLogger(_LOGGER)
     before = logger.level
     setup_logging(level)
@@ -33,7 +32,7 @@ def log_level(level: str | int) -> Generator[None]:
 
 @contextlib.contextmanager
 def quiet_verifiers() -> Generator[None]:
-    """Log only warnings and errors of classic packages inside the block."""
+    """Context manager in which classic packages log only warnings and errors."""
     with log_level(logging.WARNING):
         yield
 

@@ -40,7 +40,7 @@ reward, advantage = _marker("reward"), _marker("advantage")
 
 
 def marked(owner: object, kind: str) -> list[Callable[..., Any]]:
-    """Return the methods of an object that are marked as hooks of a kind, ordered by priority and then by name."""
+    """Return an object's methods that are marked as hooks of the given kind, ordered by priority and then by name."""
     found: list[tuple[int, str, Callable[..., Any]]] = []
     for name in dir(type(owner)):
         if isinstance(inspect.getattr_static(type(owner), name, None), property):
@@ -57,7 +57,7 @@ def marked(owner: object, kind: str) -> list[Callable[..., Any]]:
 
 
 def hooks_of(owner: object, kind: Kind, generation: Generation) -> tuple[Hook, ...]:
-    """Return the methods of an object that are marked as hooks of a kind, as `Hook` objects that the engine can call.
+    """Return an object's methods that are marked as hooks of the given kind, as `Hook` objects for the engine.
 
     Raises:
         EnvironmentFault: a marked method does not accept the arguments of such a hook.
@@ -74,8 +74,8 @@ def hooks_of(owner: object, kind: Kind, generation: Generation) -> tuple[Hook, .
 
 
 def _by_name(owner: object, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a hook of generation C, where arguments are passed by name (`state`, `env`, …), so that it can be called
-    with the state alone."""
+    """Wrap a hook of the newer, typed API (generation C), whose arguments are passed by name (`state`, `env`, …), so
+    that it can be called with the state alone."""
     parameters = inspect.signature(method).parameters
     if set(parameters) <= {"state", "kwargs"} or not parameters.keys() & {"env", "task", "resources"}:
         return method

@@ -1,5 +1,5 @@
-"""`vf.MathRubric`: mathematical comparison of answers. Finds a reply's answer by the classic rules; the comparison runs
-in the worker processes of our own rubric."""
+"""`vf.MathRubric` of the classic API: compares answers mathematically. Answers are extracted by the rules of the
+classic API and compared in worker processes that all math rubrics share."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class MathRubric(Rubric):
     Args:
         funcs: Further reward functions.
         weights: Their weights, one each.
-        parser: Extracts the answer; the last `\boxed{…}` outside of `<think>` by default. Without a box, generation B
-            takes the whole text, and C nothing.
+        parser: Extracts the answer; by default, the last `\boxed{…}` outside of `<think>`. Without one, the answer is
+            the whole text in the older API (generation B), and empty in the newer one (generation C).
         max_workers: Stored as an attribute, but without effect: all math rubrics share worker processes.
         timeout_seconds: CPU seconds of one comparison.
-        max_verify_chars: Longer answers are wrong (generation C).
+        max_verify_chars: Maximum length of an answer; longer ones count as wrong (newer API, generation C, only).
         **kwargs: See `Rubric`.
     """
 

@@ -1,6 +1,6 @@
-"""Messages and tool calls of the classic API: dicts in the OpenAI wire format (generation B), or typed messages that
-also act as dicts (generation C). Both are stored in the wire format. A tool call is nested there and flat in a typed
-message; both kinds of access work on both."""
+"""Messages and tool calls of the classic API: dicts in the OpenAI wire format in the older API (generation B), and
+typed messages that also act as dicts in the newer one (generation C). Both are stored in the wire format. The fields of
+a tool call can be read in nested form, as in the wire format, and in flat form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WireToolCall(Record):
 
 
 class ToolCall(WireToolCall):
-    """A tool call of generation C: `vf.ToolCall(id=…, name=…, arguments=…)`."""
+    """A tool call of the newer, typed API (generation C): `vf.ToolCall(id=…, name=…, arguments=…)`."""
 
     def __contains__(self, name: object) -> bool:
         return name in _FLAT or super().__contains__(name)
@@ -52,7 +52,7 @@ class ToolCall(WireToolCall):
 
 
 class WireMessage(Record):
-    """A message of generation B of the classic API: a dict in the OpenAI wire format."""
+    """A message of the older classic API (generation B): a dict in the OpenAI wire format."""
 
     call_type: ClassVar[type[WireToolCall]] = WireToolCall
 
@@ -72,8 +72,8 @@ class WireMessage(Record):
 
 
 class TypedMessage(WireMessage):
-    """A typed message of generation C of the classic API. As in that generation, `"tool_calls" in message` tests
-    whether the class of the message has the field."""
+    """A typed message of the newer classic API (generation C). As in that API, `"tool_calls" in message` tests whether
+    the class of the message has the field."""
 
     call_type = ToolCall
     role_name: ClassVar[str] = ""
@@ -103,7 +103,7 @@ class SystemMessage(TypedMessage):
 
     @classmethod
     def from_path(cls, path: str | Path) -> Self:
-        """Create a message with the text of a file."""
+        """Create a system message from the content of a text file."""
         return cls(content=Path(path).read_text(encoding="utf-8"))
 
 
@@ -114,7 +114,7 @@ class UserMessage(TypedMessage):
 
 
 class TextMessage(TypedMessage):
-    """A text in place of a chat message, for example of a completion model."""
+    """Plain text in place of a chat message, such as the reply of a completion model."""
 
     role_name = "text"
 
@@ -162,8 +162,8 @@ _KINDS: dict[str, type[TypedMessage]] = {
 
 
 _OWN: dict[Generation, frozenset[type]] = {"B": frozenset({WireMessage}), "C": frozenset({*_KINDS.values()})}
-"""Message classes of each generation, whose objects need no conversion. This saves time, since whole conversations are
-converted several times in each turn."""
+"""Message classes of each generation of the classic API. Their objects are not converted again; this saves time, since
+whole conversations are converted several times in each turn."""
 
 
 def message_of(value: object, kind: Generation | None = None) -> WireMessage:
@@ -193,11 +193,11 @@ def message_of(value: object, kind: Generation | None = None) -> WireMessage:
 
 
 def messages_of(value: object, kind: Generation | None = None) -> Prompt:
-    """Convert messages to those of a generation of the classic API, by default that of the running code. A text is
-    returned unchanged, a single message becomes a list.
+    """Convert messages to those of a generation of the classic API, by default that of the running code. A string is
+    returned unchanged; a single message becomes a list.
 
     Raises:
-        EnvironmentFault: the value is neither a text nor messages.
+        EnvironmentFault: the value is neither a string nor messages.
     """
     if isinstance(value, str):
         return value
@@ -211,7 +211,7 @@ def messages_of(value: object, kind: Generation | None = None) -> Prompt:
 
 
 def concat(parts: Sequence[object]) -> Prompt:
-    """Concatenate texts to one text, or lists of messages to one list."""
+    """Concatenate strings, or lists of messages."""
     if all(isinstance(part, str) for part in parts):
         return "".join(cast("Sequence[str]", parts))
     joined: Messages = []

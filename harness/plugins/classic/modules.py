@@ -28,7 +28,7 @@ def _dicts(*names: str) -> dict[str, str]:
 
 
 def _any(*names: str) -> dict[str, str]:
-    """Map names that are used in annotations only to `Any`."""
+    """Map names that occur only in annotations to `Any`."""
     return dict.fromkeys(names, "typing:Any")
 
 
@@ -184,19 +184,18 @@ _MODULES: dict[str, tuple[str, ...]] = {
 _PATHS = {*_MODULES, *(f"{package}.{name}".lstrip(".") for package, names in _MODULES.items() for name in names)}
 
 _REFUSED: dict[str, str] = {
-    name: "it trains models, which bench does not"
+    name: "it trains models, which bench does not do"
     for name in ("GRPOTrainer", "GRPOConfig", "RLTrainer", "RLConfig", "grpo_defaults", "lora_defaults", "get_model",
                  "get_model_and_tokenizer")
 } | {
-    name: "it runs agents in the remote sandboxes of one provider, which bench does not"
+    name: "it runs agents in a provider's remote sandboxes, which bench does not support"
     for name in ("CliAgentEnv", "HarborEnv", "RLMEnv", "BrowserEnv", "OpenEnvEnv")
 } | {
     name: "it belongs to the newer task-set API (verifiers.v1), which is not supported, even if verifiers is installed"
     for name in ("Env", "EnvConfig", "Task", "Taskset", "TasksetConfig", "Harness", "HarnessConfig", "Toolset",
                  "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1")
 }  # fmt: skip
-"""Names of the original `verifiers` package that bench does not implement, each with the reason for the error
-message."""
+"""Names of the original `verifiers` package that bench does not implement, with the reasons for error messages."""
 
 _made: dict[tuple[Generation, str], ModuleType] = {}
 

@@ -1,5 +1,5 @@
-"""The rollout loop of classic environments, based on `harness.MultiTurnEnv`. Hooks get messages of their generation of
-the API, as lists that they may change, and model replies in the classic form."""
+"""The rollout loop of classic environments, based on `harness.MultiTurnEnv`. Hooks get messages in the form of the API
+generation that they were written for, as lists that they may change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
 
     Args:
         max_turns: Maximum number of model replies; 0 or less for no limit.
-        timeout_seconds: Seconds after which a rollout ends in its current state (generation C).
+        timeout_seconds: Seconds after which a rollout ends in its current state (newer API, generation C, only).
         **kwargs: See `Environment`.
     """
 

@@ -1,4 +1,4 @@
-"""Types of the classic API without behaviour: aliases for annotations, and the configuration of a client."""
+"""Simple types of the classic API: aliases for annotations, and the configuration of a client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Messages: TypeAlias = str | ChatMessages
 
 
 class ClientConfig(Record):
-    """Configuration of a classic client."""
+    """Configuration of a model client in the classic API."""
 
     defaults: ClassVar[Mapping[str, object]] = {
         "api_key_var": "OPENAI_API_KEY",

@@ -1,6 +1,6 @@
-"""Support for environments that define `rollout` or `get_model_response` themselves. Wraps these methods so that the
-engine still calls those of bench first, creates the input of `rollout`, and copies its result into the engine's state.
-Also calls authors' functions, sync or async."""
+"""Support for classic environments whose authors define `rollout` or `get_model_response` themselves. Wraps these
+methods so that the engine still calls bench's own methods first; creates the input of an author's `rollout`, and copies
+its result into the engine's state. Also calls authors' sync and async functions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ async def awaited(value: Any) -> Any:
 
 
 async def call_author(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of an author and return its result. A sync function runs in a thread."""
+    """Call a function written by an environment's author and return its result. A sync function runs in a thread."""
     if is_async(function):
         return await function(*args, **kwargs)
     return await awaited(await offload.run(function, *args, **kwargs))
 
 
 class Input(dict[str, Any]):
-    """Input of an author's `rollout`: a dict with the dataset row. Also refers to the engine's state, for
-    `init_state`."""
+    """Input of a `rollout` method written by an author: a dict with the dataset row, and a reference to the engine's
+    state, which `init_state` uses."""
 
     def __init__(self, state: State) -> None:
         super().__init__(copy.deepcopy(dict(state["input"])))
@@ -44,12 +44,12 @@ class Input(dict[str, Any]):
 
 
 def is_engine(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether these are the arguments with which the engine calls `rollout`: a state and a chat."""
+    """Return whether the given arguments are those with which the engine calls `rollout`: a state and a chat."""
     return len(args) == 2 and not kwargs and isinstance(args[0], State)
 
 
 def dispatching(own: Method, ours: Method) -> Method:
-    """Wrap an author's `rollout` so that calls by the engine run the method `ours` of bench instead."""
+    """Wrap an author's `rollout` so that calls by the engine run bench's method `ours` instead."""
 
     @functools.wraps(own)
     async def rollout(self: object, *args: Any, **kwargs: Any) -> Any:

@@ -29,7 +29,7 @@ class Package:
     roots: frozenset[str]
     """Top-level modules that get the classic API on `import verifiers`."""
     libraries: dict[str, Generation] = field(default_factory=dict[str, Generation])
-    """Required libraries that use the classic API themselves: the generation of the API by top-level module."""
+    """Top-level modules of required libraries that use the classic API themselves, with the generation of each."""
 
 
 def read_package(found: FoundEnvironment) -> Package | None:
@@ -64,7 +64,8 @@ def read_package(found: FoundEnvironment) -> Package | None:
 
 
 def _single_file(found: FoundEnvironment) -> Path | None:
-    """Return the file of a single-file environment; None for others and in a folder of installed packages."""
+    """Return the file of an environment that consists of a single file; None for other environments and for files in a
+    folder of installed packages."""
     files = found.source_files
     if any(path.name == "__init__.py" and path.parent.name == found.module for path in files):
         return None

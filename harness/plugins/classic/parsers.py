@@ -1,5 +1,6 @@
-"""Parsers of the classic API, based on those of `harness.rubrics`. Two rules differ: a reply without content is parsed
-as the text "None" (generation B), and in the format reward every reply gets the points for spacing."""
+"""Parsers of the classic API, based on those of `harness.rubrics`. They differ from these in two rules: the older API
+(generation B) parses a reply without content as the string "None", and format rewards give every reply the points for
+spacing."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ class Parser(parser.Parser):
         super().__init__(extract_fn)
 
     def parse_answer(self, completion: Prompt) -> Any:
-        """Extract the answer from a text or the last assistant message; None if there is no assistant message."""
+        """Extract the answer from a string or the last assistant message; None if there is no assistant message."""
         if isinstance(completion, str):
             return self.parse(completion)
         messages = self.get_assistant_messages(completion)
         return self.parse(text_of(messages[-1])) if messages else None
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """Return a reward function that is constant, since this parser requires no format."""
+        """Return a reward function with a constant value, since this parser requires no format."""
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
             return 1.0
@@ -45,8 +46,8 @@ class ThinkParser(Parser):
         return self.extract_fn(text.rpartition("</think>")[2].strip() if "</think>" in text else "")
 
     def get_format_reward_func(self) -> Callable[..., float]:
-        """Return a reward function: the share of assistant messages that start with `<think>`, have one `</think>`, and
-        have text after it."""
+        """Return a reward function whose value is the share of assistant messages that start with `<think>`, have one
+        `</think>`, and have text after it."""
         grade = parser.ThinkParser().get_format_reward_func()
 
         def format_reward_func(completion: Prompt, **kwargs: Any) -> float:
@@ -86,13 +87,13 @@ class XMLParser(Parser):
         self.answer_field = answer_field
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> SimpleNamespace:
-        """Extract the fields of a text: an object with one attribute per name, None if the tag is missing."""
+        """Parse text and return an object with one attribute per tag name; None for missing tags."""
         # As in the original, white space next to the tags is never part of the value, even without `strip`.
         return self._tags.parse(text, strip=True, last=last)
 
     def parse_answer(self, completion: Prompt) -> Any:
-        """Extract the value of `answer_field`: the last one in a text, or the first one in the last assistant message
-        that has one."""
+        """Extract the value of `answer_field`: the last one in a string, or, in a list of messages, the first one in
+        the last assistant message that has one."""
         if isinstance(completion, str):
             return getattr(self.parse(completion, last=True), self.answer_field, None)
         for message in reversed(self.get_assistant_messages(completion)):
@@ -111,7 +112,7 @@ class XMLParser(Parser):
         return "\n".join(f"<{name}>\n...\n</{name}>" for name in shown)
 
     def format(self, **values: Any) -> str:
-        """Write the given values in tags.
+        """Format the given values as text, each enclosed in its tag.
 
         Raises:
             ValueError: a field has no value.
@@ -120,7 +121,7 @@ class XMLParser(Parser):
         for name, names in self._fields:
             value = next((values[each] for each in [name, *names] if each in values), None)
             if value is None:
-                raise ValueError(f"Missing value for field '{name}' (allowed: {names})")
+                raise ValueError(f"Missing value for field '{name}'; pass it under one of the names {names}")
             parts.append(f"<{name}>\n{value}\n</{name}>")
         return "\n".join(parts)
 
@@ -159,7 +160,7 @@ def _unrepeated(fields: Sequence[str | tuple[str, ...]]) -> Sequence[str | tuple
 
     Raises:
         ValueError: a name is not unique, or a tuple is empty.
-        TypeError: a field is neither a text nor a tuple of texts.
+        TypeError: a field is neither a string nor a tuple of strings.
     """
     seen: set[str] = set()
     names: set[str] = set()

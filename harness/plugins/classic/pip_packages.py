@@ -1,5 +1,5 @@
-"""Support for `pip_install_packages` of `vf.PythonEnv`. Nothing is downloaded: the packages must be installed in the
-same Python environment as bench, and the sandbox makes them importable. Checks names and versions."""
+"""Support for `pip_install_packages` of `vf.PythonEnv`. Nothing is downloaded: the packages must be installed in
+bench's Python environment, and the sandbox makes them importable. Checks the names and versions of the packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.core.errors import EnvironmentFault
 
 
 def modules_of(packages: str, who: str) -> tuple[str, ...]:
-    """Return the import names of the modules of some packages and of all packages that they require.
+    """Return the import names of the modules of the given packages and of all packages that they require.
 
     Args:
         packages: The packages as on pip's command line.
@@ -29,8 +29,8 @@ def modules_of(packages: str, who: str) -> tuple[str, ...]:
     missing = [str(requirement) for requirement in wanted if not _is_met(requirement)]
     if missing:
         raise EnvironmentFault(
-            f"{who}(pip_install_packages=…): {', '.join(missing)} is not installed. The sandbox has no network; it has "
-            f"the packages that are installed with bench. Run: pip install {' '.join(map(shlex.quote, missing))}"
+            f"{who}(pip_install_packages=…): not installed: {', '.join(missing)}. The sandbox has no network and uses "
+            f"the packages that are installed with bench; run: pip install {' '.join(map(shlex.quote, missing))}"
         )
     found: dict[str, list[str]] = {}
     waiting = list(wanted)
@@ -48,7 +48,7 @@ def _requirement(word: str, who: str) -> Requirement:
         return Requirement(word)
     except InvalidRequirement as error:
         raise EnvironmentFault(
-            f"{who}(pip_install_packages=…): {word!r} is not a package name with optional versions: {error}"
+            f"{who}(pip_install_packages=…): {word!r} is not a valid package requirement: {error}"
         ) from error
 
 

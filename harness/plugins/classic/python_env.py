@@ -97,8 +97,8 @@ class PythonEnv(SandboxEnv):
         Args:
             code: The code.
             sandbox_id: The rollout's sandbox.
-            sandbox_state: What is measured of it.
-            python_state: What is measured of the interpreter.
+            sandbox_state: Measurements of the sandbox.
+            python_state: Measurements of the interpreter.
         """
         bench, seconds = self._bench(sandbox_id), self.timeout_per_command_seconds
         started = time.monotonic()

@@ -1,5 +1,5 @@
-"""Tasks that the library reasoning-gym generates and scores, as a classic environment. Creates the rows, and finds the
-library's entry of a row for scoring."""
+"""Tasks that the library reasoning-gym generates and scores, as a classic environment. Creates the dataset rows, and
+looks up the library's entry for a row when a reply is scored."""
 
 from __future__ import annotations
 

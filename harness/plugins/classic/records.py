@@ -68,12 +68,11 @@ class Record(dict[str, Any]):
 
     @classmethod
     def model_validate(cls, value: Any, **_: Any) -> Self:
-        """Create a record from a mapping or an object; the same name as in pydantic."""
+        """Create a record from a mapping or an object, as the pydantic method of the same name does."""
         return value if isinstance(value, cls) else cls(**plain(value))
 
     def model_dump(self, *, exclude_none: bool = False, **_: Any) -> JsonDict:
-        """Convert to plain dicts and values. Declared fields that are missing become None, unless `exclude_none` is
-        set."""
+        """Convert to plain dicts and values. Missing declared fields become None, unless `exclude_none` is set."""
         fields: JsonDict = {} if exclude_none else dict.fromkeys(self.declared)
         fields.update(plain(dict(self)))
         return {name: value for name, value in fields.items() if not (exclude_none and value is None)}

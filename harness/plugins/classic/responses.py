@@ -1,5 +1,6 @@
-"""Model replies of the classic API: `response.choices[0].message.content` (generation B) and `response.message` (C),
-one class for both. Also converts `harness.types.ModelResponse` and the replies of an author's own client."""
+"""Model replies of the classic API. One class supports both `response.choices[0].message.content`, as in the older API
+(generation B), and `response.message`, as in the newer one (generation C). Also converts `harness.types.ModelResponse`
+and the replies of an author's own client."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class ReplyMessage(WireMessage):
 
 
 class ResponseMessage(AssistantMessage):
-    """The typed message of a model's reply, for code of generation C of the classic API."""
+    """The typed message of a model's reply, in the newer classic API (generation C)."""
 
     declared = (*AssistantMessage.declared, "finish_reason", "is_truncated", "tokens")
 
@@ -108,8 +109,7 @@ class Response(Record):
 
     @property
     def said(self) -> Prompt:
-        """The reply in the form of the transcript: a text, or a list of one message in the generation of the running
-        code."""
+        """The reply in the form of the transcript: a string, or a list with one message."""
         choice = self["choices"][0]
         return str(choice.get("text") or "") if self.is_text else cast("Prompt", [message_of(dict(choice["message"]))])
 
@@ -148,7 +148,7 @@ def _choice(value: object) -> Choice:
 
 
 def _choice_of(message: object, finish_reason: str | None, *, is_text: bool = False) -> Choice:
-    """Wrap a message in a choice: a text, a dict, or an object with `content`."""
+    """Wrap a message, given as a string, a dict, or an object with `content`, in a choice."""
     if isinstance(message, str):
         fields: JsonDict = {"content": message}
     elif isinstance(message, Mapping) or hasattr(message, "model_dump"):
@@ -199,7 +199,7 @@ def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
 
 
 def is_response(value: object) -> bool:
-    """Whether a value can be converted to a reply."""
+    """Return whether a value can be converted to a reply."""
     return isinstance(value, Response | ModelResponse) or bool(_part(value, "choices") or _part(value, "message"))
 
 
@@ -218,6 +218,6 @@ def as_response(value: Any) -> Response:
         return response_of(value, is_text=False, model="")
     if not is_response(value):
         kind = type(cast(object, value)).__name__
-        raise EnvironmentFault(f"a reply must have `choices` or a `message`, and {kind} {value!r:.80} has neither")
+        raise EnvironmentFault(f"a reply must have `choices` or a `message`, but {kind} {value!r:.80} has neither")
     names = ("id", "object", "created", "model", "usage", "choices", "message")
     return Response({name: part for name in names if (part := _part(value, name)) is not None})

@@ -16,8 +16,8 @@ from harness.usercode.functions import is_async, name_of
 RewardFunc = Callable[..., Any]
 
 Sources = Callable[[Sequence[State]], Mapping[str, object]]
-"""Function that returns, when reward functions are called, objects that they may have as parameters besides fields of
-the state."""
+"""Function that returns objects, by name, that reward functions may take as parameters in addition to fields of the
+state. It is called before the reward functions."""
 
 
 class Weights(list[float]):
@@ -42,8 +42,8 @@ class Weights(list[float]):
 
 
 def is_group(function: RewardFunc) -> bool:
-    """Whether a reward function scores all rollouts of an example together, according to the names of its parameters or
-    because it is annotated to return a list."""
+    """Return whether a reward function scores all rollouts of an example together, according to the names of its
+    parameters or because it is annotated to return a list."""
     signature = inspect.signature(function)
     returns: Any = signature.return_annotation
     lists = returns is list or get_origin(returns) is list or (isinstance(returns, str) and returns.startswith("list"))
@@ -52,12 +52,12 @@ def is_group(function: RewardFunc) -> bool:
 
 def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool) -> RewardFunction:
     """Wrap an author's reward function for `harness.rubrics.scoring`: the wrapper gets the state, or all states of a
-    group, and calls the function with the arguments that it has parameters for.
+    group, and calls the function with those arguments for which it has parameters.
 
     Args:
         function: The author's function.
         weight: Its weight.
-        objects: Class objects, by name.
+        objects: Objects that the function may take as parameters, by name.
         columns: Whether the function may have columns of the dataset as parameters.
     """
     group = is_group(function)
@@ -80,8 +80,7 @@ def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool
 
 
 def check(function: RewardFunc, known: Collection[str], where: str) -> None:
-    """Validate the parameters of a reward function, since one that cannot be supplied would leave every rollout
-    unscored.
+    """Validate the parameters of a reward function; if one could not be supplied, no rollout would be scored.
 
     Raises:
         EnvironmentFault: a parameter cannot be supplied; the message names it.
@@ -93,7 +92,7 @@ def check(function: RewardFunc, known: Collection[str], where: str) -> None:
         if parameter.default is parameter.empty:
             raise EnvironmentFault(
                 f"{where} {name_of(function)!r}, parameter {name!r}: unknown name. "
-                f"Known names are {', '.join(sorted(names))}; **kwargs receives all"
+                f"Known names are {', '.join(sorted(names))}; use **kwargs to receive all of them"
             )
 
 

@@ -1,6 +1,6 @@
 """Rubrics of the classic API, with the lists that authors may change (`funcs`, `weights`, `class_objects`), the methods
-that they may override, and the rule for functions with the same name. `harness.rubrics` calls the functions and handles
-failures."""
+that they may override, and the rule for reward functions with the same name. `harness.rubrics` calls the functions and
+handles failures."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Rubric(NativeRubric):
         self.score_object_providers: list[Callable[[State], Mapping[str, object]]] = []
         self.group_score_object_providers: list[Callable[[list[State]], Mapping[str, object]]] = []
         self._reasons: dict[str, dict[str, str]] = {}
-        """Reasons why values of functions are missing, by rollout. Needed if an author overrides the scoring and calls
-        that of this class."""
+        """Reasons why values of reward functions are missing, by rollout. Needed if an author's subclass overrides the
+        scoring and calls the method of this class."""
         self.prepare: Callable[[State], State] | None = None
         """Function that converts a state of the engine to a classic state; set by the environment."""
         for name, value in kwargs.items():
@@ -110,7 +110,7 @@ class Rubric(NativeRubric):
         self.weights.append(weight)
 
     def add_class_object(self, name: str, obj: object) -> None:
-        """Pass `obj` to functions that have a parameter called `name`, also to those that were added before."""
+        """Pass `obj` to functions that have a parameter called `name`, including those that were added earlier."""
         self.class_objects[name] = obj
 
     def add_score_object_provider(self, provider: Callable[[State], Mapping[str, object]]) -> None:
@@ -197,8 +197,7 @@ class Rubric(NativeRubric):
             reward_functions.check(function, {*self.class_objects, *extra}, "reward function")
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts, with the method `score_group` or `score_rollout` of the author's subclass if it overrides
-        one."""
+        """Score rollouts. If an author's subclass overrides `score_group` or `score_rollout`, use that method."""
         if not states:
             return []
         prepare = self.prepare
@@ -299,17 +298,17 @@ class Rubric(NativeRubric):
         reasons = self._reasons.pop(state["trajectory_id"], {})
         number = read(reward)[0]
         if number is None and not reasons:
-            reasons = {"*": f"{type(self).__name__} set the reward to {reward!r}"}
+            reasons = {"*": f"{type(self).__name__} set the reward to {reward!r}, which is not a number"}
         return Score(number, {name: metrics.get(name) for name in self.metric_names} | metrics, reasons)
 
     def _overrides(self, name: str) -> bool:
-        """Whether an author's class overrides this method."""
+        """Return whether an author's class overrides this method."""
         owner = next(base for base in type(self).__mro__ if name in vars(base))
         return not owner.__module__.startswith("harness.")
 
     async def _call(self, method: Callable[..., Any], states: object) -> None:
-        """Call a scoring method of an author. In generation B it may have a semaphore as an argument; this one never
-        blocks."""
+        """Call a scoring method written by an author. In the older API (generation B), such a method may take a
+        semaphore; it gets one that never blocks."""
         if "score_sem" in inspect.signature(method).parameters:
             await method(states, score_sem=contextlib.nullcontext())
         else:
@@ -317,8 +316,8 @@ class Rubric(NativeRubric):
 
     @contextlib.asynccontextmanager
     async def _cleaning(self, states: Sequence[State]) -> AsyncGenerator[None]:
-        """Return a context, in which rollouts are scored, that ends with the rubric's `@vf.cleanup` methods (generation
-        C)."""
+        """Return a context manager for scoring rollouts, which on exit runs the rubric's methods that are marked
+        `@vf.cleanup` (newer API, generation C, only)."""
         try:
             yield
         finally:
@@ -328,7 +327,8 @@ class Rubric(NativeRubric):
 
 
 def _named(score: Score) -> Score:
-    """Rename the metrics of a score: internally functions are numbered, since several may have the same name."""
+    """Remove the numbers from the names of metrics in a score. Internally, reward functions are numbered, since several
+    may have the same name."""
     metrics = {column(name.partition("#")[2]): value for name, value in score.metrics.items()}
     return replace(
         score, metrics=metrics, reasons={n.partition("#")[2] or n: words for n, words in score.reasons.items()}

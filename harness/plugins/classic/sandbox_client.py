@@ -1,5 +1,5 @@
-"""`self.sandbox_client` of `vf.SandboxEnv`: the method of the remote provider's client that local sandboxes support,
-and an error message for the others."""
+"""`self.sandbox_client` of `vf.SandboxEnv`: implements the only method of the remote provider's client that local
+sandboxes support, and raises an error for the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SandboxClient:
     """Client that runs commands in the sandboxes of rollouts.
 
     Args:
-        bench: Function that returns the sandbox with an id.
+        bench: Function that returns the sandbox with a given id.
         seconds: Default timeout of a command.
     """
 

@@ -1,6 +1,6 @@
 """`vf.SandboxEnv`: an environment with the tool `bash` and a sandbox for each rollout. Implements the classic
-arguments, hooks, metrics and messages. The sandboxes are local ones of `harness.sandbox`, while the original class uses
-remote ones of a provider."""
+arguments, hooks, metrics and messages. The sandboxes are local (`harness.sandbox`), while the original class uses a
+provider's remote sandboxes."""
 
 from __future__ import annotations
 
@@ -70,13 +70,14 @@ class SandboxMonitorRubric(Rubric):
 
 
 class SandboxEnv(StatefulToolEnv):
-    """`vf.SandboxEnv`: a model with a shell. The sandbox opens on the first command and is removed with its work folder
-    at the end of the rollout; each command runs in a new shell.
+    """`vf.SandboxEnv`: a model with a shell. The sandbox starts with the first command and is removed with its work
+    folder at the end of the rollout; each command runs in a new shell.
 
     Args:
         *args: `sandbox_name`, `docker_image`, `start_command`, `cpu_cores`, `memory_gb`, `disk_size_gb`, `gpu_count`,
             `timeout_minutes`, `timeout_per_command_seconds`, `environment_vars`, `team_id`, `advanced_configs`.
-        **kwargs: The same by name, arguments of a provider's service, which are ignored, and those of `ToolEnv`.
+        **kwargs: The same arguments by name; arguments for a provider's service, which are ignored; and the arguments
+            of `ToolEnv`.
 
     Raises:
         SandboxMissing: this machine has no sandbox; the message says what to install.
@@ -151,7 +152,7 @@ class SandboxEnv(StatefulToolEnv):
         Args:
             command: The command.
             sandbox_id: The rollout's sandbox.
-            sandbox_state: What is measured of it.
+            sandbox_state: Measurements of the sandbox.
             working_dir: Where to run, if not in the work folder.
         """
         bench, seconds = self._bench(sandbox_id), self.timeout_per_command_seconds
@@ -206,7 +207,7 @@ def told(done: Ran | Lost, seconds: float) -> str:
 
 
 def entries(state: Mapping[str, Any], *names: str) -> JsonDict:
-    """Return the values in a state that `setup_state` of this class has set.
+    """Return the values that the method `setup_state` of this class has stored in a state.
 
     Raises:
         EnvironmentFault: a subclass did not call `super().setup_state`.

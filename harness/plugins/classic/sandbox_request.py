@@ -79,7 +79,8 @@ def limits_of(request: Any, who: str) -> Limits:
         who: The environment, for messages.
 
     Raises:
-        EnvironmentFault: it has an unsupported feature: a GPU, the programs of an image, or a provider's settings.
+        EnvironmentFault: the configuration requests an unsupported feature: a GPU, the programs of an image, or a
+            provider's settings.
     """
     _check(request, who)
     asked = {name: getattr(request, name) for name in ("cpu_cores", "memory_gb", "disk_size_gb", "timeout_minutes")}
@@ -109,8 +110,8 @@ def _check(request: Any, who: str) -> None:
         _warn_once(who, image)
     elif not _PYTHON_IMAGE.match(image):
         raise EnvironmentFault(
-            f"{who}: docker_image={image!r} is not used: a sandbox of bench has the Python and the programs of this "
-            "machine. If these are sufficient for the environment, pass docker_image='python:3.11-slim' to it"
+            f"{who}: docker_image={image!r} is not supported: sandboxes of bench use the Python and the programs of "
+            f"this machine. If these are sufficient, pass docker_image='python:3.11-slim' to the environment"
         )
 
 

@@ -39,8 +39,8 @@ def imported(text: str) -> set[str]:
 
 
 def asks(text: str) -> bool:
-    """Whether a Python file probably uses `verifiers`: its code contains the name, also in a string that may be a
-    module name."""
+    """Return whether a Python file probably uses `verifiers`: its code contains the name, possibly in a string that may
+    be a module name."""
     tree = _parsed(text)
     if tree is None:
         return bool(_ASKS.search(text))
@@ -56,8 +56,8 @@ def asks(text: str) -> bool:
 
 def names_of_api(text: str) -> set[str]:
     """Return the names of `verifiers` that a Python file requires: `vf.NAME` and imports, without those used in
-    `hasattr` or inside a `try`, which are optional. After `import *`, all names that the file reads but does not
-    define."""
+    `hasattr` or inside a `try`, which are optional. If the file uses `import *`, these are all names that it reads but
+    does not define."""
     tree = _parsed(text)
     if tree is None:
         return set()
@@ -96,7 +96,7 @@ def code_of(text: str) -> str:
 
 
 class _Stripper(ast.NodeTransformer):
-    """Empties strings, except those that may be keys because they are identifiers."""
+    """Empties strings in a syntax tree, except identifiers, which may be dict keys."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         return ast.copy_location(ast.Pass(), node) if isinstance(node.value, ast.Constant) else self.generic_visit(node)
@@ -146,8 +146,7 @@ def _tried(node: ast.Try) -> Iterator[str]:
 
 
 def _texts_for_readers(tree: ast.Module) -> set[int]:
-    """Return the ids of the syntax nodes of texts that have no effect, such as docstrings and code disabled by
-    quotes."""
+    """Return the ids of the syntax nodes of strings without effect, such as docstrings and code disabled by quotes."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 

@@ -33,7 +33,7 @@ _SPANS = "timing_spans"
 """Key in the journal for the timing spans of generation C of the classic API."""
 
 _ABSENT: JsonDict = {"answer": "", "info": {}}
-"""Values of the columns that a dataset lacks. `state[…]` returns them, but they are not in the state's input."""
+"""Default values of columns that a dataset lacks. `state[…]` returns them, but they are not in the state's input."""
 
 
 class ClassicState(State):
@@ -82,7 +82,7 @@ class ClassicState(State):
         return {**exported, **{name: value for name, value in told.items() if value}}, lost
 
     def places(self) -> list[list[int]] | None:
-        """None, because `export` already includes the trajectory."""
+        """Return None: no positions of trajectory steps are needed, since `export` includes the whole trajectory."""
         return None
 
     def _client(self) -> Any:
@@ -131,12 +131,11 @@ _KINDS: dict[Generation, type[ClassicState]] = {"B": DictState, "C": TypedState}
 
 
 def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) -> ClassicState:
-    """Convert a rollout's state of bench to one of a generation of the classic API. A converted state is returned
-    unchanged.
+    """Convert bench's state of a rollout to a state of the classic API. A converted state is returned unchanged.
 
     Args:
         state: A state that is new or was restored from a journal.
-        kind: The generation.
+        kind: Generation of the classic API.
         columns: The author's own row of the dataset, with values that are not text and further columns; None if it is
             unavailable.
     """
@@ -201,8 +200,8 @@ def _unrecorded(value: Any) -> Any:
 
 
 class Milliseconds(dict[str, Any]):
-    """Timings of a rollout in milliseconds, for code of generation B. Values that the engine sets under its names are
-    also set under the classic names."""
+    """Timings of a rollout in milliseconds, for the older classic API (generation B). Values that the engine sets under
+    its own names are also set under the classic names."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         super().__init__(generation_ms=0.0, scoring_ms=0.0, total_ms=0.0)
@@ -240,8 +239,8 @@ class TimeSpans(Record):
 
 
 class RolloutTiming(Record):
-    """Timings of a rollout as time spans, for code of generation C. When the engine sets the duration of a phase, its
-    span ends."""
+    """Timings of a rollout as time spans, for the newer classic API (generation C). When the engine sets the duration
+    of a phase, the span of that phase ends."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(
@@ -285,14 +284,15 @@ class RolloutTiming(Record):
 
 
 def timing_of(fields: Mapping[str, Any], kind: Generation) -> dict[str, Any]:
-    """Convert the timings of a rollout to the form of a generation of the classic API."""
+    """Convert the timings of a rollout to the form that the given generation of the classic API uses."""
     if isinstance(fields, Milliseconds | RolloutTiming):
         return fields
     return Milliseconds(fields) if kind == "B" else RolloutTiming(fields)
 
 
 def spans_of(timing: Mapping[str, Any]) -> JsonDict:
-    """Return the time spans of generation C for which the records of bench have no field; empty for other timings."""
+    """Return the time spans for which bench's records have no field; empty unless the timings are those of the newer
+    classic API (generation C)."""
     if not isinstance(timing, RolloutTiming):
         return {}
     spans: JsonDict = {name: plain(timing[name]["spans"]) for name in ("model", "env")}

@@ -26,7 +26,7 @@ CORPORA = {"words": "corpora/words", "averaged_perceptron_tagger_eng": "taggers/
 """Data of the library nltk that the word games need: the path of each by its download name."""
 
 _SHARED = ("dictionary", "word_list")
-"""Attributes that a game never changes, shared by all copies: half a million words (38 MB)."""
+"""Attributes that a game never changes and that all copies of it share, such as half a million words (38 MB)."""
 
 _making = threading.Lock()
 
@@ -134,8 +134,8 @@ def _make(game: str) -> Any:
 
 @contextmanager
 def _at_hand_first(nltk: Any, missing: list[str]) -> Generator[None]:
-    """Return a context in which a game is created and nltk downloads only missing data, silently. Without it, games
-    download all their data each time and print messages."""
+    """Return a context manager for creating a game, in which nltk silently downloads only missing data. Without it,
+    games download all their data each time and print messages."""
     download = nltk.download
 
     def lookup(names: str | list[str], *args: Any, **options: Any) -> bool:
@@ -168,8 +168,8 @@ def _no_words(missing: list[str]) -> str:
     names = " ".join(dict.fromkeys(missing)) or " ".join(CORPORA)
     return (
         f"TextArena's word games need nltk's data ({names}), which is not on this machine and could not be downloaded. "
-        f"Where there is a network, run `python -m nltk.downloader {' '.join(CORPORA)}`; else copy the folder "
-        "nltk_data from such a machine and set the environment variable NLTK_DATA to its path"
+        f"Run `python -m nltk.downloader {' '.join(CORPORA)}` on a machine with a network connection; if it is another "
+        f"machine, copy its folder nltk_data and set the environment variable NLTK_DATA to the copy's path"
     )
 
 
@@ -195,8 +195,7 @@ def _words(game: Any, name: str) -> list[str]:
 
 
 def _shared(game: Any) -> dict[int, Any]:
-    """Return the memo for `copy.deepcopy` with the large dictionaries of a game, so that copies of the game share
-    them."""
+    """Return a memo for `copy.deepcopy` with a game's large dictionaries, so that copies of the game share them."""
     base = _base(game)
     values = [getattr(base, name, None) for name in _SHARED]
     return {id(value): value for value in values if value is not None}

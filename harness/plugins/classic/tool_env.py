@@ -30,7 +30,7 @@ class ToolMonitorRubric(Rubric):
 
     Args:
         tools: The tools as functions.
-        tool_names: Names of the tools, instead of `tools`.
+        tool_names: Names of the tools; used instead of `tools`.
         **kwargs: See `Rubric`.
     """
 
@@ -216,7 +216,7 @@ class StatefulToolEnv(ToolEnv):
 
 
 def filter_signature(func: AnyFunction, args_to_skip: Sequence[str]) -> AnyFunction:
-    """Wrap a function so that its signature lacks some arguments, which are then hidden from the model."""
+    """Wrap a function and remove some parameters from its signature, to hide them from the model."""
     if not args_to_skip:
         return func
 

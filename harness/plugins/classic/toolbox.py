@@ -1,5 +1,5 @@
-"""Helper functions of the classic API for authors, for messages, tools, replies, awaitables and API keys. bench itself
-does not use them."""
+"""Helper functions that the classic API offers to environment authors: for messages, tools, replies, awaitables and API
+keys. bench itself does not use them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.tools import read_tool
 
 
 def normalize_messages(messages: Any, field_name: str = "messages", on_normalize: Any = None) -> Messages:
-    """Convert messages to typed messages; a text becomes one message."""
+    """Convert messages to typed messages; a string becomes one message."""
     if isinstance(messages, str):
         return [message_of({"role": "text", "content": messages}, "C")]
     return cast(Messages, messages_of(messages, "C"))
@@ -53,7 +53,7 @@ def strip_nones_from_content(messages: Messages) -> Messages:
 
 
 def sanitize_tool_calls(messages: Prompt) -> Prompt:
-    """Copy messages, with each tool call converted to a JSON text."""
+    """Copy messages, with each tool call converted to a JSON string."""
     if isinstance(messages, str):
         return messages
     return [
@@ -65,7 +65,7 @@ def sanitize_tool_calls(messages: Prompt) -> Prompt:
 
 
 def get_messages(messages: Messages, role: str | None = None) -> Messages:
-    """Return the messages of a role (all without one) as typed messages."""
+    """Return the messages with the given role, or all messages if no role is given, as typed messages."""
     return [message for message in normalize_messages(messages) if role is None or message["role"] == role]
 
 
@@ -87,7 +87,7 @@ VALID_TOOL_CONTENT_PART_TYPES = frozenset({"text", "image_url"})
 
 
 def is_valid_tool_content_parts(value: Any) -> bool:
-    """Whether a tool's result is a list of content parts."""
+    """Return whether a tool's result is a list of content parts."""
     from harness.tools.results import is_parts
 
     return is_parts(plain(value))
@@ -97,12 +97,12 @@ def is_valid_tool_content_parts(value: Any) -> bool:
 
 
 async def parse_response_messages(response: Any, message_type: str = "chat") -> Prompt:
-    """Return a model's reply in the form of the transcript: a text, or a list of one message."""
+    """Return a model's reply in the form of the transcript: a string, or a list with one message."""
     return as_response(response).said
 
 
 async def parse_is_truncated(response: Any, message_type: str = "chat") -> bool:
-    """Whether a reply was cut at the token limit."""
+    """Return whether a reply was cut at the token limit."""
     return as_response(response).is_truncated
 
 
@@ -147,7 +147,7 @@ def ensure_keys(keys: list[str]) -> None:
     """Validate that these environment variables are set.
 
     Raises:
-        MissingKeyError: some are not set; the message names them.
+        MissingKeyError: one or more are not set; the message names them.
     """
     missing = [key for key in keys if not os.getenv(key)]
     if missing:

@@ -29,10 +29,10 @@ def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> 
     """
     notes = [{name: plain(step[name]) for name in _FIELDS if step.get(name)} for step in trajectory]
     for note, step in zip(notes, trajectory, strict=True):
-        told = _told(step.get("response"))
+        told = _reply_details(step.get("response"))
         if told:
             note[_REPLY] = told
-    if not (_is_one_conversation(trajectory) and _is_told(trajectory, prompt, completion)):
+    if not (_is_one_conversation(trajectory) and _is_in_transcript(trajectory, prompt, completion)):
         for note, step in zip(notes, trajectory, strict=True):
             note.update(prompt=plain(step.get("prompt")), completion=plain(step.get("completion")))
     return notes if any(notes) else []
@@ -60,7 +60,7 @@ def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
             step["response"] = response_for(step["completion"], {"model": model, **told})
 
 
-def _told(response: object) -> JsonDict:
+def _reply_details(response: object) -> JsonDict:
     """Return the details of a model's reply besides its message, such as tokens and finish reason."""
     if not is_response(response):
         return {}
@@ -70,9 +70,9 @@ def _told(response: object) -> JsonDict:
     return {name: plain(value) for name, value in told.items() if value is not None}
 
 
-def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:
-    """Whether the trajectory contains nothing that the transcript lacks: one step per assistant message, or a single
-    one for a text."""
+def _is_in_transcript(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:
+    """Return whether the transcript contains everything in the trajectory: it has one step per assistant message, or a
+    single step if the completion is text."""
     if isinstance(completion, str):
         said = [(len(prompt), completion)] if completion else []
     else:
@@ -86,7 +86,7 @@ def _is_told(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt)
 
 
 def _is_one_conversation(trajectory: Sequence[JsonDict]) -> bool:
-    """Whether each step continues where the previous one ended."""
+    """Return whether each step continues where the previous one ended."""
     for before, step in pairwise(trajectory):
         said, asked = before.get("completion"), step.get("prompt")
         if isinstance(said, str) or isinstance(asked, str):

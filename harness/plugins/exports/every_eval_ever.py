@@ -31,7 +31,7 @@ _OWN_MODELS = frozenset({"openai", "anthropic", "deepseek", "ai21", *_DEVELOPERS
 def write(run: RunDir, target: Path) -> Exported:
     """Write `data/<environment>/<developer>/<model>/<uuid>.json` and `…_samples.jsonl` below a folder.
 
-    The uuid is derived from the run's id, so a second export has the same one.
+    The uuid is derived from the run's id, so every export of the run has the same one.
 
     Args:
         run: The run.
@@ -106,7 +106,7 @@ def _split(source: Source) -> tuple[str, str]:
 
 
 def _component(text: str) -> str:
-    """Convert a text to a folder name that is valid on any system."""
+    """Convert a string to a folder name that is valid on any system."""
     name = _short(re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", unbroken(text)).rstrip(". ").strip(), 100) or "_"
     return f"_{name}" if name.split(".", 1)[0].lower() in _RESERVED or name.startswith(".") else name
 

@@ -29,7 +29,7 @@ class Identity:
     task: str
     """The environment's id, in characters that are valid in folder names."""
     created: str
-    """Start of the run: Unix time as text."""
+    """Start time of the run, as a Unix time in a string."""
 
     stem: str
     """Path of the two files from the root of the datastore, without file suffixes."""
@@ -194,7 +194,7 @@ def _generation(source: Source) -> JsonDict:
 
 
 def _bounds(low: float, high: float) -> JsonDict:
-    """Return the lowest and the highest possible score; infinities as text, since JSON has no infinite numbers."""
+    """Return the lowest and the highest possible score; infinities as strings, since JSON has no infinite numbers."""
     return {
         "min_score": low if math.isfinite(low) else "-Infinity",
         "max_score": high if math.isfinite(high) else "Infinity",
@@ -202,5 +202,5 @@ def _bounds(low: float, high: float) -> JsonDict:
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Convert the values of a mapping to text, as the schema requires; None and empty objects are omitted."""
+    """Convert the values of a mapping to strings, as the schema requires; omit None and empty objects."""
     return {name: worded(value) for name, value in values.items() if value is not None and value != {}}

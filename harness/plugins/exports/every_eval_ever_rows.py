@@ -1,5 +1,5 @@
 """Conversion of a rollout to a line of Every Eval Ever's samples file: single-turn, multi-turn or agentic. The sample
-hash is computed as in that project, which finds the same sample under other models by it."""
+hash is computed as in that project, where it identifies the same sample in the results of different models."""
 
 from __future__ import annotations
 
@@ -74,15 +74,14 @@ def sample_hash(raw: str, reference: list[str]) -> str:
 
 
 def _raw(asked: Messages) -> str:
-    """Return the text of the user messages, without system prompt and few-shot answers; of all messages if none is from
-    a user."""
+    """Return the text of the user messages (without few-shot answers), or of all messages if none is from a user."""
     texts = [_marked(message.get("content")) for message in asked if message.get("role") == "user"]
     return unbroken("\n".join(texts or [_marked(message.get("content")) for message in asked]))
 
 
 def _marked(content: object) -> str:
-    """Return the text of a message's content. Parts such as images become a hash, so that different images are
-    different samples."""
+    """Return the text of a message's content. Parts such as images are replaced by their hash, so that samples with
+    different images differ."""
     if not isinstance(content, list):
         return "" if content is None else worded(content)
     lines: list[str] = []
@@ -137,7 +136,7 @@ def _performance(outcome: Outcome) -> JsonDict:
 
 
 def _metadata(outcome: Outcome) -> dict[str, str]:
-    """Return the data of a rollout for which the format has no field, as text by name."""
+    """Return the data of a rollout for which the format has no field, as a mapping of names to strings."""
     example, base, score = outcome.example, outcome.base, outcome.score
     values: JsonDict = {
         "rollout_index": base.rollout_index,

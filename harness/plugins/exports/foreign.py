@@ -34,7 +34,7 @@ NOT_A_NUMBER = orjson.Fragment(b"NaN")
 """Value that `json_bytes` writes as NaN. That is not valid JSON, but some readers expect it."""
 
 _DEPTH = 100
-"""Maximum depth of nesting in exported JSON; deeper values become text, because readers fail at some hundreds of
+"""Maximum depth of nesting in exported JSON; deeper values become strings, since some readers fail at hundreds of
 levels."""
 
 _LARGEST = 2**63 - 1
@@ -104,7 +104,7 @@ class Source:
 
 
 def _homeless(value: object, home: str) -> Any:
-    """Copy a JSON value and replace the folder `home` by `~` in all its texts."""
+    """Copy a JSON value and replace the path `home` by `~` in all its strings."""
     if isinstance(value, str):
         return re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value) if len(home) > 1 else value
     if isinstance(value, dict):
@@ -125,12 +125,12 @@ def as_list(value: object) -> list[Any]:
 
 
 def as_text(value: object) -> str | None:
-    """Return the value if it is a text, else None."""
+    """Return the value if it is a string, else None."""
     return value if isinstance(value, str) else None
 
 
 def worded(value: object) -> str:
-    """Convert any value to text: a text is returned unchanged, everything else as JSON."""
+    """Convert any value to a string: a string is returned unchanged, everything else as JSON."""
     return value if isinstance(value, str) else to_text(value)
 
 
@@ -144,7 +144,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def messages_of(prompt: Prompt | object, role: str) -> Messages:
-    """Convert a prompt or completion to messages. A text, or an item that is not a message, becomes a message of
+    """Convert a prompt or completion to messages. A string, or an item that is not a message, becomes a message of
     `role`."""
     items = as_messages(prompt, role) if prompt else ()
     return [cast(Message, item) if isinstance(item, dict) else {"role": role, "content": item} for item in items]
@@ -157,7 +157,7 @@ class Call:
     id: str
     name: str
     arguments: JsonDict
-    """The arguments; if they are not a JSON object, a dict with the whole text under the key `arguments`."""
+    """The arguments; if they are not a JSON object, a dict with their whole text under the key `arguments`."""
     problem: str | None = None
     """The parse error of the arguments, if any."""
     is_custom: bool = False

@@ -1,5 +1,5 @@
 """Export of a run to an Inspect eval log, for `inspect view` and `inspect_ai.log`. Writes the `.eval` (zip) and `.json`
-files; `inspect_header`, `inspect_sample` and `inspect_messages` make the content. Does not need Inspect. Samples are
+files; `inspect_header`, `inspect_sample` and `inspect_messages` create the content. Does not need Inspect. Samples are
 first written to a temporary file, to limit memory: the log's header precedes them, but is complete only after the last
 sample."""
 
@@ -24,8 +24,8 @@ _LEVEL = 3
 """Compression level; higher levels hardly reduce the size and take several times as long."""
 
 _LISTED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}")
-"""Pattern of a time at the start of a file name. Inspect lists a `.json` file as a log only if its name begins so, but
-every `.eval` file."""
+"""Pattern of a time at the start of a file name. Inspect lists every `.eval` file as a log, but a `.json` file only if
+its name begins with such a time."""
 
 
 def write(run: RunDir, target: Path) -> Exported:

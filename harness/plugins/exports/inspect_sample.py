@@ -36,7 +36,7 @@ GRADER = "grader"
 """The role under which Inspect counts the usage of judges."""
 
 _SAFE_INTEGER = 2**53 - 1
-"""Largest integer that is used as a sample id. Inspect's viewer is written in JavaScript, which rounds greater
+"""Largest integer that is used as a sample id. Inspect's viewer is written in JavaScript, which rounds larger
 integers."""
 
 _PATH_ESCAPES = re.compile(r"^/|(?<![^/])\.{1,2}(?=/|$)")
@@ -60,8 +60,8 @@ _LIMITS = {
 
 
 class SampleIds:
-    """Assigns ids to the samples of an Inspect log. They are unique as text, because readers and file names use the
-    text."""
+    """Assigns ids to the samples of an Inspect log. They are unique as strings, because readers and file names use the
+    string form."""
 
     def __init__(self) -> None:
         self._taken: dict[str, int | str] = {}

@@ -34,7 +34,7 @@ _KEYS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The columns of `results.jsonl`. They are the same in every line, because readers infer types from the first
+    """The columns of `results.jsonl`. They are equal in every line, because readers infer types from the first
     lines."""
 
     metrics: tuple[str, ...]
@@ -132,7 +132,7 @@ def _line(shape: _Shape, outcome: Outcome) -> JsonDict:
 
 
 def _messages(prompt: Prompt) -> Prompt:
-    """Convert each tool call in messages to a JSON text, as these releases of verifiers write it; other fields are
+    """Convert each tool call in messages to a JSON string, as releases 0.1 of verifiers write it; other fields are
     unchanged."""
     if not isinstance(prompt, list):
         return prompt
@@ -231,13 +231,13 @@ def _notes(shape: _Shape, count: _Count) -> tuple[str, ...]:
         )
     if shape.renumbered:
         notes.append(
-            "example_id must be an integer in this format: it is the example's number in the run, and src_id is its id"
+            "this format requires an integer example_id, so it is the number in the run; src_id is the original id"
         )
     clashes = [name for name in shape.metrics if name in _KEYS]
-    notes += [f"metric {name!r} has the name of a key of the format: it is only in `metrics`" for name in clashes]
+    notes += [f"metric {name!r} has the name of a format key, so it is only in `metrics`" for name in clashes]
     renamed = {old: new for old, new in shape.state_columns.items() if old != new}
     notes += [
-        f"state column {old!r} has the name of a key of the format: it is renamed to {new!r}"
+        f"state column {old!r} has the name of a format key, so it is renamed to {new!r}"
         for old, new in renamed.items()
     ]
     return tuple(notes)

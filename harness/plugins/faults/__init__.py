@@ -3,7 +3,7 @@
 options   the options of `bench serve` (imported when it is called)
 script    parser of fault files and shorthands
 catalogue the kinds of faults, by name
-rules     which request gets which fault
+rules     selects the requests that get a fault
 inject    sends a fault
 spoil     turns a correct reply into a faulty one
 """

@@ -1,4 +1,4 @@
-"""Catalogue of faults: names, parameters, and the `Fault` of each. `rules` chooses the requests; `script` parses user
+"""Catalogue of faults: names, parameters, and the `Fault` of each. `rules` chooses requests; `script` parses user
 input."""
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ HTML = (
 )
 
 EVENTS = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "4"}}]}\n\n' * 2
-"""Body of a faulty reply: an event stream that the client did not request, with a repeated event and without its
-end."""
+"""Body of a faulty reply: an event stream that the client did not request, with a repeated event and no end."""
 
 Given = Mapping[str, object]
-"""Parameters as the user wrote them: TOML values, or texts of a command line."""
+"""Parameters as the user wrote them: TOML values, or strings from a command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One kind of fault: its description, its parameters, and the function that makes a `Fault`."""
+    """One kind of fault: its description, its parameters, and the function that creates a `Fault`."""
 
     says: str
     """One-line description for the list of faults."""
@@ -48,7 +47,7 @@ def _act(says: str, fault: Fault) -> FaultKind:
 def _text(given: Given, name: str, default: str) -> str:
     value = given.get(name, default)
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise ConfigError(f"{name} must be a text, not {value!r}")
+        raise ConfigError(f"{name} must be a string, not {value!r}")
     return str(value)
 
 
@@ -63,7 +62,7 @@ def number(value: object, name: str, low: float = 0.0, high: float = math.inf) -
     except ValueError:
         parsed = math.nan
     if not (low <= parsed <= high and math.isfinite(parsed)):
-        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of at least {low:g}"
         raise ConfigError(f"{name} must be a number {span}, not {value!r}")
     return parsed
 
@@ -80,7 +79,7 @@ def _edit(says: str, edit: str, parameter: str = "", default: str = "") -> Fault
 def _garbled(given: Given) -> Fault:
     form = _text(given, "form", "cut")
     if form not in GARBLINGS:
-        raise ConfigError(f"{form!r} is not a form of a garbled tool call; {suggestion(form, GARBLINGS)}")
+        raise ConfigError(f"unknown form {form!r} of a garbled tool call; {suggestion(form, GARBLINGS)}")
     return Fault(edit="bad-tool-call", value=form)
 
 
@@ -118,15 +117,14 @@ def _body(given: Given) -> Fault:
 
 
 def _wrapped(given: Given) -> Fault:
-    """Make a reply with status 200 that contains an error object: alone, or together with the normal answer
-    (`form`)."""
+    """Create a reply with status 200 that contains an error object, alone or with the normal answer (`form`)."""
     words, form = _text(given, "code", "429"), _text(given, "form", "alone")
     code = int(words) if words.isdecimal() else words
     if form == "alone":
         return Fault("body", body=json.dumps({"error": {**ROUTER_ERROR, "code": code}}).encode())
     if form not in ERROR_PLACES:
         raise ConfigError(
-            f"{form!r} is not a form of an error in a 200 reply; {suggestion(form, ['alone', *ERROR_PLACES])}"
+            f"unknown form {form!r} of an error in a 200 reply; {suggestion(form, ['alone', *ERROR_PLACES])}"
         )
     finish = _text(given, "finish", "error" if form == "finish" else "stop")
     value = orjson.dumps([form, code, None if finish == "null" else finish])
@@ -141,7 +139,7 @@ _SENT = ("sent", "status")
 
 KINDS: dict[str, FaultKind] = {
     "reset": _act("the connection is reset before any byte of the reply", Fault("reset")),
-    "close": _act("the connection is closed in order, without a reply", Fault("close")),
+    "close": _act("the connection is closed normally, without a reply", Fault("close")),
     "hang": _act("no reply, and the connection stays open", Fault("hang")),
     "reset-body": FaultKind("the connection is reset in the middle of the reply", _broken("reset"), _SENT),
     "close-body": FaultKind("the connection is closed in the middle of the reply", _broken("close"), _SENT),
@@ -168,12 +166,12 @@ KINDS: dict[str, FaultKind] = {
     ),
     "cut-gzip": _act("the normal reply with gzip, without the last 8 bytes", Fault(edit="cut-gzip")),
     "partial": _act("the normal reply with the status 206 (partial content)", Fault(edit="partial")),
-    "two-choices": _edit("another answer of index 1 before the normal one of index 0", "two-choices"),
+    "two-choices": _edit("an extra choice with index 1 before the normal one with index 0", "two-choices"),
     "malformed": _act(
         "200 with cut JSON, an HTML page, no choices or an empty body, in turn", Fault("body", body=MALFORMED[0])
     ),
     "wrapped-error": FaultKind(
-        f"an error with `code` (429) inside a 200; `form` is alone, or beside an answer: {', '.join(ERROR_PLACES)}; "
+        f"an error with `code` (429) in a 200 reply; `form` is alone, or next to an answer: {', '.join(ERROR_PLACES)}; "
         "`finish` is the finish reason",
         _wrapped,
         ("code", "form", "finish"),
@@ -182,29 +180,29 @@ KINDS: dict[str, FaultKind] = {
         "a request with max_tokens is refused, as by OpenAI's reasoning models; max_completion_tokens is accepted",
         Fault(edit="no-max-tokens"),
     ),
-    "body": FaultKind("`text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
+    "body": FaultKind("a body of `text`, with `status` and `content_type`", _body, ("text", "status", "content_type")),
     "huge": FaultKind(
         "a reply of `megabytes` (100), with `status` (200); `gzip = true` compresses it",
         _huge,
         ("megabytes", "status", "gzip"),
     ),
-    "no-choices": _edit("no choices", "no-choices"),
-    "null-content": _edit("content is null", "null-content"),
-    "empty-content": _edit("content is empty", "empty-content"),
+    "no-choices": _edit("a reply without choices", "no-choices"),
+    "null-content": _edit("a reply whose content is null", "null-content"),
+    "empty-content": _edit("a reply whose content is empty", "empty-content"),
     "no-usage": _edit("the normal reply, without usage", "no-usage"),
     "wrong-model": _edit(
         "the normal reply, from a model called `name` (another-model)", "wrong-model", "name", "another-model"
     ),
     "refusal": _edit("the model refuses with `text`", "refusal", "text", "I cannot help with that."),
-    "content-filter": _edit("filtered: empty, `finish_reason` is content_filter", "content-filter"),
+    "content-filter": _edit("an empty, filtered reply: `finish_reason` is content_filter", "content-filter"),
     "length": FaultKind(
-        "the reply is cut after `tokens` (2), `finish_reason` is length",
+        "the reply is cut after `tokens` (2); `finish_reason` is length",
         lambda given: Fault(edit="length", value=str(int(number(given.get("tokens", 2), "tokens")))),
         ("tokens",),
     ),
     "bad-tool-call": FaultKind(f"a garbled tool call; `form` is {', '.join(GARBLINGS)}", _garbled, ("form",)),
 }
-"""Fault kinds by name. Three digits are an HTTP error (`429`, `503`); one of several is drawn from `500|502|503`."""
+"""Fault kinds by name. Three digits are an HTTP error (`429`); `500|502|503` means one of these, drawn at random."""
 
 STATUS_PARAMETERS = ("retry_after", "message", "code")
 """Parameters of an HTTP error. `retry_after = "date+30"` is the HTTP-date of 30 seconds from now."""
@@ -216,8 +214,8 @@ _STATUSES = re.compile(r"\d{3}(?:\|\d{3})*")
 
 
 def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fault, ...]:
-    """Make the faults with a name such as `429` or `reset`. For `500|503` these are several, one of which is drawn for
-    each request.
+    """Create the faults with a name such as `429` or `reset`. A name such as `500|503` yields several, one of which is
+    drawn for each request.
 
     Args:
         name: A key of `KINDS`, or HTTP statuses.
@@ -232,7 +230,7 @@ def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fa
     elif name in KINDS:
         allowed = KINDS[name].parameters
     else:
-        raise ConfigError(f"there is no fault {name!r}: an HTTP status such as 429, or {suggestion(name, KINDS)}")
+        raise ConfigError(f"unknown fault {name!r}; use an HTTP status or a name ({suggestion(name, KINDS)})")
     for parameter in given:
         if parameter not in (*allowed, *COMMON):
             raise ConfigError(
@@ -249,7 +247,7 @@ def make_faults(name: str, given: Given, headers: Mapping[str, str]) -> tuple[Fa
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or not value.isprintable():
             raise ConfigError(f"{key}: {value!r} is not a valid HTTP header")
     if headers and made[0].act not in ("status", "body", "huge"):
-        raise ConfigError(f"{name} cannot have headers: only HTTP errors and bodies can")
+        raise ConfigError(f"fault {name} cannot have headers; only HTTP errors and faults with a body can")
     return tuple(
         replace(fault, name=fault.name or name, latency=fault.latency + delay,
                 headers=(*fault.headers, *headers.items()))

@@ -29,8 +29,7 @@ _BLOCK = 256 * 1024
 _LATER = re.compile(r"date([+-]\d{1,9})")
 
 _PIECES = 400
-"""Maximum number of pieces in which a slow reply (`trickle`) is sent. A timer for each byte of a long reply would need
-too much CPU time."""
+"""Maximum number of pieces in which a slow reply (`trickle`) is sent, since a timer per byte would be too costly."""
 
 _JSON = "application/json"
 
@@ -47,9 +46,9 @@ async def inject(
 
     Args:
         request: The request.
-        asked: The same request, as fault rules get it.
+        asked: The same request as fault rules see it.
         fault: The fault to carry out.
-        answer: Makes the normal reply; called only for faults that change it, and may raise to refuse the request.
+        answer: Creates the normal reply; called only for faults that change it, and may raise to refuse the request.
     """
     if fault.latency:
         await asyncio.sleep(fault.latency)
@@ -95,7 +94,7 @@ async def _do(
 
 
 def _headers(fault: Fault) -> list[tuple[str, str]]:
-    """The headers of the reply, in which `date+30` is replaced by the HTTP-date of 30 seconds from now."""
+    """Return the headers of the reply; `date+30` is replaced by the HTTP date 30 seconds from now."""
     return [
         (name, formatdate(time.time() + int(match[1]), usegmt=True) if (match := _LATER.fullmatch(value)) else value)
         for name, value in fault.headers

@@ -54,14 +54,14 @@ def faults_of_options(  # noqa: PLR0913 - the options are its parameters
     malformed_rate: Annotated[float, typer.Option(help="Share of requests answered with an unreadable body.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Seed of latency and faults; default 0, or the file's.")] = None,
 ) -> FaultScript | None:
-    """Make the faults that the options of `bench serve` describe; None if there are neither faults nor a latency.
+    """Create the faults that the options of `bench serve` describe; None if there are neither faults nor a latency.
 
     Raises:
         ConfigError: an option cannot be parsed.
     """
     statuses = "|".join(part.strip() for part in fail_status.split(",") if part.strip())
     if not re.fullmatch(r"[\d|]+", statuses):
-        raise ConfigError(f"--fail-status {fail_status!r}: must be HTTP statuses, as in 429,500")
+        raise ConfigError(f"--fail-status must be a list of HTTP statuses, as in 429,500, not {fail_status!r}")
     rates = (
         ("--fail-rate", statuses, fail_rate), ("--reset-rate", "reset", reset_rate),
         ("--hang-rate", "hang", hang_rate), ("--malformed-rate", "malformed", malformed_rate),

@@ -25,7 +25,7 @@ without a reply; `hang` no reply, ever; `body` a 200 with the fault's own body; 
 it is sent."""
 
 Delivery: TypeAlias = Literal["whole", "truncated", "reset", "close", "hang", "trickle"]
-"""How the body is sent: `truncated` is cut JSON of matching length; `reset`, `close`, `hang` occur midway; `trickle` is
+"""How the body is sent: `truncated` is cut JSON of matching length; `reset`, `close`, `hang` occur midway; `trickle`
 slow."""
 
 MALFORMED: tuple[bytes, ...] = (
@@ -51,7 +51,7 @@ class Fault:
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
-    """Body sent in place of the default body of `status`."""
+    """Body sent in place of the default body for the HTTP status."""
     name: str = ""
     """Name of the fault in reports."""
     edit: str = ""
@@ -97,7 +97,8 @@ class FaultRule:
     label: str = ""
     """The rule as the user wrote it, for reports."""
     at: tuple[tuple[int, int | None], ...] = ()
-    """Ranges of request numbers from 1, inclusive; None is open. Requests that the filters reject are not counted."""
+    """Ranges of request numbers from 1, inclusive; None means no upper limit. Requests that the filters reject are not
+    counted."""
     every: int = 0
     """Apply to every n-th request that passes the filters; 0 for no such condition."""
     share: float | None = None
@@ -105,8 +106,7 @@ class FaultRule:
     times: int = 0
     """Maximum number of faults of this rule; 0 for no limit."""
     per: Per = ""
-    """Apply the counts, draws and limits of the rule separately to each rollout, example or model; "" for all requests
-    together."""
+    """Apply the rule's counts, draws and limits separately to each rollout, example or model; "" for all together."""
     filters: Mapping[str, str] = field(default_factory=dict[str, str])
     """Conditions on the request: a pattern with `*` and `?` for its `path`, `model`, `rollout` or `example`; for
     `prompt` a text that the prompt must contain."""
@@ -114,7 +114,7 @@ class FaultRule:
     """Use several faults in turn instead of drawing one."""
 
     def lets_in(self, asked: ObservedRequest) -> bool:
-        """Whether the request passes the rule's filters."""
+        """Return whether the request passes the rule's filters."""
         if self.per in ("rollout", "example") and asked.rollout is None:
             return False
         if "path" not in self.filters and not asked.path.endswith("/completions"):
@@ -151,8 +151,8 @@ class Tally:
         return self._seen[key]
 
     def is_due(self, key: str, number: int) -> bool:
-        """Whether the rule's conditions, except the random `share`, select the request with this number among those of
-        `key`."""
+        """Return whether the rule's conditions, except the random `share`, select the request with this number among
+        those of `key`."""
         rule = self.rule
         if not number or (rule.times and self._hit[key] >= rule.times):
             return False
@@ -174,8 +174,8 @@ class FaultScript:
     """Fault rules in order; the first that applies decides. Every rule counts all requests that pass its filters.
 
     Shares use one common draw, so that 0.1 and 0.2 are a tenth and a fifth of all requests, not of the remaining ones.
-    Draws depend on the seed and the order of arrival; those of a rule with `per` on the seed, the key and its request
-    number, so that concurrent requests cannot change them.
+    Draws depend on the seed and on the order in which requests arrive. For a rule with `per`, they depend on the seed,
+    the key and the request's number for that key, so that concurrency does not affect them.
 
     Args:
         rules: The rules, in order.

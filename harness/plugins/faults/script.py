@@ -1,10 +1,11 @@
-"""Parse fault settings: `429@every=3,retry_after=1` on a command line, `[[fault]]` tables in a file. Both become one
-table with the same keys, parsed by `read_rule`. `rules` and `catalogue` implement the faults.
+"""Parse fault settings: `429@every=3,retry_after=1` on a command line, `[[fault]]` tables in a file. Both forms become
+tables with the same keys, which `read_rule` parses. `rules` and `catalogue` implement the faults.
 
     fault       a name of the catalogue, or HTTP errors: 429, 500|503
-    at every share times per            which requests: numbers, every n-th, a random share, a maximum, counted per what
+    at every share times per            which requests: numbers, every n-th, a random share, a maximum, separately per
     path model prompt example rollout   filters on the request
-    headers     headers of the reply; `header.NAME=VALUE` on a command line all other keys are parameters of the fault
+    headers                             headers of the reply; `header.NAME=VALUE` on a command line
+    all other keys                      parameters of the fault
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SETTINGS = ("seed", "latency_ms", "sigma")
 
 _PARAMETERS = {*STATUS_PARAMETERS, *COMMON, *(each for kind in KINDS.values() for each in kind.parameters)}
 _COMMA = re.compile(r",(?=[A-Za-z_][\w.-]*=)")
-"""A comma between two settings; a comma inside a value (an HTTP-date) is not followed by a name and `=`."""
+"""A comma between two settings. A comma inside a value, such as an HTTP date, is not followed by a name and `=`."""
 
 _RANGE = re.compile(r"(\d{1,9})(?:(-)(\d{1,9})?)?")
 
@@ -94,7 +95,7 @@ def read_shorthand(text: str) -> FaultRule:
         key, equals, value = setting.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise ConfigError(f"{where}: {setting!r} is not a setting; write it as in 429@every=3,retry_after=1")
+            raise ConfigError(f"{where}: invalid setting {setting!r}; write settings as in 429@every=3,retry_after=1")
         if key in table or key == "fault":
             raise ConfigError(f"{where} sets {key} twice")
         if key.startswith("header."):
@@ -114,7 +115,7 @@ def read_rule(table: Mapping[str, object], where: str, label: str = "") -> Fault
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     if not isinstance(name, str) or not name:
-        raise ConfigError(f'{where}: fault is missing; it is a name such as "429" or "reset"')
+        raise ConfigError(f'{where}: fault is missing; set it to a name such as "429" or "reset"')
     headers = _headers(table.get("headers", {}), where)
     given = {key: value for key, value in table.items() if key not in (*SELECTORS, "fault", "headers")}
     for key in given:
@@ -129,7 +130,7 @@ def read_rule(table: Mapping[str, object], where: str, label: str = "") -> Fault
             raise ConfigError(f"per must be one of {', '.join(filter(None, get_args(Per)))}, not {per!r}")
         for key, value in filters.items():
             if not isinstance(value, str) or not value:
-                raise ConfigError(f"{key} must be a non-empty text, not {value!r}")
+                raise ConfigError(f"{key} must be a non-empty string, not {value!r}")
         return FaultRule(
             faults, label or (f"{name}@{settings}" if settings else name),
             at=_ranges(table["at"]) if "at" in table else (),
@@ -159,7 +160,7 @@ def _whole(value: object, name: str, low: int = 0) -> int:
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise ConfigError(f"{name} must be a whole number of {low} or more, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number of at least {low}, not {value!r}")
     return value
 
 
@@ -185,5 +186,5 @@ def _headers(value: object, where: str) -> dict[str, str]:
     found = cast("dict[str, object]", value)
     for name, text in found.items():
         if not isinstance(text, str | int | float):
-            raise ConfigError(f"{where}: header {name} must be a text, not {text!r}")
+            raise ConfigError(f"{where}: header {name} must be a string, not {text!r}")
     return {name: str(text) for name, text in found.items()}

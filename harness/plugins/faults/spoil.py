@@ -58,7 +58,7 @@ def _choice(reply: JsonDict) -> dict[str, Any]:
 
 
 def _say(reply: JsonDict, content: object, finish: str) -> None:
-    """Set the answer of a chat or text completion to `content`, and drop tool calls."""
+    """Set the answer of a chat or text completion to `content`, and remove tool calls."""
     choice = _choice(reply)
     choice["finish_reason"] = finish
     if "text" in choice:
@@ -96,7 +96,7 @@ def _two_choices(reply: JsonDict, value: str, request: JsonDict) -> None:
 
 
 def refused(edit: str, request: JsonDict) -> JsonDict | None:
-    """The error body (HTTP 400) with which a model refuses the request; None if the model accepts it."""
+    """Return the error body (HTTP 400) with which a model refuses a request; None if the model accepts the request."""
     if edit != "no-max-tokens" or "max_tokens" not in request:
         return None
     words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -134,5 +134,5 @@ EDITS: dict[str, Callable[[JsonDict, str, JsonDict], object]] = {
     "cut-gzip": lambda reply, value, request: None,
     "partial": lambda reply, value, request: None,
 }
-"""Changes of a complete reply, made in place, by name. The other arguments are the parameter of the change, which may
-be empty, and the request's body. The last three concern only how the reply is sent."""
+"""Functions that change a complete reply in place, by name. Each gets the reply, the parameter of the change (which may
+be empty) and the request's body. The last three affect only how the reply is sent."""

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _parsed(value: Any) -> Any:
-    """Parse a value that is a JSON text, since the format stores `info` and tool calls as JSON texts."""
+    """Parse a value that is a JSON string, since the format stores `info` and tool calls in this form."""
     return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
 
 
@@ -107,14 +107,14 @@ class VerifiersImporter(Importer):
     """Importer of results that verifiers 0.1 has written."""
 
     def accepts(self, path: Path) -> bool:
-        """Whether the path is a folder with results of verifiers, or the `results.jsonl` in it."""
+        """Return whether the path is a folder with results of verifiers, or the `results.jsonl` in it."""
         folder = path.parent if path.name == RESULTS else path
         return (folder / RESULTS).is_file() and (folder / METADATA).is_file()
 
     def read(self, path: Path) -> Iterable[ImportedRun]:
         """Read the results in a folder as one run."""
         if not self.accepts(path):
-            raise UsageError(f"{path}: not a folder with {RESULTS} and {METADATA}")
+            raise UsageError(f"{path} is not a folder with {RESULTS} and {METADATA}")
         folder = path.parent if path.name == RESULTS else path
         facts = _validated(_Metadata, read_file(folder / METADATA, DOCUMENT), str(folder / METADATA))
         columns = facts.state_columns or ()

@@ -1,6 +1,6 @@
-"""Make the YAML document of a run's result, which is stored under `.eval_results/` in a model repository and from which
-the Hub makes its leaderboards (`docs/hub/eval-results`): checks of the run, and the document's value and notes. Sends
-nothing."""
+"""Creation of the YAML document of a run's result, which is stored under `.eval_results/` in a model repository, and
+from which the Hub builds its leaderboards (`docs/hub/eval-results`). Checks that the run can be published, and computes
+the document's value and notes. Sends nothing."""
 
 from __future__ import annotations
 
@@ -81,22 +81,22 @@ def check_run(manifest: Manifest, summary: JsonDict | None, claim: Claim) -> Non
     """
     names = [manifest.model, *_names(table(manifest.identity.get("model")).get("names"))]
     if made_up := [name for name in names if is_reference(name)]:
-        raise UsageError(f"{manifest.id}: {made_up[0]} is a reference model, so its scores are not results of a model")
+        raise UsageError(f"{manifest.id}: {made_up[0]} is a reference model; its scores cannot be published")
     if judges := [name for name in _judges(manifest) if is_reference(name)]:
-        raise UsageError(f"{manifest.id}: judged by {judges[0]}, a reference model, so its scores are not results")
+        raise UsageError(f"{manifest.id}: its judge {judges[0]} is a reference model; its scores cannot be published")
     if manifest.status != "done" or summary is None or summary.get("not_run"):
         status = "not finished" if manifest.status == "done" else manifest.status
         raise UsageError(
-            f"{manifest.id} is {status}, so it is not a result",
+            f"{manifest.id} is {status}, so it cannot be published as a result",
             remedy="resume it first: {resume_command} {run}",
             run=manifest.id,
         )
     if number(table(summary.get("reward")).get("mean")) is None:
-        raise UsageError(f"{manifest.id} has no score, so it is not a result")
+        raise UsageError(f"{manifest.id} has no score, so it cannot be published as a result")
     if _is_part(manifest, summary) and not claim.subset:
         raise UsageError(
             f"{manifest.id} has {_examples(manifest, summary)}, which may not be the whole benchmark",
-            remedy="run all of it with {num_examples} -1, or add {subset}, and the notes will name the part",
+            remedy="run the whole benchmark with {num_examples} -1, or add {subset} to publish a partial result",
         )
 
 
@@ -142,20 +142,20 @@ def task_of(claim: Claim, tasks: Sequence[str]) -> str:
 
 
 def path_of(claim: Claim, task: str, run_id: str) -> str:
-    """Path of the document in the model repository. It contains the run's id, so that no other result is replaced."""
+    """Return the document's path in the model repository. It contains the run's id, so no other result is replaced."""
     name, of_task = _slug(claim.benchmark.rpartition("/")[2]), _slug(task)
     parts = [name, *([of_task] if of_task not in (name, "default") else []), run_id]
     return f"{FOLDER}/{'_'.join(parts)}.yaml"
 
 
 def title_of(claim: Claim, task: str, run_id: str) -> str:
-    """Title of the pull request. It contains the run's id, by which the pull request is found again."""
+    """Return the title of the pull request. It contains the run's id, by which the pull request is found again."""
     of_task = "" if _slug(task) == _slug(claim.benchmark.rpartition("/")[2]) else f" ({task})"
     return f"Add a result of {claim.benchmark}{of_task}: bench run {run_id}"
 
 
 def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, url: str, user: str) -> str:
-    """Make the YAML document of a result.
+    """Create the YAML document of a result.
 
     Args:
         manifest: Manifest of the run.
@@ -183,8 +183,7 @@ def document_of(manifest: Manifest, summary: JsonDict, claim: Claim, task: str, 
 
 
 def value_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> float:
-    """Return the mean reward: in percent if all rewards are between 0 and 1 and the claim does not request a
-    fraction."""
+    """Return the mean reward, in percent if all rewards are between 0 and 1 and no fraction is requested."""
     mean = number(table(summary.get("reward")).get("mean"))
     assert mean is not None, "see check_run"
     return round(100 * mean, 2) if _in_percent(manifest, summary, claim) else round(mean, 4)
@@ -223,8 +222,8 @@ def _in_percent(manifest: Manifest, summary: JsonDict, claim: Claim) -> bool:
 
 
 def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
-    """Whether the run may be of a part of the benchmark: limited examples, skipped rows, or derived from another run.
-    A run that `--until-ci` stopped counts with all its planned examples."""
+    """Return whether the run may be of a part of the benchmark: limited examples, skipped rows, or derived from another
+    run. A run that `--until-ci` stopped counts with all its planned examples."""
     asked = manifest.settings.get("env.num_examples")
     planned = table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
     cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked

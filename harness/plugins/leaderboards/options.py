@@ -55,7 +55,7 @@ def leaderboard(  # noqa: PLR0913 - the options are its parameters
     subset: Annotated[bool, typer.Option("--subset", help="Accept a run of a part of the benchmark.")] = False,
     print_only: Annotated[bool, typer.Option("--print", help="Print the result and send nothing.")] = False,
 ) -> Callable[..., None] | None:
-    """Make the function that proposes the result of a run; return None without --eval-results.
+    """Return a function that proposes the result of a run to the Hub; None without --eval-results.
 
     Raises:
         UsageError: an option is missing, or a name is not valid on the Hub.
@@ -63,7 +63,7 @@ def leaderboard(  # noqa: PLR0913 - the options are its parameters
     claim = Claim(model_repo or "", benchmark or "", task, revision, fraction=fraction, subset=subset, notes=notes)
     if model_repo is None:
         if lonely := [*_options(claim), *["--print"] * print_only]:
-            raise UsageError(f"{lonely[0]} needs --eval-results with the model's repository")
+            raise UsageError(f"{lonely[0]} requires --eval-results with the model's repository")
         return None
     if not claim.benchmark:
         raise UsageError("--eval-results: name the benchmark by its dataset on the Hub, as in --benchmark openai/gsm8k")
@@ -74,7 +74,7 @@ def leaderboard(  # noqa: PLR0913 - the options are its parameters
 def _publish(push: Push, claim: Claim, *, print_only: bool) -> None:
     """Push the run, then open a pull request that refers to it; or print the document and send nothing."""
     if len(push.folders) > 1:
-        raise UsageError(f"--eval-results: a result has one run and one benchmark; {len(push.folders)} runs are given")
+        raise UsageError(f"--eval-results publishes the result of a single run, but {len(push.folders)} runs are given")
     [folder] = push.folders
     proposal = propose(RunDir(folder.resolve()), claim, notice=partial(typer.echo, err=True))
     check_readable(proposal, private=not push.public)
@@ -102,7 +102,7 @@ def _publish(push: Push, claim: Claim, *, print_only: bool) -> None:
         again = shlex.join(["bench", "push", str(folder), "--repo", result.repo, *(["--public"] * push.public)])
         allowed = " --allow-private" if proposal.run.read_manifest().is_private else ""
         raise PublishError(
-            f"{error} The dataset is pushed: {result.url}. Try again with: {again}{allowed} {words}"
+            f"{error} The dataset has been pushed: {result.url}. Try again with: {again}{allowed} {words}"
         ) from error
     if push.as_json:
         request = {"pull_request": opened.url, "file": opened.path, "how": opened.how}

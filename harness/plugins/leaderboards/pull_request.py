@@ -39,7 +39,7 @@ _MOST_REQUESTS = 500
 _READING = {
     401: "The Hub does not accept the token: set HF_TOKEN to a valid one or run `hf auth login`.",
     403: "The token has no read access: ask for access on the page of the repository, or use another token.",
-    404: "It does not exist, or the token cannot see it: give NAMESPACE/NAME as in the address of its page.",
+    404: "The repository does not exist, or the token cannot see it: give NAMESPACE/NAME as in its page address.",
     429: "The Hub's rate limit is exceeded: try again later.",
 }
 
@@ -52,21 +52,22 @@ _OPENING = {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Result of `open_request`: a pull request, or the file if the model has it already."""
+    """Result of `open_request`: a pull request, or the file if the model repository already has it."""
 
     url: str
-    """Address of the pull request, or of the file if the model has it already."""
+    """Address of the pull request, or of the file if the model repository already has it."""
     path: str
     """Path of the document in the model repository."""
     text: str
     """The YAML document of the result."""
     how: str
-    """`opened`, `updated`, `unchanged` (the pull request was there), or `merged` (the model has the file)."""
+    """`opened`, `updated`, `unchanged` (the same pull request is open), or `merged` (the model repository has the
+    file)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A result that can be proposed: the Hub has the model, and the benchmark with the task."""
+    """A result that can be proposed, because the model and the benchmark's task exist on the Hub."""
 
     run: RunDir
     claim: Claim

@@ -28,8 +28,7 @@ INTERRUPTED = 130
 _OUR_STDOUT = unsay_secrets.__code__.co_filename
 
 SCRIPT = "BENCH_EXEC_SCRIPT"
-"""Environment variable with the path of the program that `bench exec` runs, for the processes that the program
-spawns."""
+"""Environment variable with the path of the program that `bench exec` runs, for processes that the program spawns."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -107,14 +106,14 @@ def _read(script: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"there is no file {script} (looked in {Path.cwd()})") from None
+        raise UsageError(f"file {script} does not exist (looked in {Path.cwd()})") from None
     except OSError as exc:
         raise UsageError(f"{script} cannot be read: {exc.strerror or exc}") from exc
 
 
 class _Spec(ModuleSpec):
-    """Module spec of the program: because of it `multiprocessing` imports `exec_child` in a spawned process, which
-    first makes `osmosis_ai` importable."""
+    """Module spec of the program. It makes `multiprocessing` import `exec_child` in spawned processes; that module
+    first makes `osmosis_ai` importable there."""
 
     def __init__(self, path: str) -> None:
         super().__init__("harness.plugins.osmosis.exec_child", SourceFileLoader("__main__", path), origin=path)
@@ -158,7 +157,7 @@ def _run(source: bytes, path: str, namespace: dict[str, Any]) -> None:
 
 
 def _own_frames(exc: BaseException, path: str) -> Any:
-    """The traceback from the program's first frame on, without the frames of bench's own stdout wrapper."""
+    """Return the traceback from the program's first frame on, without the frames of bench's own stdout wrapper."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next

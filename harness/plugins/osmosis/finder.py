@@ -1,7 +1,7 @@
-"""Finder on `sys.meta_path` that imports `osmosis_ai` modules from the table in `names`. The finder comes last, so that
-an installed SDK takes precedence; agents that use its classes run like any others. But releases after 0.2.17 have no
-agent API, and a plain installation gets one of these: commands that run files of the old API therefore take precedence
-over such a release (`over_newer`)."""
+"""Import finder for the modules of `osmosis_ai` that are listed in `names`. It is the last one on `sys.meta_path`, so
+that an installed SDK takes precedence; agents that use its classes run like any others. But releases after 0.2.17 have
+no agent API, and pip installs one of these by default. Commands that run files written for the old API therefore
+replace such a release (`over_newer`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def install(*, over_newer: bool = False) -> None:
 
 
 def answers() -> bool:
-    """Whether an import of the SDK currently resolves to this shim."""
+    """Return whether an import of the SDK currently resolves to this shim."""
     if NAME in sys.modules:
         return _is_ours(sys.modules[NAME])
     for finder in list(sys.meta_path):

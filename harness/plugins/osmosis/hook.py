@@ -1,4 +1,4 @@
-"""Import hook of this plugin, by which `import osmosis_ai` in agents gets the implementation of bench."""
+"""Import hook of this plugin: makes `import osmosis_ai` in agents import bench's implementation."""
 
 from __future__ import annotations
 

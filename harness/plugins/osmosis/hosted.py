@@ -1,5 +1,5 @@
 """Substitutes for the functions of osmosis_ai that serve an agent over HTTP, since agent files often also create their
-web app. Such files can be imported; to serve an app or call the service raises `UsageError`."""
+web app. Such files can be imported, but serving an app or calling the service raises `UsageError`."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def validate_agent_loop(agent_loop: object, *arguments: object, **settings: obje
 
 
 class OsmosisLLMClient:
-    """Client class of the hosted service, for annotations only. The object `ctx.llm` of an agent has its method
-    `chat_completions`."""
+    """Client class of the hosted service, for type annotations only. Agents call the model with the method
+    `ctx.llm.chat_completions` instead."""
 
     def __init__(self, *arguments: object, **settings: object) -> None:
         _refuse("OsmosisLLMClient")

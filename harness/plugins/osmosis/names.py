@@ -1,5 +1,5 @@
 """Table of the modules of osmosis_ai, with their names and the replacement of each in bench, and error messages for
-names without a replacement. Replacements are texts (`module:attribute`), so that they are imported only on use."""
+names without a replacement. Replacements are strings (`module:attribute`), so that they are imported only on use."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ _RUBRICS = (
 _HOSTING = "is part of the hosted training service; bench runs agents itself: `bench eval -m module:attribute …`"
 _COMMANDS = "is part of that SDK's own commands: use `bench eval` or `bench test`"
 _NEWER = (
-    f"belongs to releases after {VERSION}; bench runs agents of the API before: RolloutAgentLoop, "
-    "or anything with name, get_tools and run"
+    f"belongs to releases after {VERSION}; bench runs agents of the earlier API: a RolloutAgentLoop, or any object "
+    f"with name, get_tools and run"
 )
 
 LEFT_OUT: dict[str, str] = {

@@ -53,7 +53,7 @@ def register_agent_loop(loop: RolloutAgentLoop) -> None:
 
 
 def unregister_agent_loop(name: str) -> bool:
-    """Remove an agent from the registry of this process; returns whether it was registered."""
+    """Remove an agent from the registry of this process; return whether it was registered."""
     return _registry.unregister(name)
 
 
@@ -70,5 +70,5 @@ def get_agent_loop(name: str) -> RolloutAgentLoop:
 
 
 def list_agent_loops() -> list[str]:
-    """The names of the registered agents."""
+    """Return the names of the registered agents."""
     return _registry.list_names()

@@ -320,7 +320,7 @@ def test_a_reply_that_is_none_is_the_environments_fault(vf: ModuleType) -> None:
         async def get_model_response(self, state: Any, prompt: Any, *args: Any, **kwargs: Any) -> Any:
             return "a text"
 
-    with pytest.raises(EnvironmentFault, match="a reply must have `choices` or a `message`, and str 'a text'"):
+    with pytest.raises(EnvironmentFault, match="a reply must have `choices` or a `message`, but str 'a text'"):
         play(Wrong(dataset=ROWS, rubric=vf.Rubric()), "unused")
 
 

@@ -151,7 +151,7 @@ def test_ids_that_are_no_integers_are_numbered_as_classic_datasets_are(tmp_path:
     rows, _, done = of(tmp_path)
     assert [(row["example_id"], row["src_id"]) for row in rows[::2]] == [(0, "a"), (1, "b"), (2, "c")]
     assert done.notes[-1] == (
-        "example_id must be an integer in this format: it is the example's number in the run, and src_id is its id"
+        "this format requires an integer example_id, so it is the number in the run; src_id is the original id"
     )
 
 
@@ -183,9 +183,9 @@ def test_metrics_and_state_columns_named_like_a_key_overwrite_nothing(tmp_path: 
     assert (row["error_chain"], row["state_error_chain"], row["turn"]) == (None, "mine", 2)
     assert metadata["state_columns"] == ["state_error_chain", "turn"]
     assert done.notes == (
-        "metric 'token_usage' has the name of a key of the format: it is only in `metrics`",
-        "metric 'is_completed' has the name of a key of the format: it is only in `metrics`",
-        "state column 'error_chain' has the name of a key of the format: it is renamed to 'state_error_chain'",
+        "metric 'token_usage' has the name of a format key, so it is only in `metrics`",
+        "metric 'is_completed' has the name of a format key, so it is only in `metrics`",
+        "state column 'error_chain' has the name of a format key, so it is renamed to 'state_error_chain'",
     )
 
 

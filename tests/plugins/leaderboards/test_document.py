@@ -142,10 +142,10 @@ def test_more_examples_than_there_are_is_all_of_them() -> None:
         ({"identity": {"model": {"names": ["real", "reference/noisy"]}}}, "reference/noisy is a reference model"),
         (
             {"identity": {"judges": {"judge": {"model": ["reference/judge"]}}}},
-            "judged by reference/judge, a reference model",
+            "its judge reference/judge is a reference model",
         ),
-        ({"status": "stopped"}, "is stopped, so it is not a result; resume it first: bench resume"),
-        ({"status": "running"}, "is running, so it is not a result"),
+        ({"status": "stopped"}, "is stopped, so it cannot be published as a result; resume it first: bench resume"),
+        ({"status": "running"}, "is running, so it cannot be published as a result"),
     ],
 )
 def test_runs_that_are_no_results(changes: dict[str, Any], said: str) -> None:

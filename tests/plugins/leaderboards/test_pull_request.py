@@ -167,7 +167,7 @@ def test_a_dataset_that_is_no_benchmark_is_refused(server: HubServer, run: RunDi
 )
 def test_what_is_not_there_is_named(server: HubServer, run: RunDir, claim: Claim, name: str) -> None:
     stock_benchmark(server)
-    with pytest.raises(PublishError, match=f"could not read {name} on the Hub: HTTP 404.*It does not exist"):
+    with pytest.raises(PublishError, match=f"could not read {name} on the Hub: HTTP 404.*repository does not exist"):
         look(server, run, claim)
 
 

@@ -191,7 +191,7 @@ def test_the_hook_of_the_program_gets_its_exception(bench: Any, write: Write, mo
     ("script", "words"),
     [
         ("-", "error: bench exec cannot read a program from stdin: write it to a file and give its path\n"),
-        ("nope.py", "error: there is no file nope.py (looked in {here})\n"),
+        ("nope.py", "error: file nope.py does not exist (looked in {here})\n"),
         ("folder", "error: folder is a folder; give the path of the Python file in it that should run\n"),
     ],
 )
