@@ -1,6 +1,7 @@
-"""Agent evaluation in Python: runners, results, and the types and helpers for agents, tools and eval functions. Each
-public name is imported at its first use, so `import harness.eval` is cheap. The first use also activates the plugins of
-the group `bench.import_hooks`, such as the one that makes the names available under the paths of the Osmosis SDK."""
+"""Public API of agent evaluation: runners, results, and the types and helpers for agents, tools and eval functions.
+Each public name is imported when it is first used, so that `import harness.eval` is fast. The first use also loads the
+plugins of the entry-point group `bench.import_hooks`, such as the plugin that makes these names importable under the
+module paths of the Osmosis SDK."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.agents.local_test_runner": ("LocalTestBatchResult", "LocalTestRunResult", "LocalTestRunner"),
     "harness.stats.passk": ("pass_at_k",),
 }  # fmt: skip
-"""Module → the public names that this package imports from it on first use."""
+"""The public names that this package imports on first use, by their module."""
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)  # pyright: ignore[reportUnsupportedDunderAll]
 

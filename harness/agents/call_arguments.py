@@ -1,4 +1,4 @@
-"""Arguments of a call of a runner (`EvalRunner`, …) in the Python API: rows, agent, models and options, with their
+"""Arguments passed to a runner such as `EvalRunner` in the Python API (rows, agent, models and options), and their
 validation."""
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from harness.agents.results import PRIMARY
 
 _NOT_SAMPLING = {
     "api_base": "pass it to ExternalLLMClient",
-    "api_key": "pass it to ExternalLLMClient; in a request body it would only be disclosed",
+    "api_key": "pass it to ExternalLLMClient; in a request body, it would be disclosed to the endpoint",
     "base_url": "pass it to ExternalLLMClient as api_base",
-    "messages": "the agent supplies them",
-    "model": "pass it to ExternalLLMClient; else reports would name the wrong model",
+    "messages": "the agent supplies the messages",
+    "model": "pass it to ExternalLLMClient; otherwise reports would name the wrong model",
 }
-"""Keys that `completion_params` must not contain → the reason, for the error message."""
+"""Keys that `completion_params` must not contain, each with the reason that the error message gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class EvaluatedModel:
     tag: str | None = None
     """`primary`, `baseline`, or None if there is only one model."""
     factory: ClientFactory | None = None
-    """Function that makes the clients of concurrent rollouts; None if `client` is the only one."""
+    """Function that creates a client for each concurrent rollout; None if all rollouts share `client`."""
 
     @property
     def is_other(self) -> bool:
@@ -43,7 +43,7 @@ class EvaluatedModel:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The arguments of one call of a runner: the rows, the agent, eval functions and options."""
+    """The arguments of one runner call: rows, agent, eval functions and options."""
 
     agent: LoadedAgent
     rows: Sequence[object]
@@ -55,7 +55,7 @@ class Work:
     pass_threshold: float = 1.0
     batch_size: int = 1
     output_dir: str | None = None
-    """Folder in which run folders are stored; None stores nothing."""
+    """Folder in which run folders are stored; None to store nothing."""
     resume: bool = False
     retry_failed: bool = False
     private: bool = False
@@ -100,10 +100,12 @@ class Work:
         _check_params(self.completion_params)
         for name, verb in (("private", "applies to"), ("resume", "resumes")):
             if getattr(self, name) and self.output_dir is None:
-                raise ValueError(f"{name}=True {verb} stored run folders: name their folder with output_dir=")
+                raise ValueError(
+                    f"{name}=True {verb} stored run folders; pass the folder that contains them as output_dir"
+                )
         if self.retry_failed and not self.resume:
             raise ValueError(
-                "retry_failed=True retries the failed runs of an earlier evaluation: pass resume=True as well"
+                "retry_failed=True retries the failed runs of an earlier evaluation; pass resume=True as well"
             )
 
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 LABELS = Labels({
     "api_base_url": "api_base", "num_examples": "rows", "rollouts_per_example": "n_runs", "resume": "resume=True",
 })  # fmt: skip
-"""Names of settings in the Python API, for error messages: TOML name → name of the argument."""
+"""Names that error messages use for settings in the Python API: the argument's name by the setting's TOML name."""
 
 
 class ExternalLLMClient:
@@ -43,8 +43,8 @@ class ExternalLLMClient:
     Args:
         model: With `api_base`, the model's name at that endpoint, sent unchanged; else `provider/model`, or the name of
             an OpenAI model.
-        api_key: API key, sent as bearer token and never recorded. By default it is read from the provider's environment
-            variable; with `api_base`, no key is sent by default.
+        api_key: API key, sent as a bearer token and never recorded. By default it is read from the provider's
+            environment variable; with `api_base`, no key is sent by default.
         api_base: Base URL, such as `http://localhost:8000/v1`.
 
     Raises:
@@ -87,12 +87,12 @@ class ExternalLLMClient:
         """Set the tools that later requests offer to the model.
 
         Raises:
-            ToolValidationError: a tool is invalid, so that an endpoint would refuse it.
+            ToolValidationError: a tool is invalid; an endpoint would reject it.
         """
         self._tools = validate_tools(tools)
 
     def clear_tools(self) -> None:
-        """Remove the tools from later requests."""
+        """Stop offering tools to the model in later requests."""
         self._tools = []
 
     def reset_metrics(self) -> None:
@@ -100,7 +100,8 @@ class ExternalLLMClient:
         self._metrics = RolloutMetrics()
 
     def get_metrics(self) -> RolloutMetrics:
-        """Return number, tokens and duration of the calls of `chat_completions` since the last `reset_metrics`."""
+        """Return the number, token usage and duration of the `chat_completions` calls since the last
+        `reset_metrics`."""
         return self._metrics.model_copy()
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
@@ -112,7 +113,7 @@ class ExternalLLMClient:
 
         Raises:
             ProviderError: the call failed after all retries.
-            SystemicProviderError: the endpoint is unusable, so that every call would fail.
+            SystemicProviderError: the endpoint is unusable; every call would fail.
             ConfigError: the provider's API key is missing.
         """
         return await self._request(lambda llm: llm.chat_completions(messages, **kwargs))
@@ -142,7 +143,7 @@ class ExternalLLMClient:
             total.max_context_tokens = max(total.max_context_tokens, call.max_context_tokens)
 
     async def preflight_check(self) -> None:
-        """Request one token to check that the model is reachable. A rate limit counts as reachable.
+        """Request one token to check that the model is reachable. A rate-limit error also shows that it is reachable.
 
         Raises:
             SystemicProviderError: the model is not reachable.

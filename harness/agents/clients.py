@@ -1,6 +1,6 @@
-"""Model clients that a caller of the Python API passes: any object with `chat_completions`, one instance for each
-concurrent rollout. Reserves instances for rollouts, and translates the engine's requests to calls of an instance. The
-requests of an `ExternalLLMClient` are sent by the engine's own clients instead."""
+"""Use of the model client that a caller of the Python API passes: any object with a method `chat_completions`. Each
+concurrent rollout reserves a client instance, and the engine's requests become calls of that instance's
+`chat_completions`. Only the requests of an `ExternalLLMClient` are sent by the engine's own clients instead."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.models.pool import CallSettings, ClientPool
 from harness.usercode.scope import scope, scoped
 
 ClientFactory = Callable[[], "LLM | Awaitable[LLM]"]
-"""Function that makes a client instance; may be async."""
+"""Function that creates a model client; may be async."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ _COUNTS = ("prompt_tokens", "response_tokens")
 
 
 def is_ours(client: object) -> bool:
-    """Whether the engine can send the client's requests itself: the client is an `ExternalLLMClient` whose
-    `chat_completions` is not overridden."""
+    """Return whether the engine can send a client's requests itself, which it can if the client is an
+    `ExternalLLMClient` whose `chat_completions` is not overridden."""
     return isinstance(client, ExternalLLMClient) and type(client).chat_completions is ExternalLLMClient.chat_completions
 
 
 def display_name(client: object) -> str:
-    """Return the model's name for reports: the client's `display_name` or `model`, else the name of its class."""
+    """Return the model's name for reports: the client's `display_name` or `model`, else the client's class name."""
     for name in ("display_name", "model"):
         value = getattr(client, name, None)
         if isinstance(value, str) and value:
@@ -53,18 +53,19 @@ def display_name(client: object) -> str:
 
 
 class InstancePool:
-    """The instances of a caller's model client, each used by one rollout at a time. The engine uses the pool like a
-    client of its own (`models.pool.CallerClient`).
+    """Pool of instances of a caller's model client, each used by one rollout at a time. To the engine, the pool is a
+    single client (see `models.pool.CallerClient`).
 
     Args:
-        name: Unique among the runs of the evaluation.
-        client: The caller's client: the only instance if there is no factory. It is never closed here.
-        factory: Called for a new instance if none is free. The new instances are closed at the end.
+        name: The pool's name, unique among the runs of the evaluation.
+        client: The caller's client, which is the only instance if there is no factory. The pool never closes it.
+        factory: Function that creates an instance when none is free. The pool closes these instances at the end.
     """
 
     def __init__(self, name: str, client: LLM, factory: ClientFactory | None) -> None:
         self.url = f"http://{name}.client.invalid/v1"
-        """The pool's name in the records of a run, and part of its identity. Nothing is sent there (RFC 6761)."""
+        """Placeholder URL of the pool in a run's records and identity. No request is sent to it (reserved domain, RFC
+        6761)."""
         self.tokens = 0
         """Tokens of all replies, except those to requests that the engine's clients sent and counted."""
         self._engine: tuple[ClientPool, CallSettings] | None = None
@@ -75,7 +76,7 @@ class InstancePool:
         self._reserved: list[_ReservedClient] = []
 
     def has_only(self, client: LLM) -> bool:
-        """Whether `client` is the pool's only instance."""
+        """Return whether `client` is the pool's only instance."""
         return self._factory is None and self._client is client
 
     @asynccontextmanager
@@ -124,11 +125,11 @@ class InstancePool:
         return response
 
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
-        """Set the engine's clients, which send the requests of instances that are an `ExternalLLMClient`."""
+        """Set the engine's clients, which send the requests of those instances that are `ExternalLLMClient` objects."""
         self._engine = pool, settings
 
     async def close(self) -> None:
-        """Close the instances that the factory made; may be called repeatedly. A failure to close one is only
+        """Close the instances that the factory created. May be called repeatedly. An error on closing is only
         logged."""
         made, self._made = self._made, []
         for client in {id(client): client for client in made}.values():
@@ -140,25 +141,25 @@ class InstancePool:
                 logger.warning("%s.close() failed; the results are not affected", type(client).__name__, exc_info=True)
 
     def waiting_note(self) -> str:
-        """Return "", since the reason why a caller's client waits is unknown."""
+        """Return an empty note, since it is unknown why a caller's client waits."""
         return ""
 
     async def _make(self) -> LLM:
-        assert self._factory is not None, "without a factory, there is only one client instance"
+        assert self._factory is not None, "a new client instance requires a client factory"
         try:
             client = await _awaited(self._factory())
         except Exception as error:  # boundary around the caller's factory: no client, no evaluation
             text = f"the client factory raised {type(error).__name__}: {error}"
             raise SystemicError(text, reason="client_factory") from error
         if not callable(getattr(client, "chat_completions", None)):
-            text = f"the client factory returned {type(client).__name__}, which has no chat_completions"
+            text = f"the client factory returned {type(client).__name__}, which has no method chat_completions"
             raise SystemicError(text, reason="client_factory")
         self._made.append(cast(LLM, client))
         return cast(LLM, client)
 
 
 class AgentWithClients:
-    """Agent that reserves a client instance for each of its rollouts.
+    """Wrapper of an agent that reserves a client instance for each rollout.
 
     Args:
         agent: The caller's agent.
@@ -193,7 +194,8 @@ class _ReservedClient:
     is_over: bool = False
     """Whether the rollout has ended."""
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    """Totals of the client's own metrics after the previous reply, from which the usage of the next one is computed."""
+    """Totals in the client's own metrics after the previous reply. The increase since then is the usage of the next
+    reply."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Send a request through the reserved client instance.
@@ -227,7 +229,8 @@ class _ReservedClient:
         )
 
     async def _usage(self, reported: object) -> Usage:
-        """Return the token usage that a reply reports, or else the increase of the client's own metrics."""
+        """Return the token usage that a reply reports or, if it reports none, the increase in the client's own
+        metrics."""
         metrics = await _call(self.client, "get_metrics")
         total = {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
         grown = {name: total[name] - self.counted[name] for name in _COUNTS}
@@ -242,10 +245,10 @@ class _ReservedClient:
 
 @asynccontextmanager
 async def _exclusive(client: LLM) -> AsyncGenerator[None]:
-    """Reserve a caller's client exclusively, across all evaluations of the process.
+    """Reserve a caller's client exclusively, across all evaluations in the process.
 
-    An `ExternalLLMClient` may be shared freely, since the engine sends its requests. A rollout's own client may also be
-    used by an evaluation that its agent starts."""
+    An `ExternalLLMClient` needs no reservation, since the engine sends its requests. If an agent starts an evaluation
+    with the client of its own rollout, that evaluation shares the client."""
     held = [each for each in scope().held if isinstance(each, _ReservedClient)]
     if is_ours(client) or any(each.client is client and not each.is_over for each in held):
         yield

@@ -13,21 +13,21 @@ from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import outcomes
 
 ANY_FUNCTION = "*"
-"""Key, among the reasons of a missing score, of a reason that applies to all eval functions."""
+"""Key of a reason that applies to all eval functions, in a dict of reasons why scores are missing."""
 
 
 def collect(recorded: Recorded, eval_fns: Sequence[str], model_tag: str | None) -> list[tuple[int, EvalRunResult]]:
-    """Read the results of an agent evaluation from a journal, as (row index, run) sorted by row index and run index.
-    The row index is the number of the row in its dataset file, if the example has it as its id.
+    """Read the results of an agent evaluation from a journal, as pairs (row index, run) sorted by row index and run
+    index. The row index is the row's number in its dataset file, if the example's id is that number.
 
     Args:
-        recorded: The journal's content, read to its end.
+        recorded: The complete content of the journal.
         eval_fns: Names of the eval functions.
         model_tag: `primary`, `baseline`, or None if there is one model.
 
     Raises:
-        JournalDamaged: a line cannot be read.
-        StoreError: the file cannot be read.
+        JournalDamaged: a line of the journal cannot be parsed.
+        StoreError: the journal file cannot be read.
     """
     runs: list[tuple[int, EvalRunResult]] = []
     for outcome in outcomes(recorded):
@@ -67,9 +67,11 @@ def to_run(
         if scored is None:
             run.score_errors[name] = missing_reason(record, scored)
         elif value is None:
-            run.score_errors[name] = scored.reasons.get(name) or scored.reasons.get(ANY_FUNCTION) or "gave no score"
+            run.score_errors[name] = (
+                scored.reasons.get(name) or scored.reasons.get(ANY_FUNCTION) or "the function gave no score"
+            )
         elif abs(value) <= LARGEST_SCORE:
             run.scores[name] = float(value)
         else:
-            run.score_errors[name] = f"returned {value}, which is not a usable number"
+            run.score_errors[name] = f"the function returned {value}, which is not finite or too large for a score"
     return run

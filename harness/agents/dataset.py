@@ -16,7 +16,7 @@ REQUIRED: tuple[str, ...] = ("ground_truth", "user_prompt", "system_prompt")
 
 
 class DatasetRow(TypedDict):
-    """One row of a dataset: the required columns, whose names are in lower case, and any other columns."""
+    """One row of a dataset: the required columns, with lower-case names, and any other columns."""
 
     ground_truth: str
     """The expected answer, for eval functions. An agent gets it only in `request.metadata`."""
@@ -33,7 +33,7 @@ class DatasetReader:
         file_path: The file.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         DatasetParseError: the file name has none of these four endings.
     """
 
@@ -52,14 +52,14 @@ class DatasetReader:
 
         Raises:
             DatasetParseError: the file is not in the format of its name's ending.
-            DatasetValidationError: a row is invalid. The message has the column and the row's number in the file, from
-                0.
+            DatasetValidationError: a row is invalid. The message names the column and gives the row's number in the
+                file, from 0.
             ValueError: `limit` or `offset` is negative.
         """
         return list(self.iter_rows(limit, offset))
 
     def iter_rows(self, limit: int | None = None, offset: int = 0) -> Iterator[DatasetRow]:
-        """Iterate over validated rows; see `read`. Files in .jsonl and .csv are read only as far as needed."""
+        """Iterate over validated rows; see `read`. .jsonl and .csv files are read only as far as needed."""
         if limit is not None and limit < 0:
             raise ValueError(f"limit must be at least 0, not {limit}")
         if offset < 0:
@@ -76,8 +76,8 @@ class DatasetReader:
 
 
 def checked(raw: object, index: int) -> DatasetRow:
-    """Validate a dataset row: rename the required columns to lower case, and convert all other values to JSON
-    (`json_value`).
+    """Validate and normalize a dataset row: give required columns lower-case names, and convert the values of all other
+    columns to JSON values.
 
     Args:
         raw: The row as it was read. Column names are compared ignoring case and surrounding white space.
@@ -103,13 +103,13 @@ def checked(raw: object, index: int) -> DatasetRow:
                 raise DatasetValidationError(f"Row {index}: {name!r} {fault}") from error
         elif plain in written:
             raise DatasetValidationError(
-                f"Row {index}: column {plain!r} is duplicate, as {written[plain]!r} and {name!r}; rename one of them"
+                f"Row {index}: columns {written[plain]!r} and {name!r} both mean {plain!r}; rename one of them"
             )
         else:
             written[plain], row[plain] = name, value
     missing = [name for name in REQUIRED if name not in row]
     if missing:
-        has = f"its columns are {[*map(str, columns)]}" if columns else "it is empty"
+        has = f"its columns are {[*map(str, columns)]}" if columns else "the row is empty"
         raise DatasetValidationError(f"Row {index}: Missing required columns: {missing}; {has}")
     for name in REQUIRED:
         value = row[name]

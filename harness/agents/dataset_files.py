@@ -1,5 +1,5 @@
 """Parsers of the four dataset formats: .json, .jsonl, .csv and .parquet. `RawFile.raws` splits a file into rows, and
-`RawFile.read` parses one row, so that unused rows are not parsed. `dataset` validates the rows."""
+`RawFile.read` parses one row, so that unused rows are not parsed. `harness.agents.dataset` validates the rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.store.arrow import arrow, parquet
 
 
 class RawFile(ABC):
-    """Base class of the parsers of dataset files.
+    """Base class for parsers of dataset files.
 
     Args:
         path: An existing file.
@@ -42,7 +42,8 @@ class RawFile(ABC):
         """
 
     def read(self, raw: object, index: int) -> object:
-        """Parse one row of a dataset file. Returns a dict of its columns, or another JSON value if the row is invalid.
+        """Parse one row of a dataset file. Returns the row's columns as a dict, or another JSON value if the row is
+        invalid.
 
         Args:
             raw: An unparsed row from `raws`.
@@ -71,7 +72,7 @@ class _JsonFile(RawFile):
 
 
 class _JsonLines(RawFile):
-    """Parser of .jsonl files. A raw row is (line number from 1, line)."""
+    """Parser for .jsonl files. An unparsed row is a pair (line number from 1, line)."""
 
     def raws(self) -> Iterator[object]:
         with _reading(self.path), self.path.open("rb") as file:
@@ -89,7 +90,7 @@ class _JsonLines(RawFile):
 
 
 class _Csv(RawFile):
-    """Parser of .csv files. A raw row is (number of its last line, cells)."""
+    """Parser for .csv files. An unparsed row is a pair (number of the row's last line, cells)."""
 
     @cached_property
     def _header(self) -> list[str]:
@@ -104,7 +105,7 @@ class _Csv(RawFile):
             raise DatasetParseError(f"Invalid CSV file: its columns are separated by {separator}; use commas")
         repeated = next((name for name in self._header if self._header.count(name) > 1), None)
         if repeated is not None:
-            raise DatasetParseError(f"Invalid CSV file: its header has two columns {repeated!r}; rename one")
+            raise DatasetParseError(f"Invalid CSV file: two columns are named {repeated!r} in the header; rename one")
         with self._opened() as file:
             yield from islice(_rows_of(file), 1, None)
 
@@ -120,7 +121,7 @@ class _Csv(RawFile):
 
 
 class _Parquet(RawFile):
-    """Parser of .parquet files. A raw row is the row's number. The whole table is read once."""
+    """Parser for .parquet files. The whole table is read once, and an unparsed row is just the row's number."""
 
     def raws(self) -> Iterator[object]:
         return iter(range(self._table.num_rows))
@@ -149,7 +150,7 @@ class _Parquet(RawFile):
         names = cast("list[str]", self._table.column_names)
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
-            raise DatasetParseError(f"Error reading Parquet file: it has two columns {repeated!r}; rename one")
+            raise DatasetParseError(f"Error reading Parquet file: two columns are named {repeated!r}; rename one")
         return {name: _in_microseconds(column) for name, column in zip(names, self._table.columns, strict=True)}
 
     def _opened(self) -> Any:
@@ -215,7 +216,8 @@ copy."""
 
 
 def open_rows(path: Path, offset: int = 0) -> FileRows:
-    """Return the rows of a dataset file from `offset` on. An unchanged file whose rows are in use is not read again.
+    """Return the rows of a dataset file, starting at `offset`. If the rows of an unchanged file are still in use, the
+    file is not read again.
 
     Raises:
         DatasetParseError: see `open_file` and `FileRows`.
@@ -231,7 +233,7 @@ def open_rows(path: Path, offset: int = 0) -> FileRows:
 
 
 def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over (line number, cells) of a CSV file, including its header, without blank lines."""
+    """Iterate over the lines of a CSV file as (line number, cells), including the header but no blank lines."""
     csv.field_size_limit(sys.maxsize)  # the default limit is 128 KiB
     reader = csv.reader(file, strict=True)
     try:
@@ -245,8 +247,8 @@ def _rows_of(file: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _in_microseconds(column: Any) -> Any:
-    """Convert a Parquet column of times in nanoseconds to microseconds, the finest unit in Python. Other columns are
-    unchanged."""
+    """Convert a Parquet column of times in nanoseconds to microseconds, the finest unit of Python's `datetime`. Other
+    columns are unchanged."""
     pa = arrow()
     kind = column.type
     if getattr(kind, "unit", "") != "ns":

@@ -1,5 +1,5 @@
-"""Execution of agent evaluations of the Python API: runs an `engine.evaluation.Evaluation`, notifies the caller's
-listener of each rollout, and returns the results in each model's journal."""
+"""Execution of agent evaluations started with the Python API: runs them, notifies the caller's listener of each
+finished rollout, and returns the results from each model's journal."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Ended(Generic[T]):
 
     side: EvaluatedModel
     results: Sequence[T]
-    """The collected results of the run: the return value of the argument `read` of `evaluate`."""
+    """The results of the run, as returned by the function `read` that was passed to `evaluate`."""
     wall_ms: float
     """Duration in ms; for a resumed run, the duration of the latest attempt."""
     resumed: int
     """Number of results from earlier attempts."""
     stop_reason: str | None
-    """Reason why an unusable endpoint stopped the run early; else None."""
+    """The reason why the endpoint was unusable and stopped the run early; None if the run was not stopped."""
     tokens: int
     """Tokens of all replies of all models in this attempt, including unrecorded replies."""
 

@@ -1,5 +1,6 @@
-"""The environment `agent-eval`: an agent, the rows of a dataset, and eval functions that score each rollout. Converts a
-row to an example and to the agent's request. `run` executes a rollout, and `outcome` interprets its result or error."""
+"""The environment `agent-eval`: an agent, the rows of a dataset, and eval functions that score each rollout. Converts
+rows to examples and to the agent's requests. The modules `run` and `outcome` execute a rollout and interpret its result
+or error."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ SERVER_URL = "http://local-rollout.local"
 """Placeholder in requests for the address of a training server, which an evaluation does not have."""
 
 _MANY_FILES = 20
-"""Above this number of source files, the fingerprint has a single hash of all files instead of one per file."""
+"""With more source files than this, the fingerprint has a single hash of all files instead of one hash per file."""
 
 
 class AgentEnv(Environment):
@@ -42,7 +43,8 @@ class AgentEnv(Environment):
     Args:
         rows: Rows with the columns of `DatasetRow`. A row is validated when it is read.
         agent: The agent. All rollouts share it.
-        eval_fns: Eval functions that score each run. Without any, the reward is the one that the agent reports.
+        eval_fns: Eval functions that score each run. Without eval functions, the reward is the one that the agent
+            reports.
         options: Options of the evaluation.
 
     Raises:
@@ -81,8 +83,8 @@ class AgentEnv(Environment):
         self.max_turns = _at_least(1, "max_turns", max_turns)
 
     def settable(self) -> set[str]:
-        """Return the names of the settings that have an effect in this environment. Prompts are in the rows, and tools
-        belong to the agent."""
+        """Return the names of the settings that have an effect in this environment. Settings for prompts and tools have
+        none, since the prompts are in the rows and the tools are the agent's."""
         return {"max_turns", "sampling_args"}
 
     # Rows
@@ -123,7 +125,7 @@ class AgentEnv(Environment):
         return [{"example_id": r.example_id, "prompt": r.prompt, "answer": r.answer, "info": r.info} for r in rows]
 
     def _tools(self, state: State) -> list[JsonDict]:
-        """Return no tools: the agent offers its own, and a dataset column named `tool_defs` is data."""
+        """Return no tools, since the agent offers its own. A dataset column named `tool_defs` is ordinary data here."""
         return []
 
     # A rollout
@@ -132,7 +134,7 @@ class AgentEnv(Environment):
         """Build the request that the agent gets for one rollout.
 
         Raises:
-            pydantic.ValidationError: the row does not fit into a request, because its other columns exceed 1 MiB.
+            pydantic.ValidationError: the row's additional columns exceed 1 MiB, the limit of a request.
         """
         options = self.options
         # The request of the primary model has no tag, so that adding a baseline does not invalidate an earlier run.
@@ -234,9 +236,9 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
 
 
 def source_hashes(files: Sequence[Path]) -> JsonDict | str:
-    """Return hashes that identify source code: file name → hash, so that an error can name the changed file.
+    """Return a hash of each source file, by file name, so that an error can name the changed file.
 
-    For more than 20 files, it is a single hash of all.
+    For more than 20 files, return a single hash of all files.
 
     Args:
         files: Existing files.
@@ -255,7 +257,7 @@ def _rows_of(dataset: str, offset: int) -> FileRows:
         raise DatasetParseError(str(error)) from error
     rows = open_rows(path, offset)
     if not rows:
-        why = f"the first {offset} are skipped" if offset else "it is empty"
+        why = f"the first {offset} rows are skipped" if offset else "the file is empty"
         raise DatasetValidationError(f"No rows to evaluate in {dataset}: {why}")
     return rows
 

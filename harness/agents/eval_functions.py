@@ -1,5 +1,5 @@
-"""Eval functions, which score an agent's run: their import, the detection of their signature, and their call. `scoring`
-computes the reward from their values."""
+"""Import, signature detection and calls of eval functions, which score an agent's run. The module `scoring` computes
+the reward from their values."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from harness.usercode.functions import is_async
 from harness.usercode.threads import offload
 
 EvalFn: TypeAlias = Callable[..., Any]
-"""An eval function: called with the keyword arguments of its mode (`KEYWORDS`); returns a number, or awaits to one."""
+"""An eval function. It is called with the keyword arguments of its mode (see `KEYWORDS`), and returns a number or an
+awaitable of a number."""
 
 Mode: TypeAlias = Literal["simple", "full"]
 
 _FIRST: dict[str, Mode] = {"solution_str": "simple", "messages": "full"}
-"""Name of an eval function's first parameter → the function's mode."""
+"""The mode of an eval function, by the name of its first parameter."""
 
 KEYWORDS: dict[Mode, tuple[str, ...]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),
     "full": ("messages", "ground_truth", "metadata"),
 }
-"""Mode → the keyword arguments with which functions of this mode are called."""
+"""The keyword arguments with which eval functions are called, by the functions' mode."""
 
 
 class EvalFnWrapper:
@@ -37,7 +38,7 @@ class EvalFnWrapper:
 
     Args:
         fn: A sync or async function, a `functools.partial`, or an object with `__call__`.
-        name: The name of its scores in results.
+        name: The name of the function's scores in results.
 
     Raises:
         EvalFnError: the first parameter matches no mode, the function does not accept a keyword of its mode, or it
@@ -112,11 +113,11 @@ def load_eval_fns(paths: Iterable[str]) -> list[EvalFnWrapper]:
     """Import eval functions given as `module:function`.
 
     Args:
-        paths: Paths as `module:function`, each also the name of the function's scores. Modules are looked up in the
-            working directory first.
+        paths: Paths as `module:function`. Each path is also the name of the function's scores. Modules are looked up in
+            the working directory first.
 
     Raises:
-        EvalFnError: a path is duplicate or does not name a function; see also `EvalFnWrapper`.
+        EvalFnError: a path is given twice or does not name a function; see also `EvalFnWrapper`.
     """
     return load_with_files(paths)[0]
 
@@ -135,10 +136,10 @@ def load_with_files(paths: Iterable[str]) -> tuple[list[EvalFnWrapper], tuple[Pa
 
 
 def solution_of(messages: Sequence[Message]) -> str:
-    """Return the text of the last assistant message with a content; "" if there is no such message.
+    """Return the text of the last assistant message that has content; "" if no such message exists.
 
-    A message with only tool calls has no content, so an earlier message is used. The texts of a content in parts are
-    joined."""
+    Messages without content, such as those with only tool calls, are skipped. If the content is a list of parts, the
+    texts of the parts are joined."""
     for message in reversed(messages):
         content: object = message.get("content")
         if message.get("role") == "assistant" and content is not None:

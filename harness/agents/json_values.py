@@ -1,4 +1,4 @@
-"""Conversion of the values of rows and messages to JSON values, such as dates, Decimals and bytes."""
+"""Conversion of values in rows and messages, such as dates, Decimals and bytes, to JSON values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def json_value(value: object) -> Any:
     pydantic models and dataclasses to dicts.
 
     Raises:
-        TypeError: the value has no JSON form. The message names its type.
+        TypeError: the value has no JSON form. The message names the value's type.
     """
     if value is None or isinstance(value, str | int | float):
         return value

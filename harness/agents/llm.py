@@ -1,5 +1,5 @@
-"""`AgentLLM`: the model that an agent calls, `ctx.llm`. Converts requests, replies and errors between the agent
-contract and the engine's chat, which sends the requests with retries and limits. Collects the metrics of a run's model
+"""`AgentLLM`, the model object that an agent calls as `ctx.llm`. It sends requests through the engine, which applies
+retries and limits; converts replies and errors to the types of the agent API; and collects metrics of a run's model
 calls."""
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _OF_A_CLIENT = frozenset({"api_key", "api_base", "base_url"})
-"""Arguments of `ctx.chat` that select an endpoint. They are rejected, since in a request body they would only disclose
-a key."""
+"""Arguments of `ctx.chat` that are rejected because they select an endpoint. In a request body, they would only
+disclose a key."""
 
 _REFUSALS = 100
-"""Number of rejected model calls after which a run is cancelled, since an agent that ignores the errors would never
-end."""
+"""Number of rejected model calls after which a run is cancelled. Otherwise, an agent that ignores the errors might
+never stop."""
 
 
 class Ask(Protocol):
@@ -67,17 +67,17 @@ class StepEvent:
 
 Step = Callable[[StepEvent], Awaitable[None]]
 """Callback of an interactive session, awaited before every model call and after every reply. An exception from it ends
-the rollout, even if the agent catches it. Its duration does not count towards the rollout's timeout."""
+the rollout, even if the agent catches it. The time it takes does not count towards the rollout's timeout."""
 
 
 class AgentLLM:
-    """The model as an agent calls it in one run.
+    """The model that an agent calls during one run.
 
     Args:
         ask: Function that sends a request through the engine's chat.
         model: The model's name, used if the agent passes none.
         tools: The tools that requests offer to the model, unless the agent passes others.
-        rollout_id: The rollout's id, for `step`.
+        rollout_id: The rollout's id, passed to `step`.
         trace: The trace in which calls are recorded; None for no trace.
         step: Callback of an interactive session.
         stop: Function that cancels the run of an agent that continues to call the model after the run has ended.
@@ -126,12 +126,12 @@ class AgentLLM:
         Args:
             messages: The whole conversation, as dicts or pydantic models.
             **kwargs: Arguments of the request; they replace the run's own sampling arguments. `tools` replaces the
-                agent's tools for this call (None for no tools), `model` selects another model of the same endpoint.
+                agent's tools for this call (None for no tools), and `model` selects another model of the same endpoint.
 
         Raises:
             ProviderError: the call failed after all retries.
             RolloutLimitError: the rollout has reached a limit such as `message_limit`.
-            SystemicProviderError: the endpoint is unusable, so that every call would fail.
+            SystemicProviderError: the endpoint is unusable; every call would fail.
             TypeError: an argument is not valid in a request.
             EnvironmentFault: the run has ended.
         """
@@ -165,7 +165,10 @@ class AgentLLM:
         asked = _messages(messages)
         tools = self._tools if "tools" not in kwargs else validate_tools(kwargs.pop("tools") or [])
         if wrong := sorted(_OF_A_CLIENT.intersection(kwargs)):
-            raise TypeError(f"ctx.chat: remove {wrong[0]}; an agent's requests are sent to the endpoint of its run")
+            raise TypeError(
+                f"ctx.chat does not accept {wrong[0]}, since an agent's requests go to the endpoint of its run; "
+                "remove the argument"
+            )
         if kwargs.get("model", self._model) in (None, self._model):
             kwargs.pop("model", None)
         self._calls += 1
@@ -194,7 +197,7 @@ class AgentLLM:
         return response, message
 
     def get_metrics(self) -> RolloutMetrics:
-        """Return number, tokens and duration of the run's model calls so far."""
+        """Return the number, token usage and duration of the run's model calls so far."""
         return RolloutMetrics(
             llm_latency_ms=self._seconds * 1000,
             num_llm_calls=self._usage.requests,

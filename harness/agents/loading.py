@@ -1,5 +1,6 @@
-"""Import of the user's code by `module:attribute`, with error messages. Modules are looked up in the working directory
-first; equally named modules of several working directories are kept apart. `mcp_folder` loads folders of MCP tools."""
+"""Import of user code given as `module:attribute`, with helpful error messages. Modules are looked up in the working
+directory first; modules of the same name in different working directories do not conflict. The module `mcp_folder`
+loads folders of MCP tools."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class LoadedAgent:
     agent: AgentLike
     name: str
     files: tuple[Path, ...]
-    """The source files of its code. A run can be resumed only if they are unchanged."""
+    """The source files of the agent's code. A run can be resumed only if these files are unchanged."""
 
 
 def load_agent(path: str) -> LoadedAgent:
@@ -62,14 +63,16 @@ def load_agent(path: str) -> LoadedAgent:
             f"{name!r} must be a RolloutAgentLoop instance or subclass, got {type(agent).__name__} "
             f"(it lacks {' and '.join(missing)})"
         )
-    with reported(AgentLoadError, f"{name!r} has no name", Path.cwd()):
+    with reported(AgentLoadError, f"cannot read the name of {name!r}", Path.cwd()):
         label: object = getattr(agent, "name", None)
     if not isinstance(label, str) or not label.strip():
-        raise AgentLoadError(f"{name!r} has no name: its attribute 'name' must be a non-empty string, not {label!r}")
+        raise AgentLoadError(f"the attribute 'name' of {name!r} must be a non-empty string, not {label!r}")
     if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):
         raise AgentLoadError(f"{name!r}: get_tools must be a plain function, not an async one")
     if inspect.isasyncgenfunction(getattr(agent, "run", None)):
-        raise AgentLoadError(f"{name!r}: run must return one result, but it contains a yield")
+        raise AgentLoadError(
+            f"{name!r}: run must return one result, but it contains a yield, which makes it a generator"
+        )
     return LoadedAgent(cast(AgentLike, agent), label, files)
 
 
@@ -83,11 +86,11 @@ def import_function(path: str, kind: str, example: str) -> tuple[Callable[..., A
 
     Args:
         path: The path as the user gave it.
-        kind: The kind of path, for error messages.
+        kind: Description of the path for error messages, such as `eval function path`.
         example: A valid path, for error messages.
 
     Raises:
-        EvalFnError: the path has another form, cannot be imported, or does not name a function.
+        EvalFnError: the path does not have this form, cannot be imported, or does not name a function.
     """
     module, _, name = path.rpartition(":")
     if not module or not name:
@@ -101,16 +104,16 @@ def import_function(path: str, kind: str, example: str) -> tuple[Callable[..., A
 def import_object(path: str, error: type[HarnessError], listing: str = "Available") -> tuple[object, tuple[Path, ...]]:
     """Import the object that `module:attribute` names. Modules are looked up in the working directory first.
 
-    Within one process, equally named modules of different working directories are kept apart.
+    Modules of the same name in different working directories do not conflict, even within one process.
 
     Args:
-        path: The path, with text on both sides of its last colon.
+        path: The path, with text before and after its last colon.
         error: The type of error to raise.
         listing: Label for the list of the module's attributes in an error message.
 
     Returns:
-        The object, and the source files of its code: the file of its module, and those of the modules beside it that
-        it imports directly or indirectly.
+        The object and its source files: the file of its module, and those of the modules in the same folder that it
+        imports directly or indirectly.
 
     Raises:
         HarnessError: (of the type `error`) the module does not exist, its import failed, or it lacks the attribute.
@@ -119,7 +122,7 @@ def import_object(path: str, error: type[HarnessError], listing: str = "Availabl
     root = Path.cwd()
     with _working.directory(root), staying(root):
         module = _import_module(name, attribute, root, error)
-        with reported(error, f"Cannot get {attribute!r} of module {name!r}", root):
+        with reported(error, f"Cannot read {attribute!r} from module {name!r}", root):
             found = cast(object, getattr(module, attribute, _MISSING))
         if found is _MISSING:
             public = [each for each in dir(module) if not each.startswith("_")]
@@ -141,7 +144,7 @@ def staying(root: Path) -> Generator[None]:
             has_changed = True
         if has_changed:
             os.chdir(root)
-            logger.warning("loading the user's code changed the working directory; it is %s again", root)
+            logger.warning("loading the user's code changed the working directory; it was changed back to %s", root)
 
 
 @contextmanager
@@ -150,7 +153,7 @@ def reported(error: type[HarnessError], words: str, root: Path) -> Generator[Non
 
     Args:
         error: The type of error to raise.
-        words: Beginning of its message.
+        words: Beginning of the error message.
         root: The folder of the user's files.
     """
     try:
@@ -166,7 +169,7 @@ def describe(error: BaseException, root: Path) -> str:
 
     Args:
         error: The exception.
-        root: The folder of the user's files. The described line is in one of them.
+        root: The folder of the user's files. The reported line is in one of these files.
     """
     if isinstance(error, SyntaxError):
         words, file, line = f"{type(error).__name__}: {error.msg}", error.filename, error.lineno
@@ -206,13 +209,13 @@ def _import_module(name: str, attribute: str, root: Path, error: type[HarnessErr
     top = name.partition(".")[0]
     own = next((path for path in (root / f"{top}.py", root / top / "__init__.py") if path.is_file()), None)
     if own is not None and top != _THIS_PACKAGE and not _is_from(sys.modules.get(top), root, top):
-        other = getattr(sys.modules.get(top), "__file__", None) or "one that is built in"
+        other = getattr(sys.modules.get(top), "__file__", None) or "a built-in module"
         raise error(f"{start}: {shown_path(own, root)} is hidden by another module of that name ({other}); rename it")
     return module
 
 
 def _source_files(top: str, root: Path) -> tuple[Path, ...]:
-    """Return the source files of a loaded module, given by the name of its top-level package."""
+    """Return the source files of a loaded module, given the name of its top-level package."""
     module = sys.modules.get(top)
     if not _is_from(module, root, top):
         file = getattr(module, "__file__", None)
@@ -228,15 +231,15 @@ def _source_files(top: str, root: Path) -> tuple[Path, ...]:
 
 
 def _is_from(module: ModuleType | None, root: Path, top: str) -> bool:
-    """Whether a loaded module is `root/top.py` or the package `root/top`."""
+    """Return whether a loaded module is `root/top.py` or the package `root/top`."""
     places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     own = (root / f"{top}.py", root / top)
     return any(place is not None and any(Path(place).is_relative_to(each) for each in own) for place in places)
 
 
 class _WorkingDirectories:
-    """Switches between the modules of several working directories. The modules of one directory at a time are in
-    `sys.modules`. Those of the others are kept here until code of their directory is requested again."""
+    """Manager of the modules of several working directories. Only the modules of one directory at a time are in
+    `sys.modules`. Modules of other directories are stored here until code from their directory is requested again."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -247,7 +250,7 @@ class _WorkingDirectories:
 
     @contextmanager
     def directory(self, root: Path) -> Generator[None]:
-        """Let imports in the `with` block find the modules in `root`."""
+        """In the `with` block, let imports find the modules in `root`."""
         with self._lock:
             if root != self._root:
                 self._set_aside()

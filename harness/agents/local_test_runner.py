@@ -40,7 +40,7 @@ class LocalTestRunResult:
     duration_ms: float = 0.0
     """Duration in ms, without time spent waiting for a slot, a retry or a rate limit."""
     token_usage: dict[str, int] = field(default_factory=dict[str, int])
-    """`prompt_tokens`, `completion_tokens`, `total_tokens`, `num_llm_calls`; also of a failed run."""
+    """The counts `prompt_tokens`, `completion_tokens`, `total_tokens` and `num_llm_calls`, also for a failed run."""
     messages: Messages = field(default_factory=list[JsonDict])
     """The conversation up to the end of the run."""
 
@@ -73,11 +73,11 @@ class LocalTestBatchResult:
 
 
 OnTested = Callable[[int, int, LocalTestRunResult], object]
-"""Callback with (number of finished runs, number of runs, result), called after every run."""
+"""Callback that is called after every run with the number of finished runs, the number of all runs, and the result."""
 
 
 class LocalTestRunner:
-    """Runner that runs an agent on rows, one after the other.
+    """Runner that executes an agent on dataset rows, one after another.
 
     Args:
         agent_loop: The agent, or the return value of `load_agent` or `load_mcp`.

@@ -44,11 +44,11 @@ class CompletionsResult:
 
 
 class LLM(Protocol):
-    """Interface of the model that an agent calls. If it has a method `get_metrics() -> RolloutMetrics`, the run's
-    metrics include these numbers."""
+    """Interface of the model that an agent calls. If the model has a method `get_metrics() -> RolloutMetrics`, the
+    run's metrics include the numbers that it returns."""
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
-        """Request the model's reply to a conversation; keywords are request arguments that replace the run's own."""
+        """Request the model's reply to a conversation. Keyword arguments override the run's own request arguments."""
         ...
 
 
@@ -63,7 +63,8 @@ class RolloutResult:
     error_message: str | None = None
     metrics: RolloutMetrics | None = None
     reward: float | None = None
-    """The agent's own reward for the run. It is shown, and scores the run only if there are no eval functions."""
+    """The agent's own reward for the run. Reports show it, but it is the run's score only if there are no eval
+    functions."""
 
 
 @dataclass
@@ -144,7 +145,7 @@ class AgentLike(Protocol):
         ...
 
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """Return the tools that the run offers to the model; may be empty."""
+        """Return the tools that the run offers to the model. The list may be empty."""
         ...
 
     def run(self, ctx: RolloutContext) -> Awaitable[RolloutResult]:
@@ -168,7 +169,8 @@ class RolloutAgentLoop(ABC):
 
     @abstractmethod
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """Return the tools that the run offers to the model; may be empty. They may depend on `request.metadata`."""
+        """Return the tools that the run offers to the model. The list may be empty, and may depend on
+        `request.metadata`."""
 
     @abstractmethod
     async def run(self, ctx: RolloutContext) -> RolloutResult:

@@ -1,6 +1,6 @@
 """`MCPAgentLoop`: an agent that offers the tools of a FastMCP server to the model and calls them. A server is started
-once and runs as long as an agent uses it: its lifespan is entered once (some releases of fastmcp cannot enter it
-again), and all its tools run in one event loop. Each run opens its own session with the server."""
+once and runs as long as an agent uses it, since some releases of fastmcp cannot enter a server's lifespan twice. All
+tools of a server run in one event loop, and each run opens its own session with the server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LIMITS = ServerLimits(startup_seconds=300.0)
 timeout of their own, since rollouts have one."""
 
 _CLOSE_SECONDS = 15.0
-"""Timeout for the end of a server's lifespan, in seconds."""
+"""Timeout for ending a server's lifespan, in seconds."""
 
 
 class MCPAgentLoop(RolloutAgentLoop):
@@ -155,7 +155,7 @@ _servers_lock = threading.Lock()
 
 
 def _running(server: object) -> _RunningServer:
-    """Return the one running instance of an MCP server object, since two instances would end each other's lifespan."""
+    """Return the only running instance of an MCP server object. Two instances would end each other's lifespan."""
     with _servers_lock:
         found = _servers.get(id(server))
         if found is None:
@@ -164,7 +164,7 @@ def _running(server: object) -> _RunningServer:
 
 
 def _close(host: MCPHost) -> None:
-    """Stop an MCP server; blocks until its lifespan has ended."""
+    """Stop an MCP server, and block until its lifespan has ended."""
     with contextlib.suppress(RuntimeError):  # garbage-collected in the host's own thread, which cannot wait for itself
         host.close(_CLOSE_SECONDS)
 

@@ -1,7 +1,7 @@
-"""Import of a folder of MCP tools (`--mcp DIR`): its `main.py`, which creates a FastMCP server. `mcp_agent` runs the
-server. The folder is imported as a package whose name is derived from its path and contents. Its modules are parts of
-that package, with both `from .tools import x` and `from tools import x`, at the top of a file or later in a function.
-So `sys.path` stays unchanged, and the `tools.py` of two folders do not conflict."""
+"""Import of a folder of MCP tools (`--mcp DIR`), whose `main.py` creates a FastMCP server. The module `mcp_agent` runs
+the server. The folder is imported as a package whose name is derived from the folder's path and contents. Both `from
+.tools import x` and `from tools import x` import the folder's `tools.py` as a module of that package, so that
+`sys.path` does not change, and the `tools.py` of two folders do not conflict."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def _sources(folder: Path) -> tuple[Path, ...]:
 
 
 def _fastmcp_class(folder: Path) -> type:
-    """Import and return the class `FastMCP`. Meanwhile the folder's parent is not on `sys.path`, since a folder with
-    the name `mcp` would be imported instead of the library."""
+    """Import and return the class `FastMCP`. During the import, the MCP folder's parent is not on `sys.path`;
+    otherwise, an MCP folder named `mcp` would be imported instead of the library."""
     before = list(sys.path)
     sys.path[:] = [entry for entry in before if Path(entry).resolve() not in (folder, folder.parent)]
     try:
@@ -109,7 +109,7 @@ def _run_disabled(fastmcp: type) -> Generator[None]:
     on stdin or serve a port endlessly."""
 
     def run(server: object, *_arguments: object, **_settings: object) -> None:
-        logger.info("ignoring the call of run() in main.py: the server is started without it")
+        logger.info("the call to run() in main.py is ignored, since the server is started without it")
 
     async def run_async(server: object, *arguments: object, **settings: object) -> None:
         run(server, *arguments, **settings)
@@ -167,7 +167,8 @@ def _find_server(module: ModuleType, main: Path, fastmcp: type) -> object:
 
 
 def _sdk_classes() -> Generator[type]:
-    """Return the server classes of the package `mcp` (an older and a newer name), if main.py has imported them."""
+    """Return the server classes that the package `mcp` defines under an older and a newer name, if main.py has imported
+    them."""
     for module, name in (("mcp.server.fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type):
@@ -175,7 +176,7 @@ def _sdk_classes() -> Generator[type]:
 
 
 class _Loader(SourceFileLoader):
-    """Loader of a folder's modules. Their import statements find the other modules of the folder."""
+    """Loader for the modules of an MCP folder. It lets their import statements find the other modules of the folder."""
 
     def __init__(self, spec: ModuleSpec, names: Mapping[str, Any]) -> None:
         super().__init__(spec.name, str(spec.origin))
@@ -188,7 +189,7 @@ class _Loader(SourceFileLoader):
 
 
 class _FolderFinder(MetaPathFinder):
-    """Finder for the packages of MCP folders and their modules."""
+    """Import finder for the packages of MCP folders and for their modules."""
 
     def __init__(self) -> None:
         self._names: dict[str, Mapping[str, Any]] = {}
@@ -239,10 +240,10 @@ def _importer(package: str, folder: Path) -> Any:
 
 
 def _is_beside(folder: Path, top: str) -> bool:
-    """Whether an import in an MCP folder means a module of that folder, by Python's rules for scripts.
+    """Return whether an import in an MCP folder refers to a module of that folder, by Python's rules for scripts.
 
-    The folder's modules hide all others except those built into the interpreter. A folder without `__init__.py` counts
-    only if no other module has the name."""
+    The folder's modules take precedence over all others except those built into the interpreter. A subfolder without
+    `__init__.py` is imported only if no other module has its name."""
     if BuiltinImporter.find_spec(top) is not None or FrozenImporter.find_spec(top) is not None:
         return False
     if (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file():

@@ -29,23 +29,23 @@ def get_message_content(message: Mapping[str, Any]) -> str:
 
 
 def get_message_role(message: Mapping[str, Any]) -> str:
-    """Return the role of a message; `unknown` if it has none."""
+    """Return the role of a message, or `unknown` if the message has no role."""
     role: object = message.get("role")
     return role if isinstance(role, str) else "unknown"
 
 
 def is_assistant_message(message: Mapping[str, Any]) -> bool:
-    """Whether the message has the role `assistant`."""
+    """Return whether the message has the role `assistant`."""
     return get_message_role(message) == "assistant"
 
 
 def is_tool_message(message: Mapping[str, Any]) -> bool:
-    """Whether the message has the role `tool`: it is the result of a tool call."""
+    """Return whether the message has the role `tool`, as the result of a tool call."""
     return get_message_role(message) == "tool"
 
 
 def is_user_message(message: Mapping[str, Any]) -> bool:
-    """Whether the message has the role `user`."""
+    """Return whether the message has the role `user`."""
     return get_message_role(message) == "user"
 
 
@@ -55,6 +55,6 @@ def count_messages_by_role(messages: Iterable[Mapping[str, Any]]) -> dict[str, i
 
 
 def text_of_parts(parts: Iterable[object]) -> str:
-    """Join the texts of a content in parts: strings, and dicts with a `text`; other parts are left out."""
+    """Join the text parts of a message's content: strings, and dicts with a key `text`. Other parts are omitted."""
     texts = [cast("Mapping[str, object]", part).get("text") if isinstance(part, Mapping) else part for part in parts]
     return "".join(text for text in texts if isinstance(text, str))

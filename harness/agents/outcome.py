@@ -1,4 +1,4 @@
-"""Conversion of an agent's result or exception to the outcome of a rollout. An exception of the agent fails its
+"""Conversion of an agent's result or exception to the outcome of a rollout. An exception in the agent fails its
 rollout, but does not end the evaluation."""
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _PLAIN_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 def result_of(returned: object) -> RolloutResult:
-    """Return the value that the agent's `run` returned, if it is a valid `RolloutResult`.
+    """Check that an agent's `run` returned a `RolloutResult`, and return this result.
 
     Raises:
-        AgentFailed: the value is not a result.
+        AgentFailed: the returned value is not a `RolloutResult`.
     """
     if not all(hasattr(returned, name) for name in ("status", "final_messages", "finish_reason")):
         raise AgentFailed(
@@ -85,7 +85,8 @@ def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
 
 
 def conversation_so_far(state: State, llm: AgentLLM) -> Messages:
-    """Return the conversation of a run that ended without a result; only the prompt if there was no model call."""
+    """Return the conversation of a run that ended without a result. If the model was never called, this is only the
+    prompt."""
     for with_tail in (True, False):
         try:
             return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])
@@ -149,7 +150,7 @@ def _text_of(leaves: Sequence[BaseException]) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over the leaf exceptions of a nested exception group; any other exception is its own leaf."""
+    """Iterate over the exceptions in a nested exception group. For any other exception, yield only that exception."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from _leaves(inner)

@@ -1,5 +1,5 @@
 """The JSON document that `bench eval -o FILE` writes. The documented keys have their documented names, nesting and
-order; additional keys follow. Secrets are removed: credentials from addresses, and all known secrets from texts."""
+order; additional keys follow them. Credentials are removed from URLs, and known secrets from all text."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _METHODS: JsonDict = {
 
 
 def document_meta(values: Mapping[str, object], models: Sequence[JsonDict]) -> JsonDict:
-    """Build the value of the key `meta` in the document of an evaluation, without secrets. Values that are None are
-    left out.
+    """Build the value of the key `meta` in the JSON document of an evaluation, without secrets. Values that are None
+    are omitted.
 
     Args:
         values: Arguments and origin of the evaluation.
-        models: Endpoint and request settings of each model; `base_url` loses its credentials.
+        models: Endpoint and request settings of each model. Credentials are removed from `base_url`.
     """
     meta: JsonDict = {
         "document_version": DOCUMENT_VERSION,
@@ -95,10 +95,12 @@ def check_output(path: Path) -> None:
         UsageError: the path is a folder, or one of its parents is a file.
     """
     if path.is_dir():
-        raise UsageError(f"--output {path}: is a folder; name a file, such as {path / 'results.json'}")
+        raise UsageError(f"--output {path} is a folder; give a file, such as {path / 'results.json'}")
     above = next((parent for parent in path.parents if parent.exists()), None)
     if above is not None and not above.is_dir():
-        raise UsageError(f"--output {path}: {above} is a file, not a folder; choose another path")
+        raise UsageError(
+            f"--output {path} cannot be written, because {above} is a file, not a folder; choose another path"
+        )
 
 
 def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:
@@ -125,8 +127,8 @@ def indented_json(document: object) -> bytes:
     """Serialize a document as indented JSON.
 
     Raises:
-        TypeError: it contains a value that is not JSON.
-        ValueError: it contains NaN or an infinity besides an integer beyond 64 bits or an unpaired surrogate.
+        TypeError: the document contains a value that is not JSON.
+        ValueError: the document contains NaN or infinity, and also an integer beyond 64 bits or an unpaired surrogate.
     """
     try:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

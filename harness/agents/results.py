@@ -1,6 +1,6 @@
-"""Result types of an agent evaluation: of a run, a row, an eval function, a model, and the whole evaluation.
-`summaries` computes them, and `result_document` writes them to a file. The documented fields come first, in their
-documented order; the additional fields have defaults."""
+"""Result types of an agent evaluation, for a run, a row, an eval function, a model and the whole evaluation. The module
+`summaries` computes the results, and `result_document` writes them to a file. The documented fields come first, in
+their documented order; the additional fields have defaults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EvalRunResult:
     success: bool
     """Whether the agent completed the run, regardless of the scores."""
     scores: dict[str, float] = field(default_factory=dict[str, float])
-    """Eval function → score. A function that gave no score is in `score_errors` instead."""
+    """Scores by eval function. A function that gave no score is in `score_errors` instead."""
     duration_ms: float = 0.0
     """Duration of the agent's run in ms, without scoring and without time spent waiting for a slot, a retry or a rate
     limit."""
@@ -38,7 +38,7 @@ class EvalRunResult:
     model_tag: str | None = None
     """`primary` or `baseline`; None if there is only one model."""
     score_errors: dict[str, str] = field(default_factory=dict[str, str])
-    """Eval function → the reason why it gave no score for a completed run."""
+    """The reasons why eval functions gave no score for a completed run, by function."""
     finish_reason: str | None = None
     """The finish reason that the agent reported (`stop`, `max_turns`, …); None for a failed run."""
     reason: str | None = None
@@ -71,15 +71,15 @@ class EvalEvalSummary:
     min: float = math.nan
     max: float = math.nan
     pass_at_k: dict[int, float] = field(default_factory=dict[int, float])
-    """k → pass@k, the mean over rows; empty with one run per row."""
+    """pass@k for each k, as the mean over rows; empty with one run per row."""
     scored: Spread = field(default_factory=lambda: Spread(Estimate()))
     """Statistics of the scored runs alone: the mean of the row means, with a 95 % interval by rows."""
     scored_pass_at_k: dict[int, PassRate] = field(default_factory=dict[int, PassRate])
-    """k → pass@k over scored runs. Rows with fewer than k scored runs are excluded and counted."""
+    """pass@k for each k, over scored runs. Rows with fewer than k scored runs are excluded and counted."""
     score_errors: int = 0
     """Number of completed runs without a score from this function; they count 0.0 in the documented statistics."""
     failed_runs: int = 0
-    """Number of failed runs; they count 0.0 as well."""
+    """Number of failed runs; they count 0.0 in the documented statistics."""
 
 
 @dataclass(slots=True)
@@ -94,15 +94,15 @@ class EvalModelSummary:
     """Number of this model's runs."""
     total_tokens: int
     total_duration_ms: float
-    """Sum of the durations of its runs in ms. With concurrent runs it exceeds the elapsed time, `wall_ms`."""
+    """Sum of the durations of the model's runs in ms. With concurrent runs, it exceeds the elapsed time `wall_ms`."""
     wall_ms: float = 0.0
     """Time in ms from the start of the first run to the end of the last; for a resumed evaluation, in its latest
     attempt."""
     failed_runs: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Category of failure → number of failed runs, the most frequent first."""
+    """Number of failed runs by category of failure, most frequent first."""
     score_errors: dict[str, int] = field(default_factory=dict[str, int])
-    """Eval function → number of completed runs without a score from it; only functions with such runs."""
+    """Number of completed runs without a score, by eval function. Only functions with such runs are included."""
     unreported: int = 0
     """Number of replies whose tokens the endpoint did not report."""
 
@@ -133,8 +133,8 @@ class EvalPaired:
     scored: Paired
     """Comparison over rows with scores of both models, using scored runs alone."""
     zeros: int = 0
-    """Number of runs of both models without a score, which count 0.0 in `counted`. If it is 0, `counted` and `scored`
-    are equal."""
+    """Number of runs of both models without a score, which count 0.0 in `counted`. If this number is 0, `counted` and
+    `scored` are equal."""
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class EvalResult:
 
     rows: list[EvalRowResult]
     eval_summaries: dict[str, EvalEvalSummary]
-    """Eval function → statistics of the only model, or of the primary model."""
+    """Statistics of the only or primary model, by eval function."""
     total_rows: int
     """Number of rows with at least one run."""
     total_runs: int
@@ -165,9 +165,10 @@ class EvalResult:
     models: list[EvalModelSummary] = field(default_factory=list[EvalModelSummary])
     """Statistics of each model, also for a single model."""
     paired: dict[str, EvalPaired] = field(default_factory=dict[str, EvalPaired])
-    """Eval function → comparison of the models; empty without a baseline."""
+    """Comparison of the models by eval function; empty without a baseline."""
     score_errors: dict[str, int] = field(default_factory=dict[str, int])
-    """Eval function → number of completed runs of all models without a score from it; only functions with such runs."""
+    """Number of completed runs of all models without a score, by eval function. Only functions with such runs are
+    included."""
     failed_runs: int = 0
     """Number of failed runs of all models."""
     resumed_runs: int = 0
@@ -176,13 +177,13 @@ class EvalResult:
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcomes:
-    """All runs of one model: the input from which `summaries.build_result` computes statistics."""
+    """All runs of one model, from which `summaries.build_result` computes statistics."""
 
     model: str
     model_tag: str | None
     """`primary`, `baseline`, or None if there is only one model."""
     runs: Sequence[tuple[int, EvalRunResult]]
-    """(row index, run), sorted, as `collect.collect` returns them."""
+    """Pairs (row index, run), sorted, as returned by `collect.collect`."""
     wall_ms: float = 0.0
     """Time in ms from the start of the first run to the end of the last, in the latest attempt."""
     resumed: int = 0
@@ -193,5 +194,5 @@ BenchRunResult: TypeAlias = EvalRunResult
 BenchRowResult: TypeAlias = EvalRowResult
 BenchEvalSummary: TypeAlias = EvalEvalSummary
 BenchResult: TypeAlias = EvalResult
-"""Older names of the same types. Fields that the older documentation lacks (`model_tag`, `model_summaries`) are
-None."""
+"""Older names of the same types. Fields that are missing in the older documentation (`model_tag`, `model_summaries`)
+are None."""

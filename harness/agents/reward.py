@@ -1,5 +1,5 @@
-"""Decorators `osmosis_reward` and `osmosis_rubric`, which validate signature and returned value of a function. They are
-optional: eval functions are loaded and called in the same way without them."""
+"""Decorators `osmosis_reward` and `osmosis_rubric`, which validate a function's signature and return value. The
+decorators are optional: eval functions are loaded and called in the same way without them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ORDINALS = ("First", "Second", "Third")
 
 
 def osmosis_reward(func: F) -> F:
-    """Validate the signature of a reward function, and its returned value at each call.
+    """Decorator that validates the signature of a reward function and, at each call, its return value.
 
     A function whose first parameter is `solution_str` must be `(solution_str: str, ground_truth: str, extra_info: dict
-    | None = None, …) -> float`, sync or async; any other function is returned unchanged. The returned value is
-    converted to float. The keyword `data_source` is dropped if the function does not accept it.
+    | None = None, …) -> float`, sync or async; any other function is returned unchanged. The return value is converted
+    to float. The keyword argument `data_source` is dropped if the function does not accept it.
 
     Raises:
-        TypeError: the signature is invalid; at a call, the returned value is not a number.
+        TypeError: the signature is invalid, or a call returns a value that is not a number.
     """
     if next(iter(inspect.signature(func).parameters), None) != _NAMES[0]:
         return func
@@ -35,13 +35,13 @@ def osmosis_reward(func: F) -> F:
 
 
 def osmosis_rubric(func: F) -> F:
-    """Validate the signature of a rubric function, and its arguments and returned value at each call.
+    """Decorator that validates the signature of a rubric function and, at each call, its arguments and return value.
 
     The function must be `(solution_str: str, ground_truth: str | None, extra_info: dict | None, …) -> float`, sync or
     async. The parameters of a function that takes `messages` first are not checked.
 
     Raises:
-        TypeError: the signature is invalid; at a call, an argument is invalid or the returned value is not a number.
+        TypeError: the signature is invalid, or a call has an invalid argument or returns a value that is not a number.
     """
     if next(iter(inspect.signature(func).parameters), None) == "messages":
         return _wrapped(func, None)
@@ -78,7 +78,7 @@ def _annotations(func: Callable[..., object]) -> dict[str, Any]:
 
 
 def _fits(kind: object, wanted: str, *, is_optional: bool) -> bool:
-    """Whether an annotation is the type `wanted` (`str` or `dict`); if `is_optional`, `| None` is allowed."""
+    """Return whether an annotation is the type `wanted` (`str` or `dict`); if `is_optional`, `| None` is allowed."""
     if isinstance(kind, str):
         parts = {part.strip().partition("[")[0].rpartition(".")[2].lower() for part in kind.split("|")}
         return wanted in parts and parts <= ({wanted, "none"} if is_optional else {wanted})

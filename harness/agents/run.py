@@ -1,4 +1,5 @@
-"""Execution of one run of an agent. `outcome` converts its result or exception to the outcome of the rollout."""
+"""Execution of one run of an agent. The module `outcome` converts the result or exception of the run to the outcome of
+the rollout."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class AgentRun:
         """Run the agent, and store its result in the rollout's state.
 
         Raises:
-            BaseException: an exception of the agent. The conversation until then is in the state.
+            BaseException: the exception that the agent raised. The conversation until then is in the state.
         """
         started = time.monotonic()
         self._trace = Trace(self._options.debug_dir, request.rollout_id)

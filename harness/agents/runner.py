@@ -1,5 +1,5 @@
-"""`EvalRunner` and `BenchRunner`: evaluate an agent on rows with eval functions. `engine` runs the
-evaluation, and `summaries` computes the statistics."""
+"""`EvalRunner` and `BenchRunner`, which evaluate an agent on dataset rows with eval functions. The module `engine` runs
+the evaluation, and `summaries` computes the statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from harness.store.journal_index import Recorded
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, EvalRunResult], object]
-"""Callback with (number of finished runs, number of runs, result), called after every run, including failed ones."""
+"""Callback that is called after every run, including failed ones, with the number of finished runs, the number of all
+runs, and the result."""
 
 _NOT_AWAITED = "on_progress must be a plain function, not an async one: its result is not awaited"
 
@@ -45,10 +46,10 @@ class EvalRunner:
         eval_fns: Eval functions that score each run.
         debug: Write a trace of each run.
         debug_dir: Folder of the traces, by default `./local_debug`. Passing it turns traces on.
-        llm_client_factory: Function that makes a client for each concurrent run. These clients are closed at the end.
+        llm_client_factory: Function that creates a client for each concurrent run. These clients are closed at the end.
             It is not needed for an `ExternalLLMClient`, which any number of runs may share.
-        baseline_llm_client: A second model with which every run is made as well.
-        baseline_llm_client_factory: Function that makes clients for the baseline.
+        baseline_llm_client: A second model to compare with; every run is repeated with it.
+        baseline_llm_client_factory: Function that creates clients for the baseline.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -80,14 +81,14 @@ class EvalRunner:
         if baseline_llm_client is not None:
             client_of("baseline_llm_client", baseline_llm_client)
         elif baseline_llm_client_factory is not None:
-            raise TypeError("baseline_llm_client_factory requires baseline_llm_client: pass it as well")
+            raise TypeError("baseline_llm_client_factory requires baseline_llm_client; pass both")
         factories = {
             "llm_client_factory": llm_client_factory,
             "baseline_llm_client_factory": baseline_llm_client_factory,
         }
         for name, factory in factories.items():
             if factory is not None and not callable(cast(object, factory)):
-                raise TypeError(f"{name} must be a function that makes a client, not {factory!r}")
+                raise TypeError(f"{name} must be a function that creates a client, not {factory!r}")
 
     @property
     def has_baseline(self) -> bool:
@@ -155,18 +156,18 @@ class EvalRunner:
             n_runs: Number of runs per row and model.
             max_turns: Maximum number of model calls, passed to the agent in its request.
             completion_params: Default sampling arguments of every model call, also passed to the agent in its request.
-            pass_threshold: A score of at least this passes.
+            pass_threshold: Minimum score of a run that passes.
             on_progress: Function that is called after every run. An exception from it is only logged.
             start_index: Number of the first row in the dataset, from 0.
             batch_size: Maximum number of concurrent runs of all models together.
             output_dir: Folder in which a run folder for each model is stored; by default nothing is stored.
             resume: Resume the newest run folder of the same evaluation in `output_dir`, if there is one.
-            retry_failed: With `resume`, retry failed runs, and score runs without a score again.
+            retry_failed: With `resume`, retry failed runs, and score unscored runs again.
             private: With `output_dir`, make the run folders readable by their owner only.
             settings: Limits by their TOML names, such as `{"message_limit": 20, "max_cost": 5}`.
 
         Returns:
-            The result. If an endpoint becomes unusable, it has the runs until then, with `stopped_early` set.
+            The result. If an endpoint becomes unusable, the result has the runs until then, with `stopped_early` set.
 
         Raises:
             DatasetValidationError: a row is invalid; no request was sent.
@@ -232,7 +233,7 @@ class BenchRunner(EvalRunner):
         eval_fns: Eval functions that score each run.
         debug: Write a trace of each run.
         debug_dir: Folder of the traces.
-        llm_client_factory: Function that makes the clients of concurrent runs.
+        llm_client_factory: Function that creates the clients of concurrent runs.
     """
 
     _mode: ClassVar[Mode] = "bench"
@@ -253,7 +254,7 @@ class BenchRunner(EvalRunner):
 
 
 def loaded(agent: object) -> LoadedAgent:
-    """Convert the agent that a caller passed to a `LoadedAgent`.
+    """Convert the caller's agent to a `LoadedAgent`.
 
     Raises:
         TypeError: the value is not an agent.
@@ -266,7 +267,7 @@ def loaded(agent: object) -> LoadedAgent:
         raise TypeError(f"agent_loop must be an agent; {type(agent).__name__} lacks {' and '.join(missing)}")
     known = cast(AgentLike, agent)
     if not isinstance(cast(object, getattr(agent, "name", None)), str):
-        raise TypeError(f"agent_loop: {type(agent).__name__} has no name; set its attribute 'name'")
+        raise TypeError(f"agent_loop: {type(agent).__name__} has no name; set the agent's attribute 'name'")
     return LoadedAgent(known, known.name, ())
 
 
@@ -287,7 +288,7 @@ def _functions(eval_fns: Sequence[EvalFnWrapper]) -> tuple[EvalFnWrapper, ...]:
 
 
 def client_of(name: str, client: LLM) -> LLM:
-    """Return the model client that a caller passed, if it has `chat_completions`.
+    """Check that the caller's model client has a method `chat_completions`, and return the client.
 
     Raises:
         TypeError: the value is not a model client.
@@ -298,7 +299,7 @@ def client_of(name: str, client: LLM) -> LLM:
 
 
 def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Convert the rows that a caller passed to a list.
+    """Convert the caller's rows to a list.
 
     Raises:
         TypeError: the value is not an iterable of rows.
@@ -313,7 +314,7 @@ def listed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def folder_of(name: str, given: object) -> str | None:
-    """Convert the folder that a caller passed to a string.
+    """Convert the caller's folder to a string.
 
     Raises:
         TypeError: the value is neither a string nor a path.
@@ -330,7 +331,7 @@ def only(ended: Ended[Any]) -> Any:
     """Return the only result of an evaluation with one rollout.
 
     Raises:
-        SystemicProviderError: the endpoint is unusable, so that there is no result.
+        SystemicProviderError: the endpoint is unusable, so there is no result.
     """
     if not ended.results:
         raise SystemicProviderError(
@@ -341,7 +342,7 @@ def only(ended: Ended[Any]) -> Any:
 
 
 def stop_reason(ended: Sequence[Ended[Any]]) -> str | None:
-    """Return the reasons why the models' runs were stopped early, as one text; None if none was."""
+    """Return the reasons why the models' runs were stopped early, as one string; None if no run was stopped."""
     reasons = [(each.side.tag, each.stop_reason) for each in ended if each.stop_reason is not None]
     if not reasons:
         return None
@@ -357,10 +358,10 @@ def reporter(
     Args:
         on_progress: The caller's callback.
         total: Number of rollouts.
-        convert: Function from a finished rollout to the result that is passed to the callback.
+        convert: Function that converts a finished rollout to the result that is passed to the callback.
 
     Raises:
-        TypeError: the callback is not a function, or is async, so that a call would do nothing.
+        TypeError: the callback is not a function, or is async and would not be awaited.
     """
     if not callable(cast(object, on_progress)):
         raise TypeError(f"on_progress must be a function, not {type(on_progress).__name__}")

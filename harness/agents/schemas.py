@@ -1,5 +1,5 @@
-"""Types of the documented agent contract: the request of a run, its metrics, and tools in OpenAI's format. `validation`
-checks tools for faults that an endpoint would reject."""
+"""Types of the documented agent contract: the request for a run, the run's metrics, and tools in OpenAI's format. The
+module `validation` checks tools for faults that an endpoint would reject."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OpenAIFunctionToolSchema(BaseModel):
 
 
 class RolloutStatus(StrEnum):
-    """Whether an agent completed or failed its run: the values of `RolloutResult.status`."""
+    """Status of an agent's run, completed or failed, as in `RolloutResult.status`."""
 
     COMPLETED = "COMPLETED"
     ERROR = "ERROR"
@@ -91,7 +91,7 @@ class RolloutRequest(BaseModel):
     """Sampling arguments of the run. They are the defaults of `ctx.chat`."""
     tool_server_url: str | None = None
     max_turns: int = 10
-    """Maximum number of model calls. The agent is responsible for observing it."""
+    """Maximum number of model calls. The agent itself must observe this limit."""
     max_tokens_total: int = 8192
     metadata: JsonDict = Field(default_factory=dict[str, Any])
     """The other columns of the row, the ground truth, and the run's row index, run index and mode."""

@@ -1,5 +1,5 @@
-"""`EvalRubric`: scores an agent's rollouts by eval functions, which get the conversation and the row. The reward is
-their mean. A rollout for which a function fails is unscored."""
+"""`EvalRubric`, which scores an agent's rollouts with eval functions. The functions get the conversation and the
+dataset row; the reward is the mean of their scores. A rollout for which a function fails is unscored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ UNSCORED = "there are no eval functions, and the agent reported no reward"
 class EvalRubric(Rubric):
     """Rubric whose reward is the unweighted mean of eval functions, each of which is a metric under its own name.
 
-    Without eval functions, the reward is the one that the agent reported; a rollout without it is unscored.
+    Without eval functions, the reward is the one that the agent reported; a rollout for which the agent reported no
+    reward is unscored.
 
     Args:
         functions: The eval functions, in the order in which they are called.
@@ -42,7 +43,7 @@ class EvalRubric(Rubric):
         super().__init__(scorers, [1.0 / len(scorers)] * len(scorers) if scorers else None, reward_range=(0.0, 1.0))
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Score rollouts by the eval functions or, without any, by the agent's own reward."""
+        """Score rollouts with the eval functions or, if there are no functions, with the agent's own reward."""
         return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
@@ -76,7 +77,7 @@ def row_of(state: State) -> JsonDict:
 
 
 def _scorer(function: EvalFnWrapper) -> RewardFunc:
-    """Convert an eval function to a reward function, whose `__name__` identifies it."""
+    """Wrap an eval function as a reward function, with the eval function's name as its `__name__`."""
 
     def call(state: State) -> object:
         return function.call(conversation_of(state), state["answer"], row_of(state))

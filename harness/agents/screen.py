@@ -37,7 +37,8 @@ def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False
 
     Args:
         result: The evaluation.
-        width: Width of the terminal in cells. Numbers are never cut, so below about 70 cells lines may be longer.
+        width: Width of the terminal in cells. Numbers are never cut, so lines may be longer if the width is below about
+            70 cells.
         ascii_only: Convert all characters to ASCII.
     """
     tables = score_tables(result, width)
@@ -105,7 +106,8 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
     ends = Counter(run.finish_reason for row in result.rows for run in row.runs if run.finish_reason in ROLLOUT_LIMITS)
     if ends:
         yield Text(
-            f"  Ended by {' and '.join(f'{name}: {count}' for name, count in ends.items())} of {made} runs", "yellow"
+            f"  Ended by a limit: {' and '.join(f'{count} by {name}' for name, count in ends.items())} of {made} runs",
+            "yellow",
         )
     for model in result.models:
         of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
@@ -134,7 +136,7 @@ def _performance(result: EvalResult, width: int) -> Iterator[Text]:
 
 
 def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
-    """Lines of the documented score table, with an interval for each mean.
+    """Format the documented score table, with an interval for each mean.
 
     On narrow terminals the intervals are in a second table. If runs lack a score, the second table has the means of the
     scored runs."""
@@ -162,7 +164,7 @@ def _threshold(result: EvalResult) -> Iterator[Text]:
 
 
 def _method(result: EvalResult) -> str:
-    """Describe the methods of the intervals in the score tables."""
+    """Describe how the intervals in the score tables are computed."""
     estimates = [one.scored.estimate for _, _, one in each_summary(result)]
     methods = {estimate.method for estimate in estimates if estimate.method is not None}
     if not methods:
@@ -184,7 +186,7 @@ def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterato
     yield head("Primary minus baseline, row by row:")
     yield from table_lines(tables.differences, width, names=1)
     if any(each.p_value is not None for pair in result.paired.values() for each in (pair.counted, pair.scored)):
-        yield from prose("Interval and p: Student's t with a row won and a row lost added.", width)
+        yield from prose("Interval and p: Student's t with one won and one lost row added.", width)
     for name, pair in result.paired.items():
         if words := _left_out(pair):
             yield from prose(f"{clean(name, 80)}: {words}", width, indent=2)
@@ -195,12 +197,12 @@ def _left_out(pair: EvalPaired) -> str:
     if pair.zeros:
         words.append(f"{_counted(pair.zeros, 'run')} without a score counted as 0.0")
     if alone := pair.counted.only_first + pair.counted.only_second:
-        words.append(f"{_counted(alone, 'row')} that only one model has run left out")
+        words.append(f"left out: {_counted(alone, 'row')} that only one model has run")
     missing = pair.scored.only_first + pair.scored.only_second
     if pair.scored != pair.counted and not pair.scored.pairs:
         words.append("no row has a score of both models")
     elif missing and pair.scored != pair.counted:
-        words.append(f"of scored runs alone, {_counted(missing, 'row')} that only one model has a score for left out")
+        words.append(f"in scored runs alone, left out: {_counted(missing, 'row')} with a score of only one model")
     return "; ".join(words)
 
 
@@ -243,7 +245,9 @@ def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
                     tag = f"{run.model_tag} " if run.model_tag else ""
                     examples[name] = f"e.g. {tag}row {row.row_index} run {run.run_index}: {clean(why)}"
     for name, number in result.score_errors.items():
-        yield from prose(f"{clean(name, 80)}: {number} of {made} completed; {examples.get(name, '')}", width, indent=2)
+        yield from prose(
+            f"{clean(name, 80)}: {number} of {made} completed runs; {examples.get(name, '')}", width, indent=2
+        )
 
 
 def _tokens(number: int, unreported: int) -> str:

@@ -1,5 +1,5 @@
 """Conversion of the arguments of the Python API to the settings of a run: a `ResolvedRun`, its environment and its
-model endpoint. Also hashes the agent's code, which a resume compares."""
+model endpoint. Also computes hashes of the agent's code, which are compared when a run is resumed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from harness.settings.values import check
 logger = logging.getLogger(__name__)
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-"""Folder of this package. Its own agents (for MCP) are not hashed, so that a newer version of the package can resume
-their runs."""
+"""Folder of the package `harness`. Agents that it defines, such as the one for MCP tools, are not hashed, so that a
+newer version can resume their runs."""
 
 
 def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[InstancePool]) -> ResolvedRun:
@@ -45,7 +45,7 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
         work: The requested evaluation.
         side: The model.
         loader: The loader, to which the run's environment is added.
-        shared: The pools of the caller's clients so far, to which that of this model is added.
+        shared: Pools of the caller's clients so far; this model's pool is added to the list.
 
     Raises:
         ConfigError: an argument is invalid, or the model cannot be used.
@@ -135,8 +135,8 @@ def _is_main(code: object) -> bool:
 
 
 def _digest(code: object) -> str | None:
-    """Hash the source of one class or function of a script or notebook, not the whole file, whose other code may
-    change. Returns None if the source is unavailable."""
+    """Hash the source of one class or function that a script or notebook defines. The rest of the file is not hashed,
+    since it may change. Returns None if the source is unavailable."""
     try:
         return hashlib.sha256(inspect.getsource(inspect.unwrap(cast(Any, code))).encode()).hexdigest()
     except (OSError, TypeError):
@@ -144,7 +144,7 @@ def _digest(code: object) -> str | None:
 
 
 def code_digests(codes: Iterable[object]) -> dict[str, str | None]:
-    """Hash the source of those classes and functions that a script or notebook defines, by name."""
+    """Return hashes, by name, of the source of those classes and functions that a script or notebook defines."""
     return {str(getattr(code, "__name__", code)): _digest(code) for code in codes if _is_main(code)}
 
 

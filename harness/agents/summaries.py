@@ -31,7 +31,7 @@ MISSING = 0.0
 """The value of a run without a score in the documented statistics."""
 
 SCORE_LIMITS = (0.0, 1.0)
-"""Default limits of an eval function's scores. Scores outside of them extend them."""
+"""Default lower and upper limit of an eval function's scores. A score beyond a limit extends it."""
 
 
 def summarize_eval(
@@ -40,11 +40,11 @@ def summarize_eval(
     """Compute the statistics of each eval function over the runs of one model.
 
     Args:
-        runs: (row index, run), in any order.
+        runs: Pairs (row index, run), in any order.
         eval_fns: Names of the eval functions, in the order of the result.
         n_runs: Requested number of runs per row. With more than 1, pass@k is computed; runs that are missing, because
             the evaluation ended early, count as not passed.
-        pass_threshold: A score of at least this passes.
+        pass_threshold: Minimum score of a run that passes.
     """
     by_row = group_by_row(runs)
     return {name: _summary(by_row, name, n_runs, pass_threshold) for name in eval_fns}
@@ -66,7 +66,7 @@ def build_result(
         models: One model, or the primary model and the baseline, in this order.
         eval_fns: Names of the eval functions.
         n_runs: Requested number of runs per row and model.
-        pass_threshold: A score of at least this passes.
+        pass_threshold: Minimum score of a run that passes.
         wall_ms: Duration of the whole evaluation in ms.
         stop_reason: The reason, if an unusable endpoint stopped the evaluation early; else None.
         interrupted: Whether the user interrupted the evaluation.
@@ -114,7 +114,7 @@ def summarize_model(
         tag: `primary` or `baseline`.
         eval_fns: Names of the eval functions.
         n_runs: Requested number of runs per row.
-        pass_threshold: A score of at least this passes.
+        pass_threshold: Minimum score of a run that passes.
     """
     summaries = summarize_eval(model.runs, eval_fns, n_runs, pass_threshold)
     runs = [run for _, run in model.runs]
@@ -149,7 +149,7 @@ def paired_differences(
 
 
 def group_by_row(runs: Iterable[tuple[int, EvalRunResult]]) -> dict[int, list[EvalRunResult]]:
-    """Group runs by row. Returns row index → runs, sorted by row index."""
+    """Group runs by row index. The result is sorted by row index."""
     by_row: defaultdict[int, list[EvalRunResult]] = defaultdict(list)
     for row, run in runs:
         by_row[row].append(run)

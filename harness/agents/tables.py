@@ -1,5 +1,5 @@
-"""Tables in the report of `bench eval`: their cells, the names of eval functions, and widths. `screen` arranges the
-tables."""
+"""Tables in the report of `bench eval`: their cells, column widths, and names of eval functions. The module `screen`
+arranges the tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Table: TypeAlias = list[list[str]]
 """Rows of cells. The first row has the headings."""
 
 Names: TypeAlias = Mapping[str, str]
-"""Eval function → its name in the tables."""
+"""Names of eval functions in the tables, by the functions' full names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,9 @@ class ScoreTables:
     rates: Table
     """The pass@k rates."""
     certainty: Table
-    """Mean of the scored runs with its interval, and their number."""
+    """Mean of the scored runs with its interval, and the number of scored runs."""
     differences: Table
-    """Score of the primary model minus that of the baseline: a separate table, which has only headings without a
-    baseline."""
+    """Score differences, primary model minus baseline. Without a baseline, the table has only headings."""
 
     @property
     def is_plain(self) -> bool:
@@ -123,8 +122,8 @@ def _score_tables(result: EvalResult, names: Names) -> ScoreTables:
 
 
 def is_whole(result: EvalResult) -> bool:
-    """Whether the intervals also apply to the documented means: all runs have a score, and all rows have the same
-    number of runs."""
+    """Return whether the intervals also apply to the documented means. They do if all runs have a score, and all rows
+    have the same number of runs."""
     made = {model.model_tag: model.total_runs for model in result.models}
     return all(
         one.scored.count == made[model]
@@ -152,7 +151,7 @@ def table_lines(rows: Table, width: int, names: int) -> Iterator[Text]:
     """Render a table as lines. The first column is shortened if necessary; numbers are never cut.
 
     Args:
-        rows: Its cells.
+        rows: Cells of the table.
         width: Available width in cells.
         names: Number of columns from the left that contain text; the others contain numbers.
     """

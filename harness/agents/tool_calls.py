@@ -16,7 +16,7 @@ class ToolExecutionError(ToolCallError):
     """Error for a tool call that failed.
 
     Args:
-        message: The reason of the failure.
+        message: The reason for the failure.
         tool_call_id: The id of the call.
         tool_name: The name of the tool.
     """
@@ -42,8 +42,8 @@ def create_tool_error_result(tool_call_id: str, error_message: str) -> dict[str,
 
 
 def serialize_tool_result(result: object) -> str:
-    """Convert a tool's result to text. Strings and numbers are kept, other values are converted to JSON, and values
-    that have no JSON form to their `str`."""
+    """Convert a tool's result to text: strings stay unchanged, numbers become their `str`, and other values become JSON
+    or, if they have no JSON form, their `str`."""
     if isinstance(result, str):
         return result
     if isinstance(result, int | float) and not isinstance(result, bool):
@@ -55,7 +55,8 @@ def serialize_tool_result(result: object) -> str:
 
 
 def parse_tool_arguments(arguments: object) -> JsonDict:
-    """Parse the arguments of a tool call, given as JSON text or as a dict. Blank text means no arguments.
+    """Parse the arguments of a tool call, given as JSON text or as a dict. Blank text means that there are no
+    arguments.
 
     Raises:
         ToolArgumentError: the value is neither text nor a dict, or the text is not a JSON object.
@@ -76,7 +77,7 @@ def parse_tool_arguments(arguments: object) -> JsonDict:
 
 
 def get_tool_call_info(tool_call: Mapping[str, Any]) -> tuple[str, str, JsonDict]:
-    """Return id, name and arguments of a tool call. The id is `unknown` if the call has none.
+    """Return the id, name and arguments of a tool call. The id is `unknown` if the call has none.
 
     Raises:
         ToolArgumentError: the arguments cannot be parsed. The error has the call's id and name.

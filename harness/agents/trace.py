@@ -25,7 +25,7 @@ _NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]")
 
 
 class Trace:
-    """Trace of one rollout in the file `{directory}/{rollout_id}.jsonl`. A later attempt or run appends to it.
+    """Trace of one rollout in the file `{directory}/{rollout_id}.jsonl`. A later attempt or run appends to the file.
 
     If the file cannot be written, a warning is logged once, and the rollout continues. In a folder closed to other
     users, the file is readable by its owner only.

@@ -65,7 +65,7 @@ def _check_function(where: str, function: object) -> str:
     fields = cast(JsonDict, function)
     name: object = fields.get("name")
     if not isinstance(name, str):
-        raise ToolValidationError(f"{where}: it has no name")
+        raise ToolValidationError(f"{where}: the function has no name; add one")
     where = f"Tool '{name}'"
     if not _NAME.fullmatch(name):
         raise ToolValidationError(
@@ -74,7 +74,7 @@ def _check_function(where: str, function: object) -> str:
         )
     description: object = fields.get("description")
     if description is not None and not isinstance(description, str):
-        raise ToolValidationError(f"{where}: description must be a text, got {type(description).__name__}")
+        raise ToolValidationError(f"{where}: description must be a string, got {type(description).__name__}")
     if "parameters" not in fields:
         return where
     if not isinstance(fields["parameters"], dict):

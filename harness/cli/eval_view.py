@@ -98,7 +98,7 @@ class EvalView(View):
         )
 
     def _has_work(self, run: LiveRun) -> bool:
-        """Whether any model will be called; a complete run is only reported again."""
+        """Return whether any model will be called; a complete run is only reported again."""
         if not self.budget.may_start():
             return False
         return run.recorded is None or self._options.retry_failed or len(run.recorded) < run.plan.rollouts.total
@@ -245,7 +245,7 @@ def execute_agents(
 
 
 def is_empty(model: EvalModelSummary) -> bool:
-    """Whether a model has no usable result: no run completed, or a function scored none of the completed runs."""
+    """Return whether a model has no usable result: no run completed, or a function scored none of the completed runs."""
     return model.failed_runs == model.total_runs or bool(model.without_scores)
 
 

@@ -52,7 +52,7 @@ class _ToDisplay(logging.Handler):
 
 
 def _prints_itself(name: str) -> bool:
-    """Whether a library's own handler (such as huggingface_hub's) has already printed the record."""
+    """Return whether a library's own handler (such as huggingface_hub's) has already printed the record."""
     logger = logging.getLogger(name)
     while logger.parent is not None:
         if any(isinstance(handler, logging.StreamHandler) for handler in logger.handlers):

@@ -218,7 +218,7 @@ def _refuse_name(text: str, path: Path, registry: Registry) -> None:
 
 
 def _is_registry(path: Path) -> bool:
-    """Whether a file is a registry of endpoints, and not a list of models."""
+    """Return whether a file is a registry of endpoints, and not a list of models."""
     if path.suffix.lower() == ".py":
         return True
     if path.suffix.lower() != ".toml":

@@ -91,7 +91,7 @@ def write_json(value: object) -> None:
 
 
 def can_ask() -> bool:
-    """Whether a user can answer a question on the terminal."""
+    """Return whether a user can answer a question on the terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

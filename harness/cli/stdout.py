@@ -129,7 +129,7 @@ def _line_by_line(fd: int, encoding: str, *, closes: bool = True) -> TextIO:
 
 
 def _is_stdout(stream: TextIO) -> bool:
-    """Whether a stream writes to the process's stdout, and not to a caller's buffer."""
+    """Return whether a stream writes to the process's stdout, and not to a caller's buffer."""
     try:
         return stream.fileno() == _STDOUT
     except (OSError, ValueError):

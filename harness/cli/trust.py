@@ -140,7 +140,7 @@ def _places(text: str, cwd: Path) -> list[Path]:
 
 
 def _is_foreign(path: Path, run: Path, cwd: Path) -> bool:
-    """Whether a path lies outside of the working directory, or in the subfolder of it that holds the run."""
+    """Return whether a path lies outside of the working directory, or in the subfolder of it that holds the run."""
     real, here, there = path.resolve(), cwd.resolve(), run.resolve()
     if not real.is_relative_to(here):
         return True
@@ -172,7 +172,7 @@ def _of_model(run: ResolvedRun, file: str) -> Iterator[str]:
 
 
 def _registry_is_foreign(run: ResolvedRun, file: str) -> bool:
-    """Whether the endpoint registry comes from a file beside the recorded settings, and not from the user."""
+    """Return whether the endpoint registry comes from a file beside the recorded settings, and not from the user."""
     return run.alias is not None and os.path.dirname(run.registry.file) == os.path.dirname(file) != ""
 
 

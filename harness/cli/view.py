@@ -156,7 +156,7 @@ def show_steps(steps: Sequence[Step], console: PlainConsole) -> None:
 
 
 def any_private(runs: Sequence[LiveRun]) -> bool:
-    """Whether any of these runs is private, so that files written for them together must be private too."""
+    """Return whether any of these runs is private, so that files written for them together must be private too."""
     return any(run.plan.resolved.settings.save.private for run in runs)
 
 

@@ -256,7 +256,7 @@ def test_an_unknown_format(tmp_path: Path) -> None:
         ("a.csv", b"ground_truth,user_prompt,system_prompt\n\xff,u,s\n", "Invalid CSV file: it is not UTF-8 text"),
         ("a.csv", "user_prompt;system_prompt\nu,v;s\n", "Invalid CSV file: its columns are separated by ';'; use"),
         ("a.csv", "user_prompt\tsystem_prompt\nu\ts\n", "Invalid CSV file: its columns are separated by tabs; use"),
-        ("a.csv", "a,b,a\n1,2,3\n", "Invalid CSV file: its header has two columns 'a'; rename one"),
+        ("a.csv", "a,b,a\n1,2,3\n", "Invalid CSV file: two columns are named 'a' in the header; rename one"),
         ("a.parquet", "PAR1", "Error reading Parquet file: "),
     ],
 )  # fmt: skip
@@ -272,7 +272,7 @@ def test_a_parquet_file_with_two_columns_of_one_name(tmp_path: Path) -> None:
 
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array(["1"]), pa.array(["2"])], names=["x", "x"]), path)
-    with pytest.raises(DatasetParseError, match="two columns 'x'"):
+    with pytest.raises(DatasetParseError, match="two columns are named 'x'"):
         DatasetReader(path).read()
 
 
@@ -298,14 +298,14 @@ def test_an_empty_csv_file_has_no_rows(tmp_path: Path) -> None:
     ("raw", "words"),
     [
         ([1], "Row 7: Expected object, got list"),
-        ({}, "Row 7: Missing required columns: ['ground_truth', 'user_prompt', 'system_prompt']; it is empty"),
+        ({}, "Row 7: Missing required columns: ['ground_truth', 'user_prompt', 'system_prompt']; the row is empty"),
         ({"system_prompt": "s", "Ground_Truth": "g", "ask": "u"},
          "Row 7: Missing required columns: ['user_prompt']; its columns are ['system_prompt', 'Ground_Truth', 'ask']"),
         (row_of(user_prompt=None), "Row 7: 'user_prompt' cannot be null"),
         (row_of(ground_truth=4), "Row 7: 'ground_truth' must be a string, got int"),
         (row_of(system_prompt=" \n"), "Row 7: 'system_prompt' cannot be empty"),
         (row_of(GROUND_TRUTH="h"),
-         "Row 7: column 'ground_truth' is duplicate, as 'ground_truth' and 'GROUND_TRUTH'; rename one of them"),
+         "Row 7: columns 'ground_truth' and 'GROUND_TRUTH' both mean 'ground_truth'; rename one of them"),
         (row_of(image=object()), "Row 7: 'image' is not JSON: a value of type object cannot be converted to JSON"),
     ],
 )  # fmt: skip

@@ -64,7 +64,7 @@ def test_a_row_becomes_an_example() -> None:
     assert env.row(0) == Row(7, PROMPT, "4", "", {"topic": "sums"})
     with pytest.raises(IndexError):
         env.row(2)
-    with pytest.raises(DatasetValidationError, match=r"^Row 8: column 'ground_truth' is duplicate"):
+    with pytest.raises(DatasetValidationError, match=r"^Row 8: columns 'ground_truth' and 'Ground_Truth' both"):
         env.row(1)
 
 

@@ -201,7 +201,7 @@ def test_an_agent_without_eval_functions(files: Path) -> None:
         ({"mode": "evil"}, ConfigError, "mode must be one of eval, bench, test, not 'evil'"),
         ({"offset": -1}, ConfigError, "offset must be an integer of at least 0, not -1"),
         ({"max_turns": 0}, ConfigError, "max_turns must be an integer of at least 1, not 0"),
-        ({"offset": 4}, DatasetValidationError, "No rows to evaluate in rows.jsonl: the first 4 are skipped"),
+        ({"offset": 4}, DatasetValidationError, "No rows to evaluate in rows.jsonl: the first 4 rows are skipped"),
         ({"dataset": "none.csv"}, DatasetParseError, "Dataset file not found: none.csv"),
         ({"dataset": "looper.py"}, DatasetParseError, "Unsupported file format: .py"),
         ({"agent": "looper:Lop"}, AgentLoadError, "Module 'looper' has no attribute 'Lop'. Did you mean 'Loop'?"),
@@ -223,7 +223,7 @@ def test_what_cannot_be_loaded(files: Path, wrong: dict[str, Any], error: type[H
 
 def test_an_empty_dataset(files: Path) -> None:
     (files / "rows.jsonl").write_text("\n")
-    with pytest.raises(DatasetValidationError, match=r"^No rows to evaluate in rows\.jsonl: it is empty$"):
+    with pytest.raises(DatasetValidationError, match=r"^No rows to evaluate in rows\.jsonl: the file is empty$"):
         load_environment("rows.jsonl", "looper:Loop")
 
 

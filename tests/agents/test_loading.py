@@ -125,9 +125,9 @@ def test_a_path_without_both_parts(work: Path, path: str) -> None:
             "number",
             "'number' must be a RolloutAgentLoop instance or subclass, got int (it lacks get_tools and run)",
         ),
-        ("Nameless", "'Nameless' has no name: its attribute 'name' must be a non-empty string, not ' '"),
+        ("Nameless", "the attribute 'name' of 'Nameless' must be a non-empty string, not ' '"),
         ("Late", "'Late': get_tools must be a plain function, not an async one"),
-        ("Yielding", "'Yielding': run must return one result, but it contains a yield"),
+        ("Yielding", "'Yielding': run must return one result, but it contains a yield, which makes it a generator"),
     ],
 )
 def test_what_is_no_agent_is_refused(work: Path, attribute: str, words: str) -> None:
@@ -306,7 +306,7 @@ def test_a_module_that_changes_the_working_directory(
     assert loaded.files == (tmp_path / "wanderer.py",)
     assert Path.cwd() == tmp_path
     assert [record.getMessage() for record in caplog.records] == [
-        f"loading the user's code changed the working directory; it is {tmp_path} again"
+        f"loading the user's code changed the working directory; it was changed back to {tmp_path}"
     ]
 
 
@@ -321,8 +321,8 @@ def test_what_the_users_own_lookups_raise(tmp_path: Path, monkeypatch: pytest.Mo
         "def __getattr__(name):\n"
         "    raise RuntimeError('no driver') if name == 'lazy' else AttributeError(name)\n"
     )
-    assert fault("lookups:Unnamed") == "'Unnamed' has no name: KeyError: 'name' (lookups.py, line 5)"
+    assert fault("lookups:Unnamed") == "cannot read the name of 'Unnamed': KeyError: 'name' (lookups.py, line 5)"
     assert fault("lookups:lazy") == (
-        "Cannot get 'lazy' of module 'lookups': RuntimeError: no driver (lookups.py, line 7)"
+        "Cannot read 'lazy' from module 'lookups': RuntimeError: no driver (lookups.py, line 7)"
     )
     assert fault("lookups:absent").startswith("Module 'lookups' has no attribute 'absent'. ")

@@ -322,6 +322,6 @@ def test_a_folder_that_changes_the_working_directory(
     load_mcp(folder)
     assert Path.cwd() == tmp_path
     assert [record.getMessage() for record in caplog.records if record.name == "harness.agents.loading"] == [
-        f"loading the user's code changed the working directory; it is {tmp_path} again"
+        f"loading the user's code changed the working directory; it was changed back to {tmp_path}"
     ]
     assert called(folder) == str(tmp_path)

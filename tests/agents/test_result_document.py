@@ -287,7 +287,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_place_that_no_file_can_be_in_is_refused_beforehand(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match=r"is a folder; name a file, such as .*results\.json"):
+    with pytest.raises(UsageError, match=r"is a folder; give a file, such as .*results\.json"):
         check_output(tmp_path)
     with pytest.raises(UsageError, match=r"file is a file, not a folder"):
         check_output(tmp_path / "file" / "deep" / "results.json")

@@ -331,7 +331,7 @@ def test_without_rows_there_is_nothing_to_do() -> None:
         ({"batch_size": 0}, "batch_size must be >= 1, not 0"),
         ({"max_turns": 0}, "max_turns must be >= 1, not 0"),
         ({"start_index": -1}, r"row_index \(start_index\) must be >= 0, not -1"),
-        ({"resume": True}, "name their folder with output_dir="),
+        ({"resume": True}, "pass the folder that contains them as output_dir"),
         ({"retry_failed": True, "output_dir": "out"}, "pass resume=True"),
         ({"pass_threshold": float("nan")}, "pass_threshold must be a finite number, not nan"),
         ({"completion_params": {"api_key": "k"}}, "completion_params: 'api_key' is not allowed"),
@@ -354,7 +354,7 @@ def test_arguments_of_the_wrong_kind() -> None:
     fails("dict lacks get_tools and run", {}, OwnClient(), [EXACT])
     fails("llm_client must be a client with chat_completions", Asker(), "my-model", [EXACT])
     fails("eval_fns\\[1\\] must be an EvalFnWrapper, not function", Asker(), OwnClient(), [EXACT, lambda m: 1.0])
-    fails("pass it as well", Asker(), OwnClient(), [EXACT], baseline_llm_client_factory=OwnClient)
+    fails("pass both", Asker(), OwnClient(), [EXACT], baseline_llm_client_factory=OwnClient)
     runner = EvalRunner(Asker(), OwnClient(), [EXACT])
     for rows in ("rows.jsonl", {"user_prompt": "1"}):
         with pytest.raises(TypeError, match="rows must be a list of rows"):
@@ -364,7 +364,7 @@ def test_arguments_of_the_wrong_kind() -> None:
     with pytest.raises(ConfigError, match="completion_params"):
         asyncio.run(runner.run_eval(rows_of(1), completion_params={"stop": object()}))
     fails(
-        "llm_client_factory must be a function that makes a client, not 'x'",
+        "llm_client_factory must be a function that creates a client, not 'x'",
         Asker(),
         OwnClient(),
         [],
@@ -827,7 +827,7 @@ def test_a_factory_that_fails_ends_the_evaluation() -> None:
     assert result.stopped_early and result.stop_reason == "the client factory raised OSError: no more connections"
     runner = EvalRunner(Asker(), OwnClient(), [EXACT], llm_client_factory=dict)  # type: ignore[arg-type]
     result = asyncio.run(runner.run_eval(rows_of(3), batch_size=2))
-    assert result.stop_reason == "the client factory returned dict, which has no chat_completions"
+    assert result.stop_reason == "the client factory returned dict, which has no method chat_completions"
 
 
 def test_what_a_client_of_ones_own_raises_or_returns() -> None:

@@ -149,7 +149,7 @@ def test_what_failed_and_what_had_no_score_is_said_with_counts_and_an_example() 
     assert told[told.index("Scored runs alone:") + 3] == ("rewards:exact_match  1.000              –       1 of 4")
     assert told[told.index("Failed runs:") + 1] == "  agent_error: 1 of 4; e.g. row 0 run 1: the agent gave up"
     assert told[told.index("Runs without a score (they count 0.0 in the table):") + 1] == (
-        "  rewards:exact_match: 2 of 3 completed; e.g. row 1 run 0: KeyError: 'x'"
+        "  rewards:exact_match: 2 of 3 completed runs; e.g. row 1 run 0: KeyError: 'x'"
     )
 
 
@@ -161,7 +161,7 @@ def test_the_differences_of_two_models() -> None:
         "Eval Function          Diff     95 % interval      p  Win  Loss  Tie",
         "────────────────────────────────────────────────────────────────────",
         "rewards:exact_match  +0.500  [-0.973, +1.000]  0.417    2     0    1",
-        "Interval and p: Student's t with a row won and a row lost added.",
+        "Interval and p: Student's t with one won and one lost row added.",
     ]
     start = told.index("Performance:")
     assert [line.split("  ")[0] for line in told[start + 3 : start + 5]] == ["[primary] mine", "[baseline] theirs"]
@@ -179,21 +179,21 @@ def test_both_comparisons_stand_together_where_they_differ() -> None:
         "scored runs        +0.500",
     ]
     assert told[start + 6 : start + 9] == [
-        "  rewards:exact_match: 1 run without a score counted as 0.0; of scored runs",
-        "    alone, 1 row that only one model has a score for left out",
+        "  rewards:exact_match: 1 run without a score counted as 0.0; in scored runs",
+        "    alone, left out: 1 row with a score of only one model",
         "",
     ]
 
 
 def test_rows_of_one_model_alone_are_said_to_be_left_out() -> None:
     told = lines_of(two(rows([1.0], [1.0]), rows([0.0])))
-    assert told[-1] == "  rewards:exact_match: 1 row that only one model has run left out"
+    assert told[-1] == "  rewards:exact_match: left out: 1 row that only one model has run"
 
 
 def test_a_difference_of_zero_has_no_sign_and_a_small_p_is_no_zero() -> None:
     same = lines_of(two(rows([1.0], [0.0]), rows([1.0], [0.0])))
     assert same[-2] == "rewards:exact_match  0.000  [-1.000, +1.000]  1.000    0     0    2"
-    assert same[-1] == "Interval and p: Student's t with a row won and a row lost added."
+    assert same[-1] == "Interval and p: Student's t with one won and one lost row added."
     far = lines_of(two(rows(*[[1.0]] * 30), rows(*[[0.0]] * 30)))
     assert far[-2].split() == ["rewards:exact_match", "+1.000", "[+0.812,", "+1.000]", "<0.001", "30", "0", "0"]
 

@@ -173,10 +173,10 @@ def test_a_looping_agent_of_a_silent_server_ends(evals: Evals) -> None:
         before = model.requests
         done = evals.bench(*begun, "--message-limit", "5")
         assert done.code == 0 and model.requests - before in (15, 16), done.err
-        assert "Ended by message_limit: 3 of 3 runs" in done.out and "Total tokens: unknown" in done.out
+        assert "Ended by a limit: 3 by message_limit of 3 runs" in done.out and "Total tokens: unknown" in done.out
         done = evals.bench(*begun, "--token-limit", "100", "--limit", "1")
         assert done.code == 0 and model.requests - before < 40
-        assert "Ended by token_limit: 1 of 1 runs" in done.out
+        assert "Ended by a limit: 1 by token_limit of 1 runs" in done.out
         tested = evals.bench("test", "-m", "stubborn:Stubborn", *usual[:2], *usual[4:6], "--message-limit", "2")
         assert tested.code == 0 and "[message_limit]" in tested.out, tested.err
 
@@ -244,7 +244,7 @@ def test_an_agent_costs_no_more_than_its_limit(evals: Evals) -> None:
         (evals.cwd / "configs" / "endpoints.toml").write_text(registry(model.url, name="some"))
         done = evals.bench("eval", *usual, "--eval-fn", "rewards:exact_match", "--fresh", "--cost-limit", "0.2")
         assert done.code == 0 and model.requests in (2, 3), done.err
-        assert "Ended by cost_limit: 1 of 1 runs" in done.out
+        assert "Ended by a limit: 1 by cost_limit of 1 runs" in done.out
         tested = evals.bench("test", *usual, "--cost-limit", "0.1")
         assert tested.code == 0 and "[cost_limit]" in tested.out, tested.err
 

@@ -134,7 +134,7 @@ def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
 
 
 def _may_write(access: JsonDict, space: str) -> bool:
-    """Whether a fine-grained token may write to any repository of a namespace."""
+    """Return whether a fine-grained token may write to any repository of a namespace."""
     return any(
         str(_table(scope.get("entity")).get("name", "")).partition("/")[0] == space
         and _WRITE in cast("list[object]", scope.get("permissions") or [])
@@ -247,7 +247,7 @@ def dataset_request(dataset: HubDataset) -> str:
 
 
 def is_offline() -> bool:
-    """Whether the Hub's libraries are set to offline mode."""
+    """Return whether the Hub's libraries are set to offline mode."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
@@ -299,7 +299,7 @@ def _unanswered(dataset: HubDataset, why: str) -> Diagnosis:
 
 
 def _is_cached(name: str) -> bool:
-    """Whether `datasets` has cached any configuration of this dataset."""
+    """Return whether `datasets` has cached any configuration of this dataset."""
     from huggingface_hub import constants
 
     cache = Path(os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")).expanduser()
