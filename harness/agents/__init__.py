@@ -1,7 +1,6 @@
 """Public API of agent evaluation: runners, results, and the types and helpers for agents, tools and eval functions.
 Each public name is imported when it is first used, so that `import harness.eval` is fast. The first use also loads the
-plugins of the entry-point group `bench.import_hooks`, such as the plugin that makes these names importable under the
-module paths of the Osmosis SDK."""
+plugins of the group `bench.import_hooks`, such as the one for the module paths of the Osmosis SDK."""
 
 from __future__ import annotations
 

@@ -100,9 +100,7 @@ class Work:
         _check_params(self.completion_params)
         for name, verb in (("private", "applies to"), ("resume", "resumes")):
             if getattr(self, name) and self.output_dir is None:
-                raise ValueError(
-                    f"{name}=True {verb} stored run folders; pass the folder that contains them as output_dir"
-                )
+                raise ValueError(f"{name}=True {verb} stored run folders; pass their parent folder as output_dir")
         if self.retry_failed and not self.resume:
             raise ValueError(
                 "retry_failed=True retries the failed runs of an earlier evaluation; pass resume=True as well"

@@ -100,8 +100,7 @@ class ExternalLLMClient:
         self._metrics = RolloutMetrics()
 
     def get_metrics(self) -> RolloutMetrics:
-        """Return the number, token usage and duration of the `chat_completions` calls since the last
-        `reset_metrics`."""
+        """Return the number, tokens and duration of all `chat_completions` calls since the last `reset_metrics`."""
         return self._metrics.model_copy()
 
     async def chat_completions(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:

@@ -64,8 +64,7 @@ class InstancePool:
 
     def __init__(self, name: str, client: LLM, factory: ClientFactory | None) -> None:
         self.url = f"http://{name}.client.invalid/v1"
-        """Placeholder URL of the pool in a run's records and identity. No request is sent to it (reserved domain, RFC
-        6761)."""
+        """Placeholder URL of the pool in a run's records and identity. No request is sent to it."""
         self.tokens = 0
         """Tokens of all replies, except those to requests that the engine's clients sent and counted."""
         self._engine: tuple[ClientPool, CallSettings] | None = None
@@ -194,8 +193,7 @@ class _ReservedClient:
     is_over: bool = False
     """Whether the rollout has ended."""
     counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
-    """Totals in the client's own metrics after the previous reply. The increase since then is the usage of the next
-    reply."""
+    """Totals in the client's own metrics after the previous reply, to compute the usage of the next reply."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Send a request through the reserved client instance.
@@ -229,8 +227,7 @@ class _ReservedClient:
         )
 
     async def _usage(self, reported: object) -> Usage:
-        """Return the token usage that a reply reports or, if it reports none, the increase in the client's own
-        metrics."""
+        """Return the token usage that a reply reports, else the increase in the client's own metrics."""
         metrics = await _call(self.client, "get_metrics")
         total = {name: _number(getattr(metrics, name, 0)) for name in _COUNTS}
         grown = {name: total[name] - self.counted[name] for name in _COUNTS}

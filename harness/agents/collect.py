@@ -67,9 +67,7 @@ def to_run(
         if scored is None:
             run.score_errors[name] = missing_reason(record, scored)
         elif value is None:
-            run.score_errors[name] = (
-                scored.reasons.get(name) or scored.reasons.get(ANY_FUNCTION) or "the function gave no score"
-            )
+            run.score_errors[name] = scored.reasons.get(name) or scored.reasons.get(ANY_FUNCTION) or "no score returned"
         elif abs(value) <= LARGEST_SCORE:
             run.scores[name] = float(value)
         else:

@@ -42,8 +42,7 @@ class RawFile(ABC):
         """
 
     def read(self, raw: object, index: int) -> object:
-        """Parse one row of a dataset file. Returns the row's columns as a dict, or another JSON value if the row is
-        invalid.
+        """Parse one row of a dataset file to a dict of its columns, or to another JSON value if the row is invalid.
 
         Args:
             raw: An unparsed row from `raws`.
@@ -216,8 +215,7 @@ copy."""
 
 
 def open_rows(path: Path, offset: int = 0) -> FileRows:
-    """Return the rows of a dataset file, starting at `offset`. If the rows of an unchanged file are still in use, the
-    file is not read again.
+    """Return the rows of a dataset file, starting at `offset`. If they are in use already, the file is not read again.
 
     Raises:
         DatasetParseError: see `open_file` and `FileRows`.

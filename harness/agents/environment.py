@@ -1,6 +1,5 @@
 """The environment `agent-eval`: an agent, the rows of a dataset, and eval functions that score each rollout. Converts
-rows to examples and to the agent's requests. The modules `run` and `outcome` execute a rollout and interpret its result
-or error."""
+rows to examples and to the agent's requests. The modules `run` and `outcome` execute the rollouts."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class AgentEnv(Environment):
     Args:
         rows: Rows with the columns of `DatasetRow`. A row is validated when it is read.
         agent: The agent. All rollouts share it.
-        eval_fns: Eval functions that score each run. Without eval functions, the reward is the one that the agent
-            reports.
+        eval_fns: Eval functions that score each run. Without them, the agent must report a reward.
         options: Options of the evaluation.
 
     Raises:

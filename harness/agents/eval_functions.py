@@ -18,8 +18,7 @@ from harness.usercode.functions import is_async
 from harness.usercode.threads import offload
 
 EvalFn: TypeAlias = Callable[..., Any]
-"""An eval function. It is called with the keyword arguments of its mode (see `KEYWORDS`), and returns a number or an
-awaitable of a number."""
+"""An eval function. It is called with the keyword arguments of its mode, and returns a number or an awaitable."""
 
 Mode: TypeAlias = Literal["simple", "full"]
 

@@ -165,10 +165,7 @@ class AgentLLM:
         asked = _messages(messages)
         tools = self._tools if "tools" not in kwargs else validate_tools(kwargs.pop("tools") or [])
         if wrong := sorted(_OF_A_CLIENT.intersection(kwargs)):
-            raise TypeError(
-                f"ctx.chat does not accept {wrong[0]}, since an agent's requests go to the endpoint of its run; "
-                "remove the argument"
-            )
+            raise TypeError(f"ctx.chat: remove {wrong[0]}; all requests of a run are sent to the endpoint of the run")
         if kwargs.get("model", self._model) in (None, self._model):
             kwargs.pop("model", None)
         self._calls += 1

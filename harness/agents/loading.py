@@ -1,6 +1,5 @@
-"""Import of user code given as `module:attribute`, with helpful error messages. Modules are looked up in the working
-directory first; modules of the same name in different working directories do not conflict. The module `mcp_folder`
-loads folders of MCP tools."""
+"""Import of user code given as `module:attribute`. Modules are looked up in the working directory first; modules of the
+same name in different working directories do not conflict. `mcp_folder` loads folders of MCP tools."""
 
 from __future__ import annotations
 
@@ -70,9 +69,7 @@ def load_agent(path: str) -> LoadedAgent:
     if inspect.iscoroutinefunction(getattr(agent, "get_tools", None)):
         raise AgentLoadError(f"{name!r}: get_tools must be a plain function, not an async one")
     if inspect.isasyncgenfunction(getattr(agent, "run", None)):
-        raise AgentLoadError(
-            f"{name!r}: run must return one result, but it contains a yield, which makes it a generator"
-        )
+        raise AgentLoadError(f"{name!r}: run must return one result, but it is a generator, since it contains a yield")
     return LoadedAgent(cast(AgentLike, agent), label, files)
 
 

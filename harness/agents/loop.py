@@ -63,8 +63,7 @@ class RolloutResult:
     error_message: str | None = None
     metrics: RolloutMetrics | None = None
     reward: float | None = None
-    """The agent's own reward for the run. Reports show it, but it is the run's score only if there are no eval
-    functions."""
+    """The agent's own reward for the run, which is the run's score only if there are no eval functions."""
 
 
 @dataclass
@@ -169,8 +168,7 @@ class RolloutAgentLoop(ABC):
 
     @abstractmethod
     def get_tools(self, request: RolloutRequest) -> Sequence[OpenAIFunctionToolSchema | JsonDict]:
-        """Return the tools that the run offers to the model. The list may be empty, and may depend on
-        `request.metadata`."""
+        """Return the tools offered to the model, possibly none. They may depend on `request.metadata`."""
 
     @abstractmethod
     async def run(self, ctx: RolloutContext) -> RolloutResult:

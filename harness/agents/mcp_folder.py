@@ -167,8 +167,7 @@ def _find_server(module: ModuleType, main: Path, fastmcp: type) -> object:
 
 
 def _sdk_classes() -> Generator[type]:
-    """Return the server classes that the package `mcp` defines under an older and a newer name, if main.py has imported
-    them."""
+    """Return the server classes of the package `mcp` (under an older and a newer name), if main.py imported them."""
     for module, name in (("mcp.server.fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type):

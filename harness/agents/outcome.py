@@ -85,8 +85,7 @@ def note(state: State, context: RolloutContext, llm: AgentLLM) -> None:
 
 
 def conversation_so_far(state: State, llm: AgentLLM) -> Messages:
-    """Return the conversation of a run that ended without a result. If the model was never called, this is only the
-    prompt."""
+    """Return the conversation of a run that ended without a result, or only the prompt if there was no model call."""
     for with_tail in (True, False):
         try:
             return _final(llm.so_far(with_tail=with_tail)) or list(state["prompt"])

@@ -98,9 +98,7 @@ def check_output(path: Path) -> None:
         raise UsageError(f"--output {path} is a folder; give a file, such as {path / 'results.json'}")
     above = next((parent for parent in path.parents if parent.exists()), None)
     if above is not None and not above.is_dir():
-        raise UsageError(
-            f"--output {path} cannot be written, because {above} is a file, not a folder; choose another path"
-        )
+        raise UsageError(f"--output {path} is not usable: {above} is a file, not a folder; choose another path")
 
 
 def write_document(path: Path, document: JsonDict, *, private: bool = False) -> None:

@@ -102,7 +102,7 @@ class EvalModelSummary:
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Number of failed runs by category of failure, most frequent first."""
     score_errors: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of completed runs without a score, by eval function. Only functions with such runs are included."""
+    """Number of completed runs without a score, by eval function; functions without such runs are omitted."""
     unreported: int = 0
     """Number of replies whose tokens the endpoint did not report."""
 
@@ -167,8 +167,7 @@ class EvalResult:
     paired: dict[str, EvalPaired] = field(default_factory=dict[str, EvalPaired])
     """Comparison of the models by eval function; empty without a baseline."""
     score_errors: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of completed runs of all models without a score, by eval function. Only functions with such runs are
-    included."""
+    """Number of completed runs of all models without a score, by eval function; functions without any are omitted."""
     failed_runs: int = 0
     """Number of failed runs of all models."""
     resumed_runs: int = 0

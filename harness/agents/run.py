@@ -1,5 +1,4 @@
-"""Execution of one run of an agent. The module `outcome` converts the result or exception of the run to the outcome of
-the rollout."""
+"""Execution of one agent run. The module `outcome` converts its result or exception to a rollout's outcome."""
 
 from __future__ import annotations
 

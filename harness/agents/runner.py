@@ -28,8 +28,7 @@ from harness.store.journal_index import Recorded
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int, EvalRunResult], object]
-"""Callback that is called after every run, including failed ones, with the number of finished runs, the number of all
-runs, and the result."""
+"""Callback after every run, also a failed one: gets the number of finished runs, the total, and the result."""
 
 _NOT_AWAITED = "on_progress must be a plain function, not an async one: its result is not awaited"
 

@@ -28,8 +28,7 @@ UNSCORED = "there are no eval functions, and the agent reported no reward"
 class EvalRubric(Rubric):
     """Rubric whose reward is the unweighted mean of eval functions, each of which is a metric under its own name.
 
-    Without eval functions, the reward is the one that the agent reported; a rollout for which the agent reported no
-    reward is unscored.
+    Without eval functions, the reward is the one that the agent reported; without one, the rollout is unscored.
 
     Args:
         functions: The eval functions, in the order in which they are called.

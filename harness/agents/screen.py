@@ -37,8 +37,7 @@ def eval_screen(result: EvalResult, width: int = 80, *, ascii_only: bool = False
 
     Args:
         result: The evaluation.
-        width: Width of the terminal in cells. Numbers are never cut, so lines may be longer if the width is below about
-            70 cells.
+        width: Width of the terminal in cells. Numbers are never cut, so lines may exceed a width below about 70 cells.
         ascii_only: Convert all characters to ASCII.
     """
     tables = score_tables(result, width)
@@ -105,10 +104,8 @@ def _overview(result: EvalResult, width: int) -> Iterator[Text]:
         yield Text(f"  Failed runs: {result.failed_runs} of {made}; each counts 0.0 in the table", "red")
     ends = Counter(run.finish_reason for row in result.rows for run in row.runs if run.finish_reason in ROLLOUT_LIMITS)
     if ends:
-        yield Text(
-            f"  Ended by a limit: {' and '.join(f'{count} by {name}' for name, count in ends.items())} of {made} runs",
-            "yellow",
-        )
+        words = " and ".join(f"{count} by {name}" for name, count in ends.items())
+        yield Text(f"  Ended by a limit: {words} of {made} runs", "yellow")
     for model in result.models:
         of = f" of [{model.model_tag}] {clean(model.model, 80)}" if result.model_summaries else ""
         faults = [f"No run{of} has a score from {clean(name, 80)}" for name in model.without_scores]
@@ -245,9 +242,8 @@ def _scorer_errors(result: EvalResult, width: int) -> Iterator[Text]:
                     tag = f"{run.model_tag} " if run.model_tag else ""
                     examples[name] = f"e.g. {tag}row {row.row_index} run {run.run_index}: {clean(why)}"
     for name, number in result.score_errors.items():
-        yield from prose(
-            f"{clean(name, 80)}: {number} of {made} completed runs; {examples.get(name, '')}", width, indent=2
-        )
+        words = f"{number} of {made} completed runs; {examples.get(name, '')}"
+        yield from prose(f"{clean(name, 80)}: {words}", width, indent=2)
 
 
 def _tokens(number: int, unreported: int) -> str:

@@ -55,8 +55,7 @@ def serialize_tool_result(result: object) -> str:
 
 
 def parse_tool_arguments(arguments: object) -> JsonDict:
-    """Parse the arguments of a tool call, given as JSON text or as a dict. Blank text means that there are no
-    arguments.
+    """Parse the arguments of a tool call, given as JSON text or as a dict. Blank text stands for no arguments.
 
     Raises:
         ToolArgumentError: the value is neither text nor a dict, or the text is not a JSON object.

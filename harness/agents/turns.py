@@ -38,8 +38,7 @@ run the cleanup of an abandoned task in the thread that has the lock."""
 
 @asynccontextmanager
 async def turn(client: object) -> AsyncGenerator[None]:
-    """Reserve a model client exclusively for the `with` block. Waiting tasks get the client in the order in which they
-    asked for it. Not reentrant."""
+    """Reserve a model client exclusively for the `with` block. Waiting tasks are served in order. Not reentrant."""
     waiter = None
     with _guard:
         queue = _queues.get(id(client))

@@ -102,7 +102,7 @@ def test_another_endpoint_may_not(name: str) -> None:
     chat = ScriptedChat(["4"])
     record = played(use, chat).record
     assert isinstance(record, Failed)
-    assert record.error.startswith(f"TypeError: ctx.chat does not accept {name}, since an agent's requests ")
+    assert record.error.startswith(f"TypeError: ctx.chat: remove {name}; all requests of a run ")
     assert chat.asked == []
 
 

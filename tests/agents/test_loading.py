@@ -127,7 +127,7 @@ def test_a_path_without_both_parts(work: Path, path: str) -> None:
         ),
         ("Nameless", "the attribute 'name' of 'Nameless' must be a non-empty string, not ' '"),
         ("Late", "'Late': get_tools must be a plain function, not an async one"),
-        ("Yielding", "'Yielding': run must return one result, but it contains a yield, which makes it a generator"),
+        ("Yielding", "'Yielding': run must return one result, but it is a generator, since it contains a yield"),
     ],
 )
 def test_what_is_no_agent_is_refused(work: Path, attribute: str, words: str) -> None:

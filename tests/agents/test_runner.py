@@ -331,7 +331,7 @@ def test_without_rows_there_is_nothing_to_do() -> None:
         ({"batch_size": 0}, "batch_size must be >= 1, not 0"),
         ({"max_turns": 0}, "max_turns must be >= 1, not 0"),
         ({"start_index": -1}, r"row_index \(start_index\) must be >= 0, not -1"),
-        ({"resume": True}, "pass the folder that contains them as output_dir"),
+        ({"resume": True}, "pass their parent folder as output_dir"),
         ({"retry_failed": True, "output_dir": "out"}, "pass resume=True"),
         ({"pass_threshold": float("nan")}, "pass_threshold must be a finite number, not nan"),
         ({"completion_params": {"api_key": "k"}}, "completion_params: 'api_key' is not allowed"),

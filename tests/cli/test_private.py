@@ -280,7 +280,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result["persist"].get("stored") is True
     made = [tmp_path / name for name in ("eval", "traces", "multi", "kept", "ev")]
     assert open_to_others(*made) == []
-    with pytest.raises(ValueError, match=r"private=True .* pass the folder that contains them as output_dir"):
+    with pytest.raises(ValueError, match=r"private=True .* pass their parent folder as output_dir"):
         asyncio.run(EvalRunner(Asker(), oracle, [EXACT]).run_eval(rows_of(1), private=True))
     with pytest.raises(ConfigError, match="private applies to stored files"):
         asyncio.run(evaluate(tasks, models, {"private": True}))
