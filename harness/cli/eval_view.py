@@ -245,8 +245,7 @@ def execute_agents(
 
 
 def is_empty(model: EvalModelSummary) -> bool:
-    """Return whether a model has no usable result, because no run completed or a function scored none of the completed
-    runs."""
+    """Return whether a model has no usable result: no run completed, or an eval function gave no score at all."""
     return model.failed_runs == model.total_runs or bool(model.without_scores)
 
 
