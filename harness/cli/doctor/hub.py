@@ -24,6 +24,7 @@ from harness.envs.hub import ask_once
 from harness.envs.import_hooks import import_hooks
 from harness.envs.sources import FILE_SUFFIXES, SAMPLE
 from harness.store.hub_session import Patience, bounded, foreign_errors, read_failure
+from harness.store.values import table
 
 _LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
 _WRITE = "repo.write"
@@ -89,7 +90,7 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Diagnosis]:
             # Not by the library's `whoami`, whose headers may cost another request, for a list of agents.
             reply = get_session().get(f"{endpoint()}/api/whoami-v2", headers={"Authorization": f"Bearer {token}"})
             hf_raise_for_status(reply)
-            who = _table(reply.json())
+            who = table(reply.json())
     except foreign_errors() as error:
         failure = read_failure(error)
         return [problem("hub", "token", f"{endpoint()}: {failure.cause}", failure.advice or _LOG_IN)]
@@ -99,8 +100,8 @@ def check_hub(repos: Sequence[str | None], seconds: float) -> list[Diagnosis]:
 def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
     """Check, from the Hub's answer about the token, whether the planned pushes are allowed."""
     name = str(who.get("name", "?"))
-    auth = _table(who.get("auth"))
-    access = _table(auth.get("accessToken"))
+    auth = table(who.get("auth"))
+    access = table(auth.get("accessToken"))
     role = str(access.get("role", "")) or str(auth.get("type", "unknown"))
     says = f"of {name} at {endpoint()}, with the role {role}"
     roles = {str(each.get("name")): str(each.get("roleInOrg", "")) for each in _tables(who.get("orgs"))}
@@ -136,18 +137,14 @@ def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
 def _may_write(access: JsonDict, space: str) -> bool:
     """Return whether a fine-grained token may write to any repository of a namespace."""
     return any(
-        str(_table(scope.get("entity")).get("name", "")).partition("/")[0] == space
+        str(table(scope.get("entity")).get("name", "")).partition("/")[0] == space
         and _WRITE in cast("list[object]", scope.get("permissions") or [])
-        for scope in _tables(_table(access.get("fineGrained")).get("scoped"))
+        for scope in _tables(table(access.get("fineGrained")).get("scoped"))
     )
 
 
-def _table(value: Any) -> JsonDict:
-    return cast("JsonDict", value) if isinstance(value, dict) else {}
-
-
 def _tables(value: Any) -> list[JsonDict]:
-    return [_table(each) for each in cast("list[object]", value)] if isinstance(value, list) else []
+    return [table(each) for each in cast("list[object]", value)] if isinstance(value, list) else []
 
 
 @dataclass(slots=True)

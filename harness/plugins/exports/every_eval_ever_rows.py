@@ -11,7 +11,6 @@ from harness.core.records import Generated
 from harness.core.types import JsonDict, Message, Messages
 from harness.plugins.exports.every_eval_ever_aggregate import REWARD, SCHEMA_VERSION, Identity
 from harness.plugins.exports.foreign import (
-    as_dict,
     as_list,
     as_text,
     calls_of,
@@ -24,6 +23,7 @@ from harness.stats.summary import THRESHOLD_SLACK
 from harness.store.codec import to_text
 from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
+from harness.store.values import table
 
 
 def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonDict:
@@ -86,11 +86,11 @@ def _marked(content: object) -> str:
         return "" if content is None else worded(content)
     lines: list[str] = []
     for part in as_list(cast(object, content)):
-        text = part if isinstance(part, str) else as_dict(part).get("text")
+        text = part if isinstance(part, str) else table(part).get("text")
         if isinstance(text, str):
             lines.append(text)
         else:
-            kind = worded(as_dict(part).get("type", "part"))
+            kind = worded(table(part).get("type", "part"))
             lines.append(f"[{kind} sha256:{hashlib.sha256(to_text(part).encode('utf-8', 'replace')).hexdigest()}]")
     return "\n".join(lines)
 

@@ -29,6 +29,7 @@ from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.rows import as_messages
 from harness.store.rundir import RunDir
 from harness.store.score_table import summary_of
+from harness.store.values import table
 
 NOT_A_NUMBER = orjson.Fragment(b"NaN")
 """Value that `json_bytes` writes as NaN. That is not valid JSON, but some readers expect it."""
@@ -80,7 +81,7 @@ class Source:
     @property
     def sampling_args(self) -> JsonDict:
         """The sampling arguments in the run's settings."""
-        return as_dict(self.manifest.settings.get("model.sampling_args"))
+        return table(self.manifest.settings.get("model.sampling_args"))
 
     @property
     def url(self) -> str | None:
@@ -112,11 +113,6 @@ def _homeless(value: object, home: str) -> Any:
     if isinstance(value, list | tuple):
         return [_homeless(item, home) for item in cast("Sequence[object]", value)]
     return value
-
-
-def as_dict(value: object) -> JsonDict:
-    """Return the value if it is a dict, else an empty dict."""
-    return cast(JsonDict, value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[Any]:
@@ -166,14 +162,14 @@ class Call:
 
 def calls_of(message: Message) -> list[Call]:
     """Parse the tool calls of a message."""
-    calls = [_call(as_dict(item), number) for number, item in enumerate(as_list(message.get("tool_calls")))]
-    old = as_dict(message.get("function_call"))
+    calls = [_call(table(item), number) for number, item in enumerate(as_list(message.get("tool_calls")))]
+    old = table(message.get("function_call"))
     return [*calls, _call({"function": old}, len(calls))] if old else calls
 
 
 def judgements_of(outcome: Outcome) -> list[JsonDict]:
     """Return all recorded replies of judges about a rollout."""
-    return [as_dict(entry) for entry in as_list(outcome.state.get(JUDGEMENTS)) if as_dict(entry)]
+    return [table(entry) for entry in as_list(outcome.state.get(JUDGEMENTS)) if table(entry)]
 
 
 def token_counts(usage: Usage) -> JsonDict | None:
@@ -193,7 +189,7 @@ def token_counts(usage: Usage) -> JsonDict | None:
 
 
 def _call(item: JsonDict, number: int) -> Call:
-    told, custom = as_dict(item.get("function")), as_dict(item.get("custom"))
+    told, custom = table(item.get("function")), table(item.get("custom"))
     call_id, name = as_text(item.get("id")) or f"call_{number}", worded((told or custom).get("name") or "")
     if custom and not told:
         return Call(call_id, name, {"input": custom.get("input")}, is_custom=True)

@@ -11,10 +11,11 @@ from types import UnionType
 
 from harness.core.records import Failed
 from harness.core.types import JsonDict, Usage
-from harness.plugins.exports.foreign import NOT_A_NUMBER, Source, as_dict
+from harness.plugins.exports.foreign import NOT_A_NUMBER, Source
 from harness.plugins.exports.inspect_sample import REWARD, SampleIds, judge_usage, moment, used
 from harness.stats.summary import Spread, number
 from harness.store.outcomes import Outcome
+from harness.store.values import table
 
 LOG_VERSION = 2
 """Version of the log's schema, as written by Inspect 0.3."""
@@ -76,7 +77,7 @@ def _spec(source: Source, sample_ids: list[int | str]) -> JsonDict:
     manifest = source.manifest
     settings = manifest.settings
     config, rest = _generation(source)
-    args = as_dict(settings.get("env.env_args"))
+    args = table(settings.get("env.env_args"))
     spec: JsonDict = {
         "eval_id": _mark("eval", manifest.id),
         "run_id": manifest.id,

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias, cast
 
 from harness.core.types import JsonDict, Message
-from harness.plugins.exports.foreign import as_dict, as_list, as_text, calls_of, worded
+from harness.plugins.exports.foreign import as_list, as_text, calls_of, worded
+from harness.store.values import table
 
 Origin: TypeAlias = Literal["input", "generate"]
 
@@ -120,13 +121,13 @@ def _medium(item: JsonDict) -> JsonDict | None:
     """Convert an image or audio part of a message; return None for any other part."""
     if item.get("type") in ("image_url", "input_image"):
         told = item.get("image_url")
-        place = told if isinstance(told, str) else as_text(as_dict(told).get("url"))
+        place = told if isinstance(told, str) else as_text(table(told).get("url"))
         if place is None:
             return None
-        detail = as_dict(told).get("detail", item.get("detail"))
+        detail = table(told).get("detail", item.get("detail"))
         return {"type": "image", "image": place, "detail": detail if detail in _DETAILS else "auto"}
     if item.get("type") == "input_audio":
-        audio = as_dict(item.get("input_audio"))
+        audio = table(item.get("input_audio"))
         form, data = audio.get("format"), as_text(audio.get("data"))
         if data is not None and form in _AUDIO:
             return {"type": "audio", "audio": f"data:audio/{form};base64,{data}", "format": form}

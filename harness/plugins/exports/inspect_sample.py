@@ -13,7 +13,6 @@ from harness.core.types import JsonDict, Messages, Usage
 from harness.plugins.exports.foreign import (
     NOT_A_NUMBER,
     Source,
-    as_dict,
     as_list,
     as_text,
     json_bytes,
@@ -27,6 +26,7 @@ from harness.plugins.exports.inspect_messages import Conversation
 from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 from harness.store.rows import content_text
+from harness.store.values import table
 
 REWARD = "reward"
 """Name of the scorer in an Inspect log that holds the reward. No metric can have this name, since it is a fixed column
@@ -170,7 +170,7 @@ def judge_usage(outcome: Outcome) -> dict[str, Usage]:
     usages: dict[str, Usage] = {}
     for entry in judgements_of(outcome):
         name = worded(entry.get("model") or "judge")
-        told = as_dict(entry.get("usage"))
+        told = table(entry.get("usage"))
         known = {field: told[field] for field in Usage.__slots__ if isinstance(told.get(field), int | float)}
         usages[name] = usages.get(name, Usage()) + Usage(**known)
     return usages
@@ -281,7 +281,7 @@ def _metadata(outcome: Outcome) -> JsonDict:
         own |= {"stage": base.stage, "retryable": base.retryable}
     if base.usage.unreported:
         own["replies_without_usage"] = base.usage.unreported
-    info = as_dict(example.info)
+    info = table(example.info)
     name = "bench"
     while name in info:
         name += "_"
@@ -321,7 +321,7 @@ def _short(message: JsonDict) -> JsonDict:
     content = cast(object, message["content"])
     if isinstance(content, str):
         return {**message, "content": _cut(content, _TEXT_LIMIT)}
-    parts = [as_dict(part) for part in as_list(content)]
+    parts = [table(part) for part in as_list(content)]
     short: list[JsonDict] = [
         {**part, "text": _cut(part["text"], _TEXT_LIMIT)}
         if part["type"] == "text"
