@@ -39,7 +39,7 @@ LINES = {
     "__init__": (115, 102),
     "agents": (6080, 3859),  # ctx.llm.openai
     "authoring": (2318, 1573),  # bench env copy, bundled environments
-    "cli": (9537, 6513),  # bench import
+    "cli": (9534, 6512),  # bench import
     "core": (2600, 1436),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
@@ -50,21 +50,21 @@ LINES = {
     "multi": (4156, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6250, 4050),
-    "plugins/exports": (1845, 1378),
+    "plugins/exports": (1831, 1370),
     "plugins/faults": (1087, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (749, 455),
     "records": (3, 1),
     "reference": (946, 594),
-    "report": (8127, 5634),  # the table models × environments as Markdown, LaTeX, CSV and HTML
+    "report": (8117, 5626),  # the table models × environments as Markdown, LaTeX, CSV and HTML
     "results": (5, 2),
     "rubrics": (3107, 1879),  # judge.openai
     "sandbox": (2535, 1685),
-    "settings": (4597, 3027),  # the marks of options that all commands share; environment sources
+    "settings": (4597, 3026),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4170, 2393),
-    "store": (6025, 3700),  # errors with setting and remedy as fields, an argument a line; imports as run folders
+    "store": (5981, 3677),  # errors with setting and remedy as fields, an argument a line; imports as run folders
     "tools": (1503, 972),
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's
