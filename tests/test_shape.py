@@ -39,7 +39,8 @@ LINES = {
     "__init__": (115, 102),
     "agents": (6080, 3859),  # ctx.llm.openai
     "authoring": (2318, 1573),  # bench env copy, bundled environments
-    "cli": (9534, 6512),  # bench import
+    # selection of rollouts by a query; bench import
+    "cli": (9736, 6664),
     "core": (2600, 1436),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
@@ -57,14 +58,16 @@ LINES = {
     "plugins/osmosis": (749, 455),
     "records": (3, 1),
     "reference": (946, 594),
-    "report": (8117, 5626),  # the table models × environments as Markdown, LaTeX, CSV and HTML
+    # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
+    "report": (8902, 6133),
     "results": (5, 2),
     "rubrics": (3107, 1879),  # judge.openai
     "sandbox": (2535, 1685),
     "settings": (4597, 3026),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4170, 2393),
-    "store": (5981, 3677),  # errors with setting and remedy as fields, an argument a line; imports as run folders
+    # selection of rollouts by a query; errors with setting and remedy as fields, an argument a line; imports as run folders
+    "store": (6601, 4085),
     "tools": (1503, 972),
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's
@@ -133,6 +136,7 @@ LONG_SIGNATURES = {
     "harness/cli/gate.py:gate",
     "harness/cli/power.py:power",
     "harness/cli/runs_list.py:list_runs",
+    "harness/cli/runs_show.py:show",
     # All that the numbers of a run depend on.
     "harness/stats/summary.py:summarize",
     # The parameters of an environment are the keys of its table.

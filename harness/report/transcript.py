@@ -65,11 +65,11 @@ def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
         "answer": example.answer,
         "task": example.task,
         "info": example.info,
-        "rollouts": [_rollout_json(outcome) for outcome in rollouts],
+        "rollouts": [rollout_json(outcome) for outcome in rollouts],
     }
 
 
-def _rollout_json(outcome: Outcome) -> JsonDict:
+def rollout_json(outcome: Outcome) -> JsonDict:
     """A complete rollout as JSON."""
     base, score = outcome.base, outcome.score
     made = isinstance(base, Generated)
