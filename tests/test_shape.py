@@ -66,7 +66,7 @@ LINES = {
     "settings": (4597, 3026),  # the marks of options that all commands share; environment sources
     "state": (3, 1),
     "stats": (4170, 2393),
-    # selection of rollouts by a query; errors with setting and remedy as fields, an argument a line; imports as run folders
+    # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     "store": (6601, 4085),
     "tools": (1503, 972),
     "types": (3, 1),
