@@ -39,8 +39,8 @@ LINES = {
     "__init__": (115, 102),
     "agents": (6080, 3859),  # ctx.llm.openai
     "authoring": (2318, 1573),  # bench env copy, bundled environments
-    # selection of rollouts by a query; bench import
-    "cli": (9736, 6664),
+    # selection of rollouts by a query; bench import; tables of bench compare
+    "cli": (9746, 6670),
     "core": (2600, 1436),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai

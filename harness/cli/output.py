@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from harness.core.errors import StoreError
 from harness.core.types import JsonDict
 from harness.report.layout import Column, print_lines, table_lines
 from harness.report.text import clean, make_console
@@ -79,10 +80,19 @@ def write_fitted(lines_of: Callable[[int], Iterable[Text | str]]) -> None:
 
 
 def write_text(text: str) -> None:
-    """Print a whole document on stdout, in UTF-8 in every locale."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-    sys.stdout.buffer.flush()
+    """Print a whole document on stdout, in UTF-8 in every locale.
+
+    Raises:
+        StoreError: stdout cannot be written, for example because its disk is full.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen enough: ends the command without a message
+    except OSError as error:
+        raise StoreError(f"cannot write to stdout: {error.strerror or error}") from error
 
 
 def write_json(value: object) -> None:

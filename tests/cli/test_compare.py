@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +405,13 @@ def test_a_table_of_runs_without_scores_is_refused(bench: Bench, here: Path) -> 
     done = bench("compare", "latest", "--table", "csv")
     assert (done.code, done.out) == (2, "")
     assert "none of these has a score, see bench runs show: " in done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux has a device that is always full")
+def test_a_table_for_a_full_disk_is_one_message(here: Path) -> None:
+    run(GOOD, 0)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        command = [sys.executable, "-m", "harness.cli.main", "compare", "latest", "--table", "csv"]
+        done = subprocess.run(command, cwd=here, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"error: cannot write to stdout: No space left on device\n"
