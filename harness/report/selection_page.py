@@ -119,7 +119,7 @@ def search_lines(lines: Sequence[RolloutLine], found: Search, width: int) -> Ite
     spare = width - sum(column.width + GAP for column in columns)
     room = max(_LEAST_TEXT, min(_MOST_TEXT, spare))
     texts = [_last_cells(line.text, room) if line.is_end else line.text for line in lines]
-    yield from table_lines([*columns, Column("text", texts, is_text=True, shrink="end", least=_LEAST_TEXT)], width)
+    yield from table_lines([*columns, Column("text", texts, is_text=True, shrink="end", least=8)], width)
 
 
 def _last_cells(text: str, room: int) -> str:
