@@ -1,6 +1,6 @@
 """Conversion of a run's records to the documented results of a model: outputs, scores, errors and times. Computes no
-statistics. A failed task, and one whose hook raised, has the score 0.0 here, as documented, and always an `error`; the
-run's journal stores it without a score."""
+statistics. A failed task, or one whose scoring hook raised, has the documented score 0.0 and an `error` here; the run's
+journal stores it without a score."""
 
 from __future__ import annotations
 

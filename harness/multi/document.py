@@ -20,7 +20,7 @@ from harness.settings.resolved_run import ResolvedRun
 from harness.store.manifest import without_secrets
 
 DOCUMENT_VERSION = 1
-"""Version of the result. Increased when a reader of the former version would misread it; not for new keys alone."""
+"""Format version of the result. New keys do not change it; it increases when older readers would misread a result."""
 
 RUN, REPLAY = "mmeval", "mmeval_replay"
 """Prefixes of the ids of evaluations and of replays."""
@@ -55,7 +55,7 @@ def new_run_id(kind: str = RUN) -> str:
 
 
 def milliseconds() -> int:
-    """The current time in milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -90,7 +90,7 @@ def meta_of(
     """Build the value of `meta`: request settings of each model, and the comparison of the models; without secrets.
 
     Args:
-        models: As they were given.
+        models: The models as the caller gave them.
         runs: Their settings, in the same order.
         results: Their results, in the same order.
         extra: Further values: `versions`, `command`, `scoreOutput`, ….

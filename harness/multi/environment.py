@@ -1,5 +1,5 @@
 """The environment `multi-eval`: tasks with one request each and the documented scoring. Converts tasks to rows and
-requests; `rubric` scores them, and `reference` makes ideal answers."""
+requests; `rubric` scores them, and `reference` creates ideal answers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TaskEnv(Environment):
         return {**_hashes(self.tasks, self.options.score_output), "options": changed_options(self.options)}
 
     def settable(self) -> set[str]:
-        """Names of the settings that have an effect here: prompt, tools and turns belong to the tasks instead."""
+        """Names of the settings that affect this environment; the tasks themselves define prompt, tools and turns."""
         return {"sampling_args"}
 
     def _check(self, task: Task) -> None:
@@ -121,7 +121,7 @@ class TaskEnv(Environment):
         raise TaskTimeout(f"MultiModelEvaluator timeout after {javascript.number_text(milliseconds)}ms")
 
     def _bound(self, task: Task) -> float:
-        """Timeout of a task's request in milliseconds; 0 for no timeout."""
+        """Return the timeout of a task's request in milliseconds; 0 for no timeout."""
         if task.timeout_ms is not None and task.timeout_ms > 0:
             return task.timeout_ms
         return max(0, self.options.timeout_ms)
@@ -151,11 +151,11 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of its tabl
 
     Args:
         tasks: A .json, .jsonl or .toml file.
-        match_mode: `contains` or `exact`, the default for tasks.
-        length_target: Length at which the bonus for length is full; 0 is 400, and a negative one gives no bonus.
+        match_mode: Default of the tasks: `contains` or `exact`.
+        length_target: Length that earns the full length bonus; 0 means 400, and a negative value no bonus.
         score_output: A scoring hook, `module:function`.
         schema_mode: `subset` for the documented check, `jsonschema` for JSON Schema.
-        timeout_ms: Timeout of a request in milliseconds, the default for tasks; 0 is no timeout.
+        timeout_ms: Default timeout of a task's request in milliseconds; 0 for no timeout.
         chat_options: Default chat options of tasks: `tools`, and sampling arguments.
         model_id: The model's name in results; by default its own name.
 
@@ -196,7 +196,7 @@ def _source_of(hook: ScoringHook) -> JsonDict | str:
 
 
 def _bytecode(code: CodeType) -> list[object]:
-    """Bytecode and constants of a function, equal in every process with the same Python version."""
+    """Return a function's bytecode and constants, which are equal in all processes with the same Python version."""
     constants: list[object] = []
     for value in cast("tuple[object, ...]", code.co_consts):
         if isinstance(value, CodeType):

@@ -72,8 +72,7 @@ class _Evaluation:
     hook: ScoringHook | None
     started: Started
     is_whole: bool
-    """Whether the run's settings fully describe the evaluation: tasks are in a file, and a hook, if any, is given by
-    name."""
+    """Whether the run's settings fully describe the evaluation: tasks are in a file, and a hook, if any, by name."""
 
 
 async def evaluate(
@@ -113,7 +112,7 @@ async def list_runs(limit: int = 25, *, persist_dir: str | Path = RECORDS) -> li
 
 
 async def load_run(run_id: str, *, persist_dir: str | Path = RECORDS) -> RunRecord | None:
-    """Load a stored evaluation; None if there is none with that id.
+    """Load a stored evaluation; return None if no evaluation has that id.
 
     Args:
         run_id: Its id, a unique prefix of it, or `latest`.
@@ -182,8 +181,7 @@ def replayed(
 
 
 def lost_hook(record: RunRecord, options: Options) -> str | None:
-    """Return the name of the hook that scored a record, if its replay would use the documented formula instead; else
-    None."""
+    """Return the name of the hook that scored a record, if a replay would use the documented formula; else None."""
     hook = (record.get("meta") or {}).get("scoreOutput")
     return str(hook) if hook and options.score_output is None else None
 
@@ -271,7 +269,7 @@ async def _open_events(job: _Evaluation) -> AsyncGenerator[Events]:
 
 
 async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tuple[list[ModelResult], JsonDict]:
-    """Run all models; returns their results, and the versions of the software."""
+    """Run all models; return their results, and the versions of the software."""
     options = job.options
     start = StartOptions(
         " ".join(sys.argv), resume=options.resume, retry_failed=options.retry_failed, fail_fast=options.abort_on_error
@@ -299,8 +297,7 @@ async def _run(job: _Evaluation, watch: EvaluationWatch, events: Events) -> tupl
 
 
 def _environments(job: _Evaluation) -> Loader:
-    """Build the environment of each model's run. Each model has its own, since a scoring hook gets the name of the
-    model."""
+    """Build the environment of each model's run. Each model has its own, since a scoring hook gets the model's name."""
     options = job.options
     loader = Loader()
     for model, run in zip(job.models, job.resolution.runs, strict=True):

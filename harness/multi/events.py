@@ -47,11 +47,11 @@ class Events:
         self._sinks = tuple(sinks)
 
     def start(self) -> None:
-        """Send the event of the start, just before the first request."""
+        """Send the start event, just before the first request."""
         self._tell(START, {**self._started.totals})
 
     def progress(self, model_id: str, task_id: str, completed: int) -> None:
-        """Send the event of a finished task of one model.
+        """Send a progress event: one model has finished a task.
 
         Args:
             model_id: The model's name in the results.
@@ -62,7 +62,7 @@ class Events:
         self._tell(PROGRESS, {"modelId": model_id, "taskId": task_id, "completed": completed, "totalRuns": of})
 
     def complete(self, duration_ms: int, summary: Sequence[ModelSummary]) -> None:
-        """Send the event of the end, when all models have finished and before anything is stored."""
+        """Send the completion event, after all models have finished and before anything is stored."""
         self._tell(COMPLETE, {"durationMs": duration_ms, "summary": copy.deepcopy(list(summary))})
 
     def _tell(self, name: str, payload: JsonDict) -> None:
@@ -111,9 +111,9 @@ class EventFile:
 
 @asynccontextmanager
 async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
-    """Context manager of the sinks for a caller's listener: one sink that passes every event to `listener`, in order,
-    awaiting it if it is async; none without a listener. The `with` block ends when the last event has been delivered.
-    Only the first exception of the listener is logged."""
+    """Context manager that yields the event sinks for a caller's listener: one that passes every event to `listener`,
+    in order, and awaits it if it is async; none without a listener. The `with` block ends when the last event has been
+    delivered. Only the first exception of the listener is logged."""
     if listener is None:
         yield []
         return
@@ -128,7 +128,7 @@ async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
                     await cast("Awaitable[object]", answer)
             except Exception:  # boundary around the caller's function: the evaluation is paid for
                 if is_well:
-                    logger.warning("on_event raised an error at %s; later ones are not logged", event[0], exc_info=True)
+                    logger.warning("on_event failed at event %s; later errors are not logged", event[0], exc_info=True)
                 is_well = False
 
     failure: BaseException | None = None

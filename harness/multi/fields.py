@@ -48,7 +48,7 @@ def _is_number(value: object) -> bool:
 
 
 def choice(*values: str) -> FieldType:
-    """Return the type of a field whose value must be one of these words."""
+    """Return the type of a field whose value must be one of the given strings."""
     return FieldType(lambda value: value in values, f"one of {', '.join(values)}", values)
 
 
@@ -72,7 +72,7 @@ def check_fields(
     Args:
         values: Values by field name.
         types: Types by field name; other fields are not checked.
-        where: Beginning of a message: the object that has the fields.
+        where: Description of the object that has the fields, for messages.
         is_camel: Whether messages name fields in camelCase.
 
     Raises:

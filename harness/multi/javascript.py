@@ -16,10 +16,10 @@ r"""Characters that `trim()` removes and `\s` matches. Python's white space diff
 U+0085, and lacks U+FEFF."""
 
 _INDEXES = 2**32 - 1
-"""Numeric object keys from here on are not array indexes in JavaScript."""
+"""Smallest integer that is not an array index in JavaScript if it is an object key."""
 
 _EXACT = 2**53
-"""Larger integers are rounded, because all JavaScript numbers are doubles."""
+"""Largest integer that JavaScript does not round; all its numbers are doubles."""
 
 
 def text_of(value: object) -> str:
@@ -92,7 +92,7 @@ def length(text: str) -> int:
 
 
 def words(text: str) -> int:
-    r"""The number of non-empty parts of `text.split(/\s+/)`."""
+    r"""Return the number of non-empty parts of `text.split(/\s+/)`."""
     return sum(1 for part in text.translate(_SPACES).split(" ") if part)
 
 

@@ -1,5 +1,5 @@
-"""JSON Schema by the library `jsonschema`, imported only here and only when needed: choice of the draft, references
-(only within the schema), and error texts for unusable schemas."""
+"""Validation by JSON Schema with the library `jsonschema`, which is imported only when needed: choice of the draft,
+references (only within the schema), and error messages for unusable schemas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def checker(schema: JsonDict) -> Check:
     `format` is not checked.
 
     Raises:
-        ConfigError: the schema is invalid, or refers outside itself or to itself endlessly; names the place.
+        ConfigError: the schema is invalid, or refers outside itself or endlessly to itself; the message says where.
     """
     try:
         text = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)

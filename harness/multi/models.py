@@ -1,4 +1,4 @@
-"""The models of a multi-model evaluation, given as names, dicts, dataclasses or a file of these: fields, validation and
+"""The models of a multi-model evaluation, given as names, dicts, dataclasses or a file: fields, validation and
 labels."""
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def read_model(value: object, place: str) -> Model:
         check_fields(found["price"], _PRICES, f"{place}: price")
     model = Model(**found, place=place)
     if not model.name:
-        raise ConfigError(f"{place}: has no name; give it a modelId, or an id that is the model's name")
+        raise ConfigError(f"{place}: the model has no name; give it a modelId, or an id that is the model's name")
     if not model.label.isprintable():
         raise ConfigError(f"{place}: id = {shown(model.label)}: must not contain control characters")
     return model

@@ -29,7 +29,7 @@ from harness.multi.fields import (
 from harness.settings.command_line import shared_options
 
 Listener: TypeAlias = "Callable[[str, JsonDict], Awaitable[object] | object]"
-"""Receives the name of an event and its payload; may be async."""
+"""Function that receives the name of an event and its payload; may be async."""
 
 MODEL_CONCURRENCY = 2
 RECORDS = ".memory/multi-model-eval"
@@ -38,13 +38,12 @@ RECORDS = ".memory/multi-model-eval"
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _NOT_STORED = ("score_output", "persist", "persist_dir", "on_event", "events", "api_keys", "output_dir", "resume",
                "retry_failed", "private")  # fmt: skip
-"""Options that a record does not contain: those that do not affect the measurement, cannot be stored, or must not be.
-"""
+"""Options not stored in a record: they do not affect the measurement, cannot be stored, or must not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Content and file of the record of an evaluation."""
+    """Settings for the record of an evaluation: its content and its file."""
 
     include_inputs: bool = True
     """Whether to store tasks and models; a record without them cannot be replayed."""
@@ -68,7 +67,7 @@ class Options:
     score_output: Callable[..., object] | str | None = None
     """Scoring function that replaces the documented formula, or its `module:function`. May be async."""
     timeout_ms: float = 0
-    """Default timeout of a task, in milliseconds; 0 is no limit."""
+    """Default timeout of a task, in milliseconds; 0 for no limit."""
     abort_on_error: bool = False
     """Whether a model stops at its first failed task; the others continue."""
     persist: bool | Persist = False
@@ -91,9 +90,9 @@ class Options:
     private: bool = False
     """Make run folders, record and events readable by their owner only."""
     on_event: Listener | None = None
-    """Callback for the start, every task and the end."""
+    """Callback for events: the start, every finished task, and the end."""
     events: str | None = None
-    """File to which these events are written, one JSON object per line."""
+    """File to which the evaluation's events are written, one JSON object per line."""
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     """Limits by their TOML names, such as `message_limit` of each task and `max_cost` of the whole evaluation."""
     api_keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -145,7 +144,7 @@ def read_options(options: object = None, more: Mapping[str, object] | None = Non
     """Read and validate the options of an evaluation.
 
     Args:
-        options: A dict or dataclass, in camelCase or snake_case; None for none.
+        options: A dict or dataclass, in camelCase or snake_case; None for no options.
         more: Keyword arguments; they override `options`.
 
     Raises:

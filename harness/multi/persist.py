@@ -1,6 +1,6 @@
 """Records of evaluations on disk, in the documented layout: one JSON file each, and an index with a line for each. A
 record is an export; the journals of the runs remain the source of the data. No key, token or secret header is in a
-record: models are stored without keys, and every text passes through the redactor. Storing never raises; reading
+record: models are stored without keys, and every string passes through the redactor. Storing never raises; reading
 does."""
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def leaks_of(record: RunRecord) -> list[str]:
     name a host that should not get the keys.
 
     Args:
-        record: As it was read.
+        record: The record as it was read.
     """
     if is_known(_models_of(record)):
         return []
@@ -143,7 +143,7 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
         StoreError: the index exists and cannot be read.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"limit = {shown(limit)}: must be 0 (all) or a greater integer")
+        raise ConfigError(f"limit = {shown(limit)}: must be 0 (all) or a positive integer")
     path = Path(folder) / INDEX
     try:
         data = read_file(path, ROWS)
@@ -173,7 +173,7 @@ def find_entry(run_id: str, folder: str | Path = RECORDS) -> RunEntry | None:
 
 
 def load_record(run_id: str, folder: str | Path = RECORDS) -> RunRecord | None:
-    """Load a stored evaluation; None if there is none with that id.
+    """Load a stored evaluation; return None if no evaluation has that id.
 
     Args:
         run_id: Its id, a unique prefix of it, or `latest`.
@@ -272,7 +272,7 @@ def _not_stored(path: Path, reason: str, error: Exception) -> PersistStatus:
 
 
 def _unsaid(value: object) -> object:
-    """Copy a JSON value without registered secrets. Texts that only look like secrets stay, since prompts and replies
+    """Copy a JSON value without registered secrets. Strings that only look like secrets stay, since prompts and replies
     are data."""
     if isinstance(value, str):
         return redactor.text(value, patterns=False)

@@ -1,5 +1,5 @@
-"""Replies of the reference models: an output with the best possible score, made from a schema and an expected text and
-rated by `scoring`, and an output that answers nothing."""
+"""Replies of the reference models: an output with the best possible score, built from the task's schema and expected
+text, and an output that does not answer the task."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class _Maker:
 
     Args:
         root: The whole schema, for references into it.
-        text: The value for strings, and for numbers if it is one; None for a default.
+        text: The value for strings, and for numbers if it is numeric; None for default values.
         everything: Whether objects also get their optional properties.
     """
 

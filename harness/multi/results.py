@@ -32,22 +32,22 @@ class TaskResult(TypedDict):
     """The score; 0 if the task failed."""
     valid: bool
     errors: list[Any]
-    """Texts, or `{"expertId", "errors"}` for a failed schema check."""
+    """Strings, or `{"expertId", "errors"}` for a failed schema check."""
     durationMs: int
     """Duration of the reply in ms, without waiting for a slot or a client-side rate limit."""
     tokens: int
     """Estimate from the number of words of `output`; `usage` has the endpoint's numbers."""
     error: NotRequired[str]
-    """The reason of a failure; only if the task failed."""
+    """The reason for the failure; only present if the task failed."""
     timeout: NotRequired[bool]
-    """Whether the failure was a timeout; only if the task failed."""
+    """Whether the failure was a timeout; only present if the task failed."""
     usage: TaskUsage
     cost: float | None
     """US dollars; None if unknown."""
 
 
 class ModelSummary(TypedDict):
-    """Statistics of one model over the tasks that it ran. A failed task counts 0.0, with its latency."""
+    """Statistics of one model over the tasks that it ran. A failed task counts as 0.0, and its latency is included."""
 
     modelId: str
     total: int

@@ -1,5 +1,5 @@
-"""The documented scoring as the rubric of a run, with its metrics. A failed hook leaves the rollout without a score,
-with the reason."""
+"""The documented scoring as the rubric of a run, with its metrics. If the hook fails, the rollout has a reason instead
+of a score."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class TaskRubric(Rubric):
             EnvironmentFault: always.
         """
         raise EnvironmentFault(
-            "add no reward functions: tasks are scored by the documented formula or the hook score_output"
+            "reward functions cannot be added: tasks are scored by the documented formula or the hook score_output"
         )
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts by the formula or the scoring hook, one after the other.
 
-        Adds `errors` to each state, beside `reward` and `metrics`.
+        Adds `errors` to each state, in addition to `reward` and `metrics`.
 
         Raises:
             ThreadsHung: earlier calls of the hook hang.

@@ -1,5 +1,5 @@
-"""Schemas of tasks: selection of the check of the module `subset` or `json_schema`, the registry for scoring hooks, and
-the parsing of outputs as JSON, as strictly as `JSON.parse`."""
+"""Schemas of tasks: validation by the module `subset` or `json_schema`, the schema registry for scoring hooks, and the
+parsing of outputs as JSON, as strict as JavaScript's `JSON.parse`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FENCES = ("```", "~~~")
 
 
 class SchemaRegistry:
-    """Validator of values against schemas, with the tools of a request by name. Its methods also have their documented
-    names in camelCase.
+    """Validator of values against schemas, with the tools of a request by name. The methods also have their documented
+    camelCase names.
 
     Args:
         mode: `subset` for the documented check, `jsonschema` for JSON Schema.
@@ -52,10 +52,10 @@ class SchemaRegistry:
         return {"valid": not errors, "errors": errors}
 
     def validate_combined_output(self, outputs: Mapping[str, object], schema: object) -> JsonDict:
-        """Validate several outputs; texts are parsed as JSON first.
+        """Validate several outputs; strings are parsed as JSON first.
 
         Args:
-            outputs: The name of each author → a text or value.
+            outputs: The name of each author → the output, a string or any other value.
             schema: A schema, or the name of a tool; for an unknown tool, any JSON is valid.
 
         Returns:
@@ -149,7 +149,7 @@ def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
     """Reject a schema against which no output could be validated.
 
     Raises:
-        ConfigError: names the error in the schema.
+        ConfigError: the schema cannot be used; the message names the error in it.
     """
     if mode == "jsonschema":
         json_schema.checker(schema)
@@ -165,11 +165,11 @@ def check_schema(schema: JsonDict, mode: SchemaMode) -> None:
 
 
 class NotJsonError(Exception):
-    """Error for a text that is not JSON."""
+    """Error for text that is not valid JSON."""
 
 
 def read_json(text: str) -> object:
-    """Parse a text that is a JSON value, optionally surrounded by white space.
+    """Parse text that is a JSON value, optionally surrounded by white space.
 
     Raises:
         NotJsonError: the text is not JSON, or is nested too deeply to be parsed.

@@ -37,14 +37,13 @@ class TaskOptions:
     """Scoring function that replaces the documented formula."""
     schema_mode: SchemaMode = "subset"
     timeout_ms: float = 0
-    """Default timeout of a task, in milliseconds; 0 is no limit."""
+    """Default timeout of a task, in milliseconds; 0 for no limit."""
     chat_options: JsonDict = field(default_factory=dict[str, Any])
     """Default chat options of the tasks: `tools`, which schemas may name, and request arguments."""
     model_id: str | None = None
     """Name of the model in results and errors; by default the model's own name."""
     fingerprint: JsonDict | None = None
-    """Hashes that a resume compares, if other settings of the run record a part of the content; by default all content
-    is hashed."""
+    """Hashes that a resume compares if other settings record part of the content; by default, all content is hashed."""
 
     def __post_init__(self) -> None:
         check_fields({name: getattr(self, name) for name in _TYPES}, _TYPES, is_camel=False)

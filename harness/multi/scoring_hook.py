@@ -53,7 +53,7 @@ class HookCall(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"a scoring hook gets {', '.join(_NAMES)}, but not {name!r}") from None
+            raise AttributeError(f"a scoring hook does not get {name!r}; it gets {', '.join(_NAMES)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _errors(value: object) -> list[TaskError]:
 
 
 def _error(value: object) -> TaskError:
-    """Convert an error from a scoring hook to a form that a journal can store; values that are not JSON become text."""
+    """Convert an error from a scoring hook to a form that a journal can store; non-JSON values become strings."""
     if not isinstance(value, dict):
         return str(value)
     try:
@@ -183,7 +183,7 @@ def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
     argument.
 
     Raises:
-        EvalFnError: its parameters fit neither.
+        EvalFnError: the hook's parameters fit neither form.
     """
     try:
         parameters = parameters_of(function)

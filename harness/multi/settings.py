@@ -64,7 +64,7 @@ def resolve_models(
     """Resolve all settings of every model's run.
 
     Args:
-        models: As they were given.
+        models: The models as the caller gave them.
         flags: Settings of all models for `settings.resolver.resolve`: `env_args`, `sampling_args`, `output_dir`, ….
             `max_concurrent` is the maximum number of concurrent tasks per model.
         sets: `--set` texts, for all models, or for one as `NAME:PATH=VALUE`.
@@ -76,7 +76,7 @@ def resolve_models(
         The run of each model, in the order of the models.
 
     Raises:
-        ConfigError: a model cannot be used, or a setting is invalid; names the model.
+        ConfigError: a model cannot be used, or a setting is invalid; the message names the model.
     """
     known = load_registry(None, Path.cwd()) if registry is None else registry
     environ = os.environ if environ is None else environ
@@ -149,7 +149,7 @@ def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
     if provider not in known:
         near = nearest(provider, known)
         hint = f"did you mean {near!r}?" if near else "for a server of your own, give its address as baseUrl"
-        raise ConfigError(f"{model.place} ({model.label}): no provider is called {provider!r}; {hint}")
+        raise ConfigError(f"{model.place} ({model.label}): unknown provider {provider!r}; {hint}")
     return (name if name.startswith(f"{provider}/") and provider == REFERENCE else f"{provider}/{name}"), ""
 
 
@@ -219,7 +219,7 @@ def _bound(asked: int, entries: Sequence[Registered], model: Model) -> int:
 
 
 def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], labels: Mapping[str, str]) -> ResolvedRun:
-    """Add limits and prices of its endpoints to a run, and name the origins of settings by the terms of this API."""
+    """Add the limits and prices of a run's endpoints to it, and name the origins of settings as this API does."""
     bounds = {entry.values.get(_URL): entry.values.get(_BOUND) for entry in entries} or {"": model.max_concurrent}
     endpoints: list[Endpoint] = []
     for endpoint in run.endpoints:
@@ -248,7 +248,7 @@ def _said_by(model: Model) -> dict[str, str]:
 
 
 def _origin(path: str, origin: Origin, words: Mapping[str, str]) -> Origin:
-    """Return the origin of a setting in the terms of this API; the origin of a table also applies to its entries."""
+    """Return the origin of a setting, by its name in this API; the origin of a table also applies to its entries."""
     if origin.layer not in ("cli", "registry"):
         return origin
     while path not in words and path.count(".") > 1:
@@ -272,7 +272,7 @@ def _sets_for(name: str, names: Sequence[str], sets: Sequence[str]) -> list[str]
             chosen.append(text)
         else:
             known = suggestion(str(override.env_id), [*names, MULTI_EVAL])
-            raise ConfigError(f"--set {text}: no run of {override.env_id!r}; {known}")
+            raise ConfigError(f"--set {text}: there is no run named {override.env_id!r}; {known}")
     return chosen
 
 

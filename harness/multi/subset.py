@@ -12,7 +12,7 @@ from harness.multi import javascript
 
 
 def check(value: object, schema: object) -> list[str]:
-    """Validate a value against a schema of a task file, and return the errors in the documented words.
+    """Validate a value against a schema of a task file, and return the errors as the documented texts.
 
     Args:
         value: A value from `read_json`.

@@ -67,12 +67,11 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
 
 
 def compare(models: Sequence[ModelResult]) -> list[JsonDict]:
-    """The score of every model minus that of the first, over tasks with an outcome of both: `counted`, where a failed
-
-    task counts 0.0, and `scored`, without failed tasks.
+    """Compare every model with the first one by the difference of their scores over the tasks that both have run:
+    `counted` includes failed tasks as 0.0, and `scored` excludes them.
 
     Args:
-        models: In the order in which they were given.
+        models: The models, in the order in which the caller gave them.
     """
     found = standings_of(models)
     pairs = [(index, found.difference(index, 0)) for index in range(1, len(models))]

@@ -78,7 +78,7 @@ def _read_text(file: Path, what: str) -> str:
     except FileNotFoundError as error:
         beside = [str(each) for each in sorted(file.parent.glob("*")) if each.suffix.lower() in FILES]
         near = suggestion(str(file), beside) if beside else f"its folder has no files of {what}"
-        raise ConfigError(f"{file}: there is no such file; {near}") from error
+        raise ConfigError(f"{file} does not exist; {near}") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -99,7 +99,7 @@ def _object(where: str, fields: Sequence[tuple[str, object]]) -> object:
     table: dict[str, object] = {}
     for name, value in fields:
         if name in table:
-            raise ConfigError(f"{where}: the key {name!r} is duplicate in an object; remove one")
+            raise ConfigError(f"{where}: the key {name!r} occurs twice in an object; remove one")
         table[name] = value
     return table
 

@@ -104,7 +104,7 @@ class Task:
 
 
 TaskError: TypeAlias = "str | JsonDict"
-"""Error of a scored output: a text, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
+"""Error of a scored output: a string, or `{"expertId": model, "errors": [text, …]}` for a failed schema check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ _TYPES = {
     "schema": FieldType(lambda value: isinstance(value, str | Mapping), "an object, or the name of a tool"),
     "expected": FieldType(
         lambda value: not isinstance(value, Mapping),
-        "a text, since outputs are compared as text; describe an object in a schema",
+        "a string, since outputs are compared as text; describe an object in a schema",
     ),
     "match_mode": choice(*MATCH_MODES),
     "chat_options": TABLE,
@@ -145,7 +145,7 @@ _TYPES = {
 
 
 def read_tasks(values: object, where: str = "") -> list[Task]:
-    """Read and validate a list of tasks. A task without an id gets `task-` and its number, from 0.
+    """Read and validate a list of tasks. A task without an id gets the id `task-N`, with N counted from 0.
 
     Args:
         values: Tasks, dicts or dataclasses.
@@ -175,7 +175,7 @@ def read_task(value: object, index: int, where: str = "") -> Task:
     Args:
         value: A `Task`, a mapping in either spelling (`matchMode`, `match_mode`), or a dataclass of the caller's, whose
             fields that are None count as not set.
-        index: Its number in its list, from 0, for its default id.
+        index: Position of the task in its list, from 0, for the default id.
         where: Its source, for messages.
 
     Raises:
@@ -198,5 +198,5 @@ def read_task(value: object, index: int, where: str = "") -> Task:
             raise ConfigError(f"{place}: messages[{number}] {fault}")
         messages[number] = without_gaps(cast(Message, message))
     if not found.get("messages") and "prompt" not in found and "description" not in found:
-        raise ConfigError(f"{place}: has neither a prompt nor messages; give it one of them")
+        raise ConfigError(f"{place}: the task has neither a prompt nor messages; give it one of them")
     return Task(**cast(JsonDict, {**found, "id": name or f"task-{index}"}))

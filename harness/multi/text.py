@@ -16,8 +16,8 @@ _THOUGHTS = tuple(
     (re.compile(f"<{name}>", re.IGNORECASE | re.ASCII), re.compile(f"</{name}>", re.IGNORECASE | re.ASCII))
     for name in ("think", "thinking")
 )
-"""The start and end tags of thinking blocks. Two patterns, since a single one would search for the end again from every
-start: a model that repeats itself can write thousands."""
+"""The start and end tags of thinking blocks. A single pattern would search for the end tag again from each of the start
+tags, of which a reply can have thousands."""
 
 
 def without_thoughts(text: str) -> str:
@@ -29,7 +29,7 @@ def without_thoughts(text: str) -> str:
 
 
 def output_of(completion: Prompt) -> str:
-    """Return the text of a rollout that is scored: its last assistant message, without thinking.
+    """Return the scored text of a rollout: its last assistant message, without thinking.
 
     Args:
         completion: The messages after the prompt; a reply with tool calls alone, or a refusal, has no text.

@@ -22,7 +22,7 @@ def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, s
 
     Args:
         models: The result of each model.
-        reasons: Of each model, task → reason why it has no score, if known more precisely than by its error text.
+        reasons: For each model: task → reason for its missing score, if known more precisely than from its error text.
     """
     known = list(reasons) or [dict[str, str]()] * len(models)
     names = numbered([model["modelId"] for model in models])
@@ -42,7 +42,7 @@ def _planned(model: ModelResult) -> int:
 
 
 def _promised(model: ModelResult) -> Range:
-    """Return the range of possible scores; infinite with a scoring hook, and in a record of another program."""
+    """Return the range of possible scores; infinite with a scoring hook, or in a record written by another program."""
     meta = model["summary"].get("meta") or {}
     match meta.get("scoreRange"):
         case [int() | float() as low, int() | float() as high] if low < high:
@@ -66,7 +66,7 @@ def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> TaskOutcome:
 
 
 def _usage(result: TaskResult) -> Usage:
-    """Return the token usage of a task; empty in a record of another program."""
+    """Return the token usage of a task; empty in a record written by another program."""
     if "usage" not in result:
         return Usage()
     usage = result["usage"]

@@ -37,7 +37,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ),
     (("sums.json", "model.toml"), 'model.toml: there is no such file of models; did you mean "models.toml"?'),
     (("sums.json", "."), ".: is a folder; MODELS is a file of models"),
-    (("sum.json", "models.toml"), 'sum.json: there is no such file; did you mean "sums.json"?'),
+    (("sum.json", "models.toml"), 'sum.json does not exist; did you mean "sums.json"?'),
     (("sums.json", "-m", "zzz/gpt-5"), "give its address with -b"),
     (("sums.json", "-m", "opnai/gpt-5"), "did you mean 'openai/gpt-5'?"),
     (
@@ -51,7 +51,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("sums.json", "models.toml", "--score-output", "nosuch:fn"), "Cannot import module 'nosuch'"),
     (("sums.json", "models.toml", "--score-output", "scoring:wrods"), "wrods"),
     (("sums.json", "models.toml", "--set", "model.model=x"), "--set model.model: set the name, address and key of"),
-    (("sums.json", "models.toml", "--set", "strnog:model.rpm=1"), "no run of 'strnog'; did you mean"),
+    (("sums.json", "models.toml", "--set", "strnog:model.rpm=1"), "there is no run named 'strnog'; did you mean"),
     (("sums.json", "models.toml", "--set", "env.rollouts_per_example=3"), "a model is asked each task once"),
     (("sums.json", "models.toml", "-S", "n=3"), "for more rollouts, raise the number of times that a task is listed"),
     (("sums.json", "models.toml", "--events", "sums.json/x"), "--events sums.json/x: cannot open"),
@@ -71,7 +71,7 @@ def test_wrong_words_are_refused_before_anything_is_sent(multi: Multi, words: tu
 
 FILES: list[tuple[str, str, str]] = [
     ("models.toml", '[[model]]\nid = "a"\nmodelld = "b"\n', "unknown key 'modelld'; did you mean \"modelId\"?"),
-    ("models.toml", "[[model]]\n", "has no name; give it a modelId, or an id that is the model's name"),
+    ("models.toml", "[[model]]\n", "the model has no name; give it a modelId, or an id that is the model's name"),
     ("models.toml", "[[model]\n", "models.toml: not valid TOML"),
     ("models.toml", "", "Model configs required"),
     ("models.toml", '[[models]]\nid="a"\n[[endpiont]]\n', "endpiont: unknown key"),

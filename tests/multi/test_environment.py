@@ -368,7 +368,7 @@ def test_a_scorer_of_ours_that_fails_is_no_score_either() -> None:
     state["info"]["task"] = {"id": "t"}
     said = score(env, state)
     assert said.reward is None
-    assert said.reasons["*"].startswith("ConfigError: task 0 ('t'): has neither a prompt nor messages")
+    assert said.reasons["*"].startswith("ConfigError: task 0 ('t'): the task has neither a prompt nor messages")
 
 
 # Time
@@ -559,7 +559,7 @@ def test_an_environment_is_loaded_from_files(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
     [
-        ({"tasks": "taks.json"}, ConfigError, 'taks.json: there is no such file; did you mean "tasks.json"?'),
+        ({"tasks": "taks.json"}, ConfigError, 'taks.json does not exist; did you mean "tasks.json"?'),
         ({"tasks": "tasks.json", "match_mode": "fuzzy"}, ConfigError, 'match_mode = "fuzzy": valid here: exact'),
         ({"tasks": "tasks.json", "score_output": "hooks"}, EvalFnError, "Invalid scoring hook 'hooks'"),
         ({"tasks": "tasks.json", "score_output": 5}, ConfigError, "score_output must be 'module:function', not 5"),

@@ -482,11 +482,11 @@ def test_models_are_required(nothing: Any) -> None:
         ([{"provider": "openai", "id": "m"}], {}, r"^models\[0\] \(m\): Missing API key for provider 'openai'\. Set "
          r"OPENAI_API_KEY or LITELLM_API_KEY, or pass apiKey\.$"),
         ([{"provider": "opnai", "id": "m"}], {},
-         r"^models\[0\] \(m\): no provider is called 'opnai'; did you mean 'openai'\?$"),
+         r"^models\[0\] \(m\): unknown provider 'opnai'; did you mean 'openai'\?$"),
         (["reference/oracel"], {}, r"unknown reference model 'reference/oracel'; did you mean reference/oracle\?"),
         ([{"id": "m", "modelid": "x", "endpoit": "y"}], {}, "unknown key 'modelid'; did you mean \"modelId\""),
         ([{"modelId": "a", "model_id": "b"}], {}, r"^models\[0\]: 'model_id' means the same as 'modelId'; keep one"),
-        ([{"provider": "openai"}], {}, r"^models\[0\]: has no name"),
+        ([{"provider": "openai"}], {}, r"^models\[0\]: the model has no name"),
         (["reference/oracle"], {"lengthTraget": 3},
          "options: unknown key 'lengthTraget'; did you mean \"lengthTarget\""),
         (["reference/oracle"], {"matchMode": "exakt"}, "did you mean \"exact\""),
@@ -626,7 +626,7 @@ def test_a_listener_that_raises_costs_no_result(caplog: pytest.LogCaptureFixture
         result = asyncio.run(evaluate(tasks(2), ["reference/null"], on_event=listen))
     assert result["summary"][0]["total"] == 2
     assert [each.getMessage() for each in caplog.records] == [
-        "on_event raised an error at multi-model:eval:start; later ones are not logged"
+        "on_event failed at event multi-model:eval:start; later errors are not logged"
     ]
 
 

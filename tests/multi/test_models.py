@@ -99,9 +99,9 @@ def test_runs_of_one_label_get_names_of_their_own() -> None:
         ({"id": "a", "maxTokens": True}, r"^models\[1\]: maxTokens = true: must be an integer$"),
         ({"id": "a", "temprature": 1}, "models\\[1\\]: unknown key 'temprature'; did you mean \"temperature\"\\?$"),
         ({"id": "a", "url": "x", "endpoint": "y"}, "'endpoint' means the same as 'url'; keep one of them$"),
-        ({"id": ""}, r"^models\[1\]: has no name; give it a modelId, or an id that is the model's name$"),
+        ({"id": ""}, r"^models\[1\]: the model has no name; give it a modelId, or an id that is the model's name$"),
         ({"id": "a\nb"}, r"must not contain control characters$"),
-        ("", r"^models\[1\]: has no name"),
+        ("", r"^models\[1\]: the model has no name"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_said_with_its_place(value: Any, words: str) -> None:
@@ -168,7 +168,7 @@ def test_a_file_that_is_wrong(name: str, text: str, words: str, workplace: Path)
 
 
 def test_a_file_that_is_not_there_or_of_another_kind(workplace: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^none\.toml: there is no such file; its folder has no files of models$"):
+    with pytest.raises(ConfigError, match=r"^none\.toml does not exist; its folder has no files of models$"):
         load_models(Path("none.toml"))
     (workplace / "m.yaml").write_text("- a")
     with pytest.raises(ConfigError, match=r"^m\.yaml: a file of models must end in \.json, \.jsonl, \.toml$"):

@@ -145,7 +145,7 @@ def test_the_list_is_the_newest_the_oldest_of_them_first(workplace: Path) -> Non
     assert [entry["runId"] for entry in asyncio.run(list_runs())] == every[-25:]
     assert (listed(0), listed(3), listed(1), listed(99)) == (every, every[-3:], every[-1:], every)
     for limit in (-1, 2.5, True, "5", None):
-        with pytest.raises(ConfigError, match=r"^limit = .+: must be 0 \(all\) or a greater integer$"):
+        with pytest.raises(ConfigError, match=r"^limit = .+: must be 0 \(all\) or a positive integer$"):
             list_records(cast(int, limit))
     assert asyncio.run(list_runs(persist_dir="none")) == []
 

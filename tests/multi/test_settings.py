@@ -194,7 +194,7 @@ def test_set_is_for_all_models_or_for_one() -> None:
 @for_each_row(
     ("text", "words"),
     [
-        ("c:model.rpm=1", r"^--set c:model\.rpm=1: no run of 'c'; "),
+        ("c:model.rpm=1", r"^--set c:model\.rpm=1: there is no run named 'c'; "),
         ("model.model=x", "set the name, address and key of a model in its definition"),
         ("api_base_url=http://x/v1", "set the name, address and key of a model in its definition"),
         ("env.env_args.tasks=x", "use the options for tasks and scoring instead"),
@@ -214,7 +214,7 @@ def test_set_of_what_is_said_elsewhere(text: str, words: str) -> None:
          r"^models\[0\] \(m\): apiKeyVar NONE: the environment variable is not set; .*or pass apiKey$"),
         ({"id": "m", "provider": "mistral"}, "Missing API key for provider 'mistral'"),
         ({"id": "m", "provider": "zzz"},
-         "no provider is called 'zzz'; for a server of your own, give its address as baseUrl"),
+         "unknown provider 'zzz'; for a server of your own, give its address as baseUrl"),
         ({"id": "m", "provider": "litellm", "modelId": "hosted_vllm/x"}, "'hosted_vllm' has no default address"),
         ({"id": "reference/null", "rpm": 0}, r"^models\[0\]: rpm = 0: must be greater than 0$"),
         ({"id": "reference/null", "price": {"inputs": 1}}, r"price: unknown key 'inputs'; did you mean \"input\"\?$"),

@@ -58,12 +58,12 @@ def test_a_schema_in_toml(tmp_path: Path) -> None:
         (
             "t.json",
             '[{"prompt": "p", "expected": 1, "expected": 2}]',
-            "t.json: the key 'expected' is duplicate in an object",
+            "t.json: the key 'expected' occurs twice in an object",
         ),
         (
             "t.jsonl",
             '{"prompt": "p"}\n{"schema": {"a": 1, "a": 1}}',
-            "t.jsonl: line 2: the key 'a' is duplicate in an object",
+            "t.jsonl: line 2: the key 'a' occurs twice in an object",
         ),
         ("t.jsonl", '{"prompt": "p"}\n\n{"prompt"', "t.jsonl: line 3: not valid JSON"),
         ("t.jsonl", '{"prompt": "p"}\n[1]', "t.jsonl: task 1: must be a dict or a dataclass, not list"),
@@ -103,10 +103,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_guessed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"taks\.json: there is no such file; its folder has no files of tasks$"):
+    with pytest.raises(ConfigError, match=r"taks\.json does not exist; its folder has no files of tasks$"):
         load_tasks(tmp_path / "taks.json")
     (tmp_path / "tasks.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r'taks\.json: there is no such file; did you mean ".*/tasks\.json"\?$'):
+    with pytest.raises(ConfigError, match=r'taks\.json does not exist; did you mean ".*/tasks\.json"\?$'):
         load_tasks(tmp_path / "taks.json")
     with pytest.raises(ConfigError, match=r"folder\.json cannot be read: Is a directory$"):
         (tmp_path / "folder.json").mkdir()
