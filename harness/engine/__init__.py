@@ -1,1 +1,2 @@
-"""Turn settings into results: loader, plan, scheduler, rollouts, budgets and executors."""
+"""The engine, which turns the settings of runs into results: loader, plan, scheduler, rollouts, budgets and
+executors."""

@@ -1,7 +1,7 @@
-"""Count dollars, tokens and seconds of all runs and judges of one invocation, and enforce its budget.
+"""Count the dollars, tokens and seconds that all runs and judges of one invocation spend, and enforce the budget.
 
-Decides whether a rollout may begin and a call may be sent. `engine.prices` computes prices. A bound on money or tokens
-never cancels a request that was sent.
+This module decides whether a rollout may begin and whether a call may be sent; `engine.prices` computes prices. A limit
+on money or tokens never cancels a request that was sent.
 
     reply ──► BoundChat ──► Budget.charge ◄── replies of earlier attempts, from the journals of resumed runs
                    └───────► Budget.check
@@ -30,25 +30,25 @@ from harness.settings.endpoints import Endpoint
 from harness.settings.resolved_run import ResolvedRun
 
 SLACK = 1e-9
-"""Relative tolerance of a bound for rounding errors: ten replies at $0.01 are $0.10."""
+"""Relative tolerance for rounding errors when spending is compared with a limit: ten replies at $0.01 are $0.10."""
 
 
 class Budget:
-    """Bounds of one invocation and the amounts spent so far.
+    """Limits on the spending of one invocation, and the amounts spent so far.
 
-    Counts change on the event loop only; a display may read them from another thread.
+    The amounts change only on the event loop; other threads, such as a display, may read them.
 
     Args:
-        limits: Bounds; with none, amounts are only counted.
-        clock: Monotonic seconds. The time bound counts from construction.
+        limits: Limits on money, tokens and time; without any, amounts are only counted.
+        clock: Returns monotonic seconds. The time limit counts from the construction of this object.
     """
 
     def __init__(self, limits: BudgetLimits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits or BudgetLimits()
         self.reached: Bound | None = None
-        """The first bound that was reached, or None."""
+        """The first limit that was reached; None if none was."""
         self.on_reached: Callable[[], None] = lambda: None
-        """Called once when a bound is reached. Must not raise."""
+        """Called once, when the first limit is reached. Must not raise."""
         self.cost = 0.0
         """Dollars spent on the replies whose cost is known."""
         self.tokens = 0
@@ -59,7 +59,7 @@ class Budget:
         self.unreported = 0
         """Number of replies whose tokens are unknown."""
         self.before: JsonDict = {}
-        """Amounts that earlier attempts at the resumed runs spent, under `cost` and `tokens`."""
+        """Amounts that were spent before the runs were resumed, under `cost` and `tokens`."""
         self._why = ""
         self._is_expired = False
         self._clock = clock
@@ -72,54 +72,56 @@ class Budget:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the time bound is reached; None without a time bound."""
+        """Seconds until the time limit is reached; None without a time limit."""
         return None if self.limits.max_time is None else max(0.0, self.limits.max_time - self.seconds)
 
     @property
     def is_time_up(self) -> bool:
-        """Whether the time bound is reached."""
+        """Whether the time limit is reached."""
         return self._is_expired or self.seconds_left == 0
 
     def expire(self) -> None:
-        """Mark the time bound as reached. Called by a timer, whose clock may run slightly ahead of the budget's."""
+        """Mark the time limit as reached. Called by a timer, whose clock may run slightly ahead of the budget's."""
         self._is_expired = True
         self.may_start()
 
     def may_start(self) -> bool:
-        """Whether a new rollout may begin."""
+        """Return whether a new rollout may begin."""
         if self.reached is None and self.is_time_up:
             self._reach("max_time")
         return self.reached is None
 
     def may_score(self) -> bool:
-        """Whether scoring that calls no judge may begin: it costs time but no money."""
+        """Return whether scoring may begin that calls no judge and so takes time but costs no money."""
         return self.may_start() or not self.is_time_up
 
     def check(self) -> None:
-        """Refuse a call once money or tokens are spent. When the time is up, calls of begun rollouts are still allowed
-        until these rollouts are cancelled.
+        """Refuse a model call if the budget for money or tokens is spent. After the time limit, rollouts that have
+        begun may still call the model until they are cancelled.
 
         Raises:
-            BudgetSpent: no further call is allowed.
+            BudgetSpent: the budget allows no further call.
         """
         if self.reached is not None and self.reached != "max_time":
             raise BudgetSpent(self.note(), reason=BUDGET_SPENT)
 
     def charge(self, usage: Usage, pricing: Pricing, model: str) -> None:
-        """Count the usage of one reply. A bound counts as reached if it cannot be enforced any more, because a reply
-        does not report its cost or tokens."""
+        """Count the usage of one reply. If the reply does not report its cost or tokens, a limit on them can no longer
+        be enforced and counts as reached."""
         self._count(usage, is_free=pricing.is_free)
         if self.reached is not None:
             return
         if self.limits.max_cost is not None and not pricing.is_free and not _is_amount(usage.cost):
-            self._reach("max_cost", f"the cost of a reply of {model} is unknown, so it cannot be enforced")
+            self._reach("max_cost", f"the cost of a reply of {model} is unknown, so the limit cannot be enforced")
         elif self.limits.max_tokens_total is not None and usage.unreported:
-            self._reach("max_tokens_total", f"a reply of {model} did not report its tokens, so it cannot be enforced")
+            self._reach(
+                "max_tokens_total", f"a reply of {model} did not report its tokens, so the limit cannot be enforced"
+            )
         else:
             self._look()
 
     def begin(self, runs: Sequence[Asking]) -> None:
-        """Refuse bounds that cannot be enforced, and count the spending recorded by resumed runs. Blocking.
+        """Refuse limits that cannot be enforced, and count what resumed runs have already spent. Blocking.
 
         Raises:
             ConfigError: the price of a model is unknown, as in `refuse_unpriced`.
@@ -140,7 +142,7 @@ class Budget:
         self._look()
 
     def note(self) -> str:
-        """Message with the reached bound, the amount and how to resume; "" if no bound was reached."""
+        """Message with the limit that was reached, the amount spent and how to resume; "" if no limit was reached."""
         if self.reached is None:
             return ""
         source = self.limits.sources.get(self.reached, FLAGS[self.reached])
@@ -148,7 +150,7 @@ class Budget:
         return f"the budget is reached ({source}): {why}; {self._advice(self.reached)}"
 
     def words(self) -> str:
-        """Amount spent of each bound, such as `$0.12 of $5.00`; "" without bounds."""
+        """Amount spent and limit, such as `$0.12 of $5.00`, of each limit; "" without limits."""
         parts = [
             f"{self._spent(bound).removesuffix(' tokens')} of {_shown(bound, limit)}"
             for bound in BOUNDS
@@ -157,11 +159,11 @@ class Budget:
         return ", ".join(parts)
 
     def flags(self) -> list[str]:
-        """The bounds as options of the resume command, with a larger amount for the bound that was reached."""
+        """The limits as options of the resume command, with a larger amount for the limit that was reached."""
         return flags_of(self.to_json())
 
     def enlarged(self, argv: Sequence[str]) -> list[str]:
-        """Replace the reached bound in a command line by a larger one; unchanged if no bound was reached.
+        """Raise the limit that was reached in a command line; the command line stays unchanged if no limit was reached.
 
         Args:
             argv: The arguments after `bench`.
@@ -240,7 +242,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Description of one run for the budget check before its first request: models, journal and number of rollouts."""
+    """One run as the budget checks it before the first request: its models, journal and number of rollouts."""
 
     name: str
     """Name of the run in tables."""
@@ -250,9 +252,9 @@ class Asking:
     journal: Path | None = None
     """Journal of the resumed run; None for a new run."""
     given_up: JsonDict = field(default_factory=dict[str, object])
-    """Usage of replies that the resumed run paid for but that its journal lacks, from its manifest."""
+    """Usage, from the manifest of a resumed run, of replies that were paid for but are not in its journal."""
     derivation: Derivation | None = None
-    """Derivation from another run, whose replies do not count for this run; None for an ordinary run."""
+    """How the run is derived from another run, whose replies are not counted again; None for an ordinary run."""
     rollouts: int = 0
     """Maximum number of rollouts."""
     in_flight: int = 1
@@ -262,10 +264,10 @@ class Asking:
 
 
 def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
-    """Refuse a bound on dollars, or a `cost_limit` of a run, if the price of a model is unknown. Sends nothing.
+    """Refuse a limit on dollars, or a `cost_limit` of a run, if the price of a model is unknown. Sends nothing.
 
     Raises:
-        ConfigError: names the models and judges, and the remedy.
+        ConfigError: a price is unknown; the message names the models and judges and says how to set a price.
     """
     if limits.max_cost is not None:
         source = limits.sources.get("max_cost", "max_cost")
@@ -293,25 +295,25 @@ def _require_prices(source: str, kind: str, asked: Iterable[tuple[str, Sequence[
 
 
 def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
-    """Notices about runs that a bound on dollars or tokens may not stop, since requests in flight are finished."""
+    """Notices about runs that may exceed a limit on dollars or tokens, because requests in flight are not cancelled."""
     at_once = (run for run in runs if run.model is not None and run.rollouts > 1)
     names = list(dict.fromkeys(run.name for run in at_once if not 0 <= run.in_flight < run.rollouts))
     if not names or (limits.max_cost is None and limits.max_tokens_total is None):
         return []
     return [
-        f"{', '.join(names)}: all rollouts may be in flight at once, and requests in flight are finished, so the "
-        "budget may be exceeded by all of them; a smaller max_concurrent limits this"
+        f"{', '.join(names)}: all rollouts may be in flight at once, and requests in flight are not cancelled, so "
+        "they may exceed the budget; set a smaller max_concurrent to exceed it less"
     ]
 
 
 def price_notices(runs: Sequence[Asking]) -> list[str]:
-    """Notices about configured prices that are ignored, since genai-prices lists the model."""
+    """Notices about configured prices that are ignored because the genai-prices package lists a price for the model."""
     notices: dict[str, None] = {}
     for name, endpoints in _asked(runs):
         if endpoints[0].price and pricing_of(endpoints).listed is not None:
             model = endpoints[0].model
-            words = f"{name}: the price of {model} in its [[endpoint]] is ignored: the genai-prices package has one"
-            notices[words] = None
+            words = f"{name}: the price of {model} in its [[endpoint]] is ignored"
+            notices[f"{words}, because the genai-prices package has a price for this model"] = None
     return list(notices)
 
 

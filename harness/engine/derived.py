@@ -1,5 +1,6 @@
 """Derive runs from another run's journal: replay recorded replies, ask another model for the same examples, or rescore.
-Defines the items of such a run and the records that it copies; `engine.replay` returns the recorded replies."""
+This module plans the rollouts of such a run and copies records from the parent run; `engine.replay` returns the
+recorded replies."""
 
 from __future__ import annotations
 
@@ -37,14 +38,15 @@ class Derivation:
     how: How
     parent: RunDir
     recorded: Recorded
-    """The parent's journal, read to its end."""
+    """The index of the parent run's whole journal."""
     only: str | None = None
-    """For a rescore: `unscored`, or the name of the one reward function to run; None rescores everything."""
+    """What a rescore scores: `unscored` for only the rollouts without a score, the name of a reward function for only
+    this function, or None for everything."""
     model: str | None = None
-    """For a replay: the model to call instead of using the recorded replies; None uses the recorded replies."""
+    """The model that a replay calls; None to use the recorded replies."""
     taken: Recorded | None = None
-    """For a resumed rescore: the records that it copied from the parent. It rescores only these, even if the parent
-    has more by now."""
+    """The records that a resumed rescore copied from the parent when it began. Only these are rescored, even if the
+    parent now has more."""
 
     @property
     def asks_model(self) -> bool:
@@ -61,8 +63,8 @@ class Derivation:
         return {"how": self.how, "parent": self.parent.id, "only": self.only, "model": self.model}
 
     def to_json(self) -> JsonDict:
-        """The derivation as JSON for the manifest. If early stopping ended the parent, it includes the parent's planned
-        number of examples."""
+        """The derivation as JSON for the manifest. Includes the parent's planned number of examples if early stopping
+        ended the parent."""
         manifest = self.parent.read_manifest()
         aim = aim_of(manifest)
         is_part = aim is not None and summary_of(manifest, self.recorded).target is not None
@@ -77,7 +79,7 @@ class RecordedRollouts(PlannedRollouts):
         derivation: How the run is derived, with the parent's journal.
         environment: The environment that runs or scores the examples.
         identity: Identity of the new run; see `identity_of`.
-        rollouts_per_example: As planned for the parent.
+        rollouts_per_example: Number of rollouts that the parent planned for each example.
 
     Raises:
         UsageError: the journal holds no rollouts.
@@ -91,7 +93,8 @@ class RecordedRollouts(PlannedRollouts):
         self._asks = derivation.asks_model
         self._fresh_keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
         self._groups: dict[int, list[int]] = {}
-        """Journal numbers of each example's rollouts, by the offset of the example's line; sorted as in tables."""
+        """Numbers in the journal of each example's rollouts, by the offset of the example's line; sorted as in
+        tables."""
         for number in in_order(recorded):
             self._groups.setdefault(recorded.lines(number).example, []).append(number)
         if not self._groups:
@@ -105,11 +108,11 @@ class RecordedRollouts(PlannedRollouts):
 
     @property
     def total(self) -> int:
-        """Number of recorded rollouts; if the run calls a model, number of planned rollouts of all examples."""
+        """Number of recorded rollouts or, if the run calls a model, of planned rollouts."""
         return self.num_examples * self.rollouts_per_example if self._asks else len(self._recorded)
 
     def examples(self) -> Iterator[Example]:
-        """The recorded examples, in the order of tables."""
+        """The recorded examples, in the order in which tables list them."""
         with JournalReader(self._recorded.path) as reader:
             for offset in self._groups:
                 yield cast(Example, reader.record(offset))
@@ -118,14 +121,14 @@ class RecordedRollouts(PlannedRollouts):
         """Do nothing: the parent run has already validated every dataset row."""
 
     def items(self, example: Example) -> list[Item]:
-        """Return the items (rollouts) that the run has for one example."""
+        """Return the planned rollouts of one example."""
         if self._asks:
             return [self._fresh_keys.item(example, index) for index in range(self.rollouts_per_example)]
         with JournalReader(self._recorded.path) as reader:
             return [self._item(reader, example, number) for number in self._numbers(example)]
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """Return the item (rollout) with this index for one example."""
+        """Return the planned rollout of one example with the given index."""
         if self._asks:
             return self._fresh_keys.item(example, rollout_index)
         number = next(each for each in self._numbers(example) if self._recorded.place(each)[1] == rollout_index)
@@ -133,7 +136,7 @@ class RecordedRollouts(PlannedRollouts):
             return self._item(reader, example, number)
 
     def score(self, example: Example, rollout_index: int) -> Scored | None:
-        """The score that the parent recorded for an attempt; None without a score."""
+        """The score that the parent run recorded for a rollout; None if it recorded none."""
         offset = self._scores.scored_at(self.item(example, rollout_index).key)
         if offset is None:
             return None
@@ -156,15 +159,15 @@ def plan_from(
 
     Args:
         derivation: How the run is derived.
-        environment: The environment as it is today.
+        environment: The environment, as installed now.
         identity: Identity of the new run.
 
     Returns:
-        The plan; and the environment, reduced to one reward function if the derivation names one.
+        The plan and the environment. If the derivation names a reward function, the environment scores only with that.
 
     Raises:
-        ConfigError: the rubric does not support the derivation.
-        UsageError: the parent holds no rollouts.
+        ConfigError: the rubric cannot score recorded rollouts.
+        UsageError: the parent has no recorded rollouts.
     """
     rubric = environment.rubric
     if derivation.how == "rescore" and rubric.needs_live_state:
@@ -187,10 +190,11 @@ def plan_from(
 
 
 def take_over(derivation: Derivation, target: Path) -> None:
-    """Create the journal of a rescore: the parent's examples and rollouts, byte for byte, and the scores to keep.
+    """Create the journal of a rescore from the parent's journal: copy the examples and rollouts byte for byte, and the
+    scores that are not to be replaced.
 
-    The file is written atomically. Scores follow all rollouts, so that no member of a group seems to have been
-    generated after the group was scored.
+    The file is written atomically. Scores are written after all rollouts, so that no rollout of a group seems to have
+    been generated after the group was scored.
 
     Raises:
         StoreError: the parent cannot be read, or the file cannot be written.

@@ -1,8 +1,8 @@
-"""Load an environment by its id: entry point, module name or path. Imports it, calls `load_environment`, and reports
-all errors; reads no settings. `agent-eval` and `multi-eval` are built in. Any other id is looked up in this order: a
-path that exists (`./my_env.py`, `environments/my-env`), an environment source for its prefix, an entry point of the
-group `harness.environments`, a module of that name (dashes to underscores, `org/` dropped). Import hooks of plugins
-load packages that were written for another SDK."""
+"""Load an environment by its id: entry point, module name or path. The module is imported and its function
+`load_environment` is called; every error is reported. Settings are not read here. `agent-eval` and `multi-eval` are
+built in. Any other id is looked up in this order: a path that exists (`./my_env.py`, `environments/my-env`), an
+environment source for its prefix, an entry point of the group `harness.environments`, a module of that name (dashes to
+underscores, `org/` dropped). Import hooks of plugins load packages that were written for another SDK."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FUNCTION = "load_environment"
 _IMPORT_FAILED = "importing it failed"
 
 _roots: dict[Path, str] = {}
-"""Folders from which environments were loaded by path, with the id of the last one from each folder."""
+"""Folders from which environments were loaded by path, each with the id of the environment that was loaded last."""
 
 
 def load_environment(env_id: str, **env_args: Any) -> Environment:
@@ -49,7 +49,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 
     Args:
         env_id: Its name, or a path to its folder or file.
-        **env_args: Passed to its `load_environment`.
+        **env_args: Arguments for the environment's function `load_environment`.
 
     Raises:
         EnvironmentNotFound: no environment has this id; the message says how to install it.
@@ -80,11 +80,11 @@ def find_function(env_id: str) -> Callable[..., object]:
         env_id: Its name, or a path to its folder or file.
 
     Returns:
-        Its `load_environment`.
+        The environment's function `load_environment`.
 
     Raises:
         EnvironmentNotFound: no environment has this id; the message says how to install it.
-        EnvironmentLoadError: importing it failed, or it has no such function.
+        EnvironmentLoadError: the import failed, or the environment has no such function.
     """
     with _left_as_found(env_id), _hooked(env_id) as adopt:
         return _find(env_id, adopt)
@@ -96,7 +96,7 @@ def module_name(env_id: str) -> str:
 
 
 def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
-    """Activate import hooks for an environment that may be written for another SDK."""
+    """Activate the import hooks of plugins while an environment loads, which may have been written for another SDK."""
     try:
         path = environment_path(env_id, Path())
         if path is None and source_of(env_id) is not None:
@@ -118,7 +118,7 @@ def _source_of(module: str) -> Path | None:
 
 
 def _as_environment(env_id: str, made: object) -> Environment:
-    """Validate that `load_environment` returned an environment."""
+    """Return the result of `load_environment` if it is an environment; otherwise raise an error."""
     if isinstance(made, Environment):
         return made
     if inspect.iscoroutine(made):
@@ -184,8 +184,8 @@ def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
 
 
 def _refuse_namesakes(env_id: str, root: Path, source: Path) -> None:
-    """Refuse an environment if a module in its folder has the same name as one in the folder of another loaded
-    environment: Python imports one module per name, so one of the two would run the other's code."""
+    """Refuse an environment if a module in its folder has the same name as a module in the folder of another loaded
+    environment. Python imports only one module per name, so one environment would run the other's code."""
     others = {other: other_id for other, other_id in _roots.items() if other != root}
     if not others or source.name == "__init__.py":  # modules of a package have distinct full names
         return
@@ -214,13 +214,14 @@ def _function_of(env_id: str, module: ModuleType, name: str = _FUNCTION) -> Call
         return function
     where = getattr(module, "__file__", None) or "a folder without an __init__.py"
     raise EnvironmentLoadError(
-        f"environment {env_id!r}: module {module.__name__!r} ({where}) has no {name}(). If that is not the "
-        "environment's file, another package of the same name hides it: uninstall or rename one"
+        f"environment {env_id!r}: module {module.__name__!r} ({where}) has no function {name}(); define it. If this "
+        "is not the environment's file, another package of the same name hides the environment: uninstall or rename "
+        "one of them"
     )
 
 
 def _check_arguments(env_id: str, load: Callable[..., object], env_args: dict[str, Any]) -> None:
-    """Refuse arguments that the function does not accept, before the call."""
+    """Raise an error if `load_environment` does not accept the arguments."""
     signature = inspect.signature(load)
     try:
         signature.bind(**env_args)
@@ -261,9 +262,9 @@ def _failed(env_id: str, what: str, error: BaseException) -> NoReturn:
 
 def _how_to_find(env_id: str, name: str) -> str:
     if (meant := as_built_in(env_id)) is not None:
-        return f"no environment {env_id!r}: the built-in environment is called {meant.env_id!r}"
+        return f"no environment {env_id!r} exists; the built-in environment is called {meant.env_id!r}"
     if (beside := beside_cwd(env_id, Path.cwd())) is not None:
-        return f"no environment {env_id!r} is installed; to run {beside}, give that path"
+        return f"no environment {env_id!r} is installed; to run the one in {beside}, use that path as its name"
     near = difflib.get_close_matches(env_id, installed_environments(), 1, 0.6)
     near = near or difflib.get_close_matches(name, sorted(packages_distributions()), 1, 0.75)
     local = next(
@@ -283,9 +284,8 @@ def _how_to_find(env_id: str, name: str) -> str:
 
 @contextmanager
 def _left_as_found(env_id: str) -> Generator[None]:
-    """Restore process state that loading an environment may change: stdout and stderr, the handlers of SIGINT and
-    SIGTERM, the values of key variables, which other runs use, and the working directory, to which paths of other
-    environments and of run folders are relative."""
+    """Context manager that restores the process state that loading an environment may change: stdout and stderr, the
+    handlers of SIGINT and SIGTERM, the environment variables with API keys, and the working directory."""
     streams, home = (sys.stdout, sys.stderr), os.getcwd()
     keys = {name: value for name, value in os.environ.items() if names_secret(name)}
     in_main = threading.current_thread() is threading.main_thread()  # only the main thread can set handlers

@@ -1,6 +1,7 @@
 """Evaluate one or more runs together, from their settings to their results. All commands and Python entry points use
-this module. A command calls `prepare` in the main thread, where constructors of environments may install signal
-handlers, and then `play` in its own event loop. A Python entry point is inside its caller's loop: `run` does both."""
+this module. A command calls `prepare` in the main thread, because only there can constructors of environments install
+signal handlers, and then `play` in its own event loop. A Python entry point, which runs in its caller's event loop,
+calls `run`, which does both."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ from harness.reference.server import ReferenceServer
 from harness.settings.resolver import ResolvedRun
 
 DRAIN_SECONDS = 10.0
-"""Seconds that rollouts in flight get to finish after the first interrupt. They are paid for, but the user is
-waiting."""
+"""Seconds that rollouts in flight have to finish after the first interrupt. Their model calls are paid for, but the
+user is waiting."""
 
 
 @dataclass(slots=True)
@@ -39,25 +40,27 @@ class Evaluation:
     runs: Sequence[ResolvedRun]
     """Resolved settings of each run."""
     environments: Loader = field(default_factory=Loader)
-    """Loader of the environments; `Loader.give` accepts an environment object."""
+    """Loader of the environments; pass it an existing environment object with `Loader.give`."""
     clients: ClientPool | None = None
-    """Source of the runs' clients, closed at the end; by default a new pool."""
+    """Pool of model clients for all runs, closed at the end; None creates a new pool."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """API keys by the name of their variable; they override the process's environment variables. Never recorded."""
+    """API keys by the name of their environment variable; they override the variables of the process and are never
+    recorded."""
     budget: Budget = field(default_factory=Budget)
     """Budget shared by all runs."""
     listener: EvaluationListener = field(default_factory=EvaluationListener)
-    """Callbacks; `prepare` adds those of installed plugins."""
+    """Callbacks of the evaluation; `prepare` adds those of installed plugins."""
     start: StartOptions = field(default_factory=StartOptions)
     """Whether the runs are new, resumed or derived."""
     in_flight: int | None = None
-    """Maximum number of generating rollouts of all runs together; None applies only each run's own limit."""
+    """Maximum number of rollouts that all runs together may generate at the same time; None applies only each run's own
+    limit."""
     at_once: int | None = None
-    """Maximum number of concurrent runs, started in order; None starts all."""
+    """Maximum number of runs that execute at the same time; None executes all at once."""
     drain: float = DRAIN_SECONDS
-    """Seconds that rollouts in flight get after `interrupt`."""
+    """Seconds that rollouts in flight have to finish after `interrupt` is called."""
     progress: list[RunProgress] = field(init=False)
-    """Live counters of the runs, in the same order."""
+    """Live counters of the runs, in the order of `runs`."""
     joint: AbstractAsyncContextManager[object] = field(init=False)
     """Semaphore for `in_flight`, held by each generating rollout."""
     turns: AbstractAsyncContextManager[object] = field(init=False)
@@ -74,19 +77,19 @@ class Evaluation:
         self.turns = nullcontext() if self.at_once is None else asyncio.Semaphore(self.at_once)
 
     def prepare(self) -> list[LiveRun | FailedRun]:
-        """Load, plan and open every run. Blocking; sends nothing.
+        """Load the environment of every run, plan its rollouts and open its folder. Blocking; sends no requests.
 
         Raises:
             UsageError: the request is invalid.
-            StoreError: a run folder cannot be made.
+            StoreError: a run folder cannot be created.
         """
         self.listener = with_plugins(self.listener)
         budget = self.budget.to_json() if self.budget.limits else {}
         return prepare(self.runs, self.progress, replace(self.start, budget=budget), self.environments, self._admit)
 
     async def play(self, runs: Sequence[LiveRun]) -> None:
-        """Execute every rollout of the prepared runs; each run ends with summary, dataset and manifest on disk. A run
-        that fails is marked in its counters (`state`, `note`); the others continue."""
+        """Execute every rollout of the prepared runs, and write the summary, dataset and manifest of each run. If a run
+        fails, its counters say so (`state`, `note`), and the other runs continue."""
         sharing = min(self.at_once or 1, len(runs))
         pool = self.clients or ClientPool(environ=ChainMap(dict(self.keys), os.environ), sharing=sharing)
         server = ReferenceServer() if any(plays_embedded(run.plan) for run in runs) else None
@@ -109,7 +112,8 @@ class Evaluation:
                 await environment.teardown()
 
     def interrupt(self) -> None:
-        """Start no new rollouts, and give rollouts in flight `drain` seconds to finish. For a signal handler."""
+        """Start no new rollouts, and give rollouts in flight `drain` seconds to finish. May be called from a signal
+        handler."""
         if self.is_interrupted:
             return
         self.is_interrupted = True
@@ -118,8 +122,8 @@ class Evaluation:
         asyncio.get_running_loop().call_later(self.drain, self._give_up)
 
     def _until_time_is_up(self) -> list[asyncio.TimerHandle]:
-        """Schedule timers for the budget's time bound: first nothing new begins, then work in flight is cancelled after
-        the same delay as at an interrupt."""
+        """Schedule timers for the budget's time limit. When it is reached, no new work begins; after the same delay as
+        on an interrupt, work in flight is cancelled."""
         left = self.budget.seconds_left
         if left is None:
             return []
@@ -134,8 +138,8 @@ class Evaluation:
         """Prepare and execute the runs inside the caller's event loop.
 
         Returns:
-            The ended runs: `progress` has the status, `summary` the numbers. Locks are released and scratch folders
-            deleted, also on cancellation.
+            The ended runs, each with its status in `progress` and its results in `summary`. Locks are released and
+            temporary folders deleted, even on cancellation.
 
         Raises:
             HarnessError: one of the runs cannot begin, so none does.
@@ -194,7 +198,8 @@ class Evaluation:
 
 
 def end_interrupted(run: LiveRun) -> None:
-    """Mark an aborted run as interrupted and release its lock; idempotent. Its journal stays readable."""
+    """Mark an aborted run as interrupted and release the lock of its folder; idempotent. The run's journal stays
+    readable."""
     if run.progress.finished is not None:
         return
     run.progress.state = "interrupted"
@@ -214,7 +219,7 @@ def _release(runs: Sequence[LiveRun | FailedRun]) -> None:
 
 
 def _sources(runs: Sequence[LiveRun]) -> dict[Path, str]:
-    """Source files of the environments, each with the name of a run that uses it."""
+    """Source files of the runs' environments, each with the name of a run that uses the file."""
     names: dict[Path, str] = {}
     for run in runs:
         found, environment = run.plan.resolved.found, run.plan.environment

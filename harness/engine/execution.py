@@ -48,20 +48,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOST = (
-    "{missing} rollouts ended without a result: the environment's code cancels the task that runs it; change it to "
-    "cancel only tasks that it has started. A resume repeats these rollouts"
+    "{missing} rollouts ended without a result, because the environment's code cancelled the task that runs it; "
+    "change the code to cancel only tasks that it has started. Resuming the run repeats these rollouts"
 )
 
 
 class RunExecution:
-    """Execution of one run of an evaluation.
+    """Executes one run of an evaluation.
 
     Args:
-        evaluation: The evaluation, with budget and listener.
+        evaluation: The evaluation, which has the budget and the listener.
         run: The prepared run.
         name: A name that is unique among the runs of the process.
         pool: Source of clients.
-        server: The embedded server, if a run needs it.
+        server: The embedded reference server; None if no run needs it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RunExecution:
         self._tracker = SpendTracker(budget.charge, budget.check if budget.limits.may_refuse else None)
 
     async def run(self) -> None:
-        """Execute and finalize the run; its errors are recorded in its counters and do not affect other runs."""
+        """Execute and finalize the run. Errors are recorded in the run's counters and do not affect other runs."""
         run, progress = self._run, self._run.progress
         state: RunState
         enter_run(run.folder.id)
@@ -113,7 +113,7 @@ class RunExecution:
             progress.state = state
 
     async def _drive(self) -> str | None:
-        """Execute the run's rollouts; returns the reason for an early stop, or None."""
+        """Execute the run's rollouts. Returns the reason if the run stopped early, otherwise None."""
         run, plan, tracker = self._run, self._run.plan, self._tracker
         execution = self._execution()
         panel = RunPanel(self._name, plan, self._pool, self._server, tracker) if plan.judges else None
@@ -142,8 +142,8 @@ class RunExecution:
             await asyncio.to_thread(self._settle, journal, begin)
 
     def _settle(self, journal: Journal, begin: int) -> None:
-        """Close the journal, and record the spending in the manifest: a resume counts it, including that of abandoned
-        rollouts."""
+        """Close the journal, and record in the manifest what the run has spent, including on abandoned rollouts, so
+        that a resumed run can count it."""
         run, plan = self._run, self._run.plan
         try:
             journal.close()
@@ -159,7 +159,8 @@ class RunExecution:
                     run.manifest = replace(run.manifest, given_up=gone)
 
     async def _passes(self, play: Callable[[Stage], Awaitable[str | None]], journal: Journal) -> str | None:
-        """Generate and score the rollouts in one pass or in two; the second of two reads them from the journal."""
+        """Generate and score the rollouts in one pass, or generate them in a first pass and score them from the journal
+        in a second."""
         run = self._run
         run.progress.state = "running"
         if run.plan.resolved.settings.env.interleave_scoring or run.plan.environment.rubric.needs_live_state:
@@ -178,8 +179,8 @@ class RunExecution:
         finished: Callable[[Generated | Failed, Scored | None], None],
         stage: Stage,
     ) -> str | None:
-        """Run one pass; returns the reason for an early stop: an unusable endpoint, or an error that exceeds the
-        limit."""
+        """Run one pass over the rollouts. Returns the reason if it stopped early (an unusable endpoint, or more errors
+        than allowed), otherwise None."""
         run, plan, settings = self._run, self._run.plan, self._run.plan.resolved.settings
         rollouts, evaluation = plan.rollouts, self._evaluation
         work = Worklist(
@@ -234,7 +235,7 @@ class RunExecution:
 
 
 def plays_embedded(plan: RunPlan) -> bool:
-    """Whether the embedded server stands in for the run's model or for one of its judges."""
+    """Return whether the embedded reference server answers as the run's model or as one of its judges."""
     return _plays_model(plan) or any(judge.is_embedded for judge in plan.judges)
 
 
@@ -244,7 +245,7 @@ def _plays_model(plan: RunPlan) -> bool:
 
 @asynccontextmanager
 async def _executing(execution: Execution) -> AsyncGenerator[Executor]:
-    """Start and release the executor of a run."""
+    """Context manager that starts the executor of a run and releases it at the end."""
     env = execution.plan.resolved.settings.env
     if env.executor is None:
         started: AbstractAsyncContextManager[Executor] = nullcontext(_own_executor(execution))
@@ -255,7 +256,7 @@ async def _executing(execution: Execution) -> AsyncGenerator[Executor]:
 
 
 def _own_executor(execution: Execution) -> Executor:
-    """Return the executor that runs in this process, or the one for isolated processes of the environment."""
+    """Return the executor for an environment in this process, or the one for an environment in isolated processes."""
     plan, limits = execution.plan, execution.limits
     settings, environment = plan.resolved.settings.env, plan.environment
     if not isinstance(environment, IsolatedEnvironment):
@@ -278,7 +279,7 @@ def _own_executor(execution: Execution) -> Executor:
 
 
 async def _to_its_end(call: Callable[[], None]) -> None:
-    """Call a function in a thread, and wait for its end even on cancellation."""
+    """Call a function in a thread, and wait until it has returned, even on cancellation."""
     ended = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         await asyncio.shield(ended)
@@ -290,7 +291,7 @@ async def _to_its_end(call: Callable[[], None]) -> None:
 
 
 def _end_early(progress: RunProgress) -> None:
-    """Apply early stopping: if the rule ended the run, lower its total to the rollouts needed, and set its note."""
+    """If early stopping ended the run, lower its total to the rollouts that were needed, and say so in its note."""
     target = progress.target
     if target is None:
         return
@@ -300,8 +301,8 @@ def _end_early(progress: RunProgress) -> None:
         progress.note = f"ended early: {target.words()}; {saved:,} rollouts saved"
     elif target.outside is not None:
         progress.note = (
-            f"until_ci had no effect: a reward of {target.outside:g} is outside the rubric's range, so no interval "
-            "could be computed"
+            f"until_ci had no effect: a reward of {target.outside:g} is outside the rubric's range, so no confidence "
+            "interval could be computed"
         )
 
 
@@ -314,7 +315,8 @@ def _failure_note(run: LiveRun, record: Failed | Scored) -> str:
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
-    """Record the error that ended a run in its counters; the first of two errors counts, since it may be the cause."""
+    """Record the error that ended a run in its counters. Only the first error is recorded, since it may have caused
+    later ones."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     words = str(error)

@@ -1,5 +1,5 @@
-"""Write a run's dataset from its journal, during the run and at its end; the end also writes summary, manifest and
-card, and always releases the run's lock."""
+"""Write a run's dataset from its journal, during the run and at its end. At the end, also write summary, manifest and
+card, and release the run's lock."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COLUMN_SAMPLE = 50
 
 @asynccontextmanager
 async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerator[Callable[[], None]]:
-    """Write the dataset during a run, so that it is at most `every` rollouts behind the journal. The writing happens in
-    a thread, so that the event loop never waits for a disk.
+    """Context manager that writes the dataset during a run, so that it is at most `every` rollouts behind the journal.
+    It writes in a thread, so that the event loop never waits for the disk.
 
     Args:
         writer: Writer of the run's dataset; None writes nothing.
-        every: Rollouts between two checkpoints; −1 for none until the run ends.
+        every: Number of rollouts between two checkpoints; −1 for no checkpoint before the run ends.
 
     Yields:
         A function to call for each finished rollout.
@@ -79,7 +79,7 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
     Args:
         run: The ended run.
         status: How the run ended.
-        on_recorded: Called with the whole journal.
+        on_recorded: Called with the index of the whole journal.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -117,7 +117,7 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
 
 
 def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:
-    """Message naming the state columns that are empty; "" if none is. Searches the first few rollouts only."""
+    """Message that names the state columns that are empty; "" if none is. Only the first few rollouts are searched."""
     looked_at = range(min(len(recorded), COLUMN_SAMPLE)) if names else range(0)
     held: set[str] = set()
     with JournalReader(recorded.path) as reader:
@@ -129,7 +129,7 @@ def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:
     absent = [name for name in names if name not in held]
     if not absent or not looked_at:
         return ""
-    known = f"they hold {', '.join(sorted(held))}" if held else "they hold nothing else"
+    known = f"these states have {', '.join(sorted(held))}" if held else "these states have no other values"
     return (
         f"state column{'s' if len(absent) > 1 else ''} {', '.join(absent)}: empty, since the states of the first "
         f"{len(looked_at)} rollouts have no JSON value of that name ({known})"

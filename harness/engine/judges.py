@@ -1,6 +1,6 @@
-"""Judge models of a run: their endpoints, their part of the run's identity, and the panel through which reward
-functions call them. Decides whether the embedded server replaces a judge; the rubric makes the prompts, the clients
-send the requests."""
+"""Judge models of a run: their endpoints, the properties that are part of the run's identity, and the panel through
+which reward functions call them. Decides whether the embedded reference server replaces a judge. Rubrics write the
+prompts, and clients send the requests."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 REFERENCE_JUDGE = "reference/judge"
 
 _NAMING = frozenset({"judge_model", "judge_base_url"})
-"""Environment arguments that name a judge, with any value."""
+"""Environment arguments that always name a judge."""
 
 _REMEDY = (
-    "set its url (judge_base_url, if the environment takes it), or add the judge to the endpoint registry, with its "
-    "name as endpoint_id and its url"
+    "set the judge's URL (judge_base_url, if the environment has this argument), or add the judge to the endpoint "
+    "registry with its name as endpoint_id and its URL as url"
 )
 
 _DEFAULT_REMEDY = (
-    "set OPENAI_BASE_URL, or add the judge to the endpoint registry, with its name as endpoint_id and its url"
+    "set OPENAI_BASE_URL, or add the judge to the endpoint registry with its name as endpoint_id and its URL as url"
 )
 
 _clients = count(1)
@@ -63,7 +63,7 @@ class JudgeBinding:
     endpoints: tuple[Endpoint, ...]
     alias: str | None = None
     stands_in: bool = False
-    """Whether the embedded server replaces the judge that the environment would call."""
+    """Whether the embedded reference server replaces the judge that the environment would call."""
 
     @property
     def is_embedded(self) -> bool:
@@ -94,8 +94,8 @@ def judges_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[
         environ: Environment variables, for keys.
 
     Raises:
-        ConfigError: a key variable is unset, sampling arguments are not supported, or the environment does not define
-            reference verdicts for the embedded server.
+        ConfigError: an environment variable with a key is not set, a sampling argument is not supported, or the
+            embedded server is to judge but the environment does not define `reference_verdict`.
     """
     specs = environment.rubric.judges
     names = ["judge", *(f"judge_{number}" for number in range(2, len(specs) + 1))]
@@ -106,18 +106,18 @@ def judges_of(resolved: ResolvedRun, environment: Environment, environ: Mapping[
 
 
 def identity_with(identity: JsonDict, bindings: Sequence[JudgeBinding]) -> JsonDict:
-    """Add the judges to a run's identity: one journal must not mix the scores of two judges."""
+    """Add the judges to a run's identity, since one journal must not mix scores of different judges."""
     return {**identity, "judges": {binding.name: binding.identity() for binding in bindings}} if bindings else identity
 
 
 def stand_in_note(bindings: Sequence[JudgeBinding]) -> str:
-    """Notice that the embedded server replaces the environment's judge; "" if it does not."""
+    """Return the notice that the embedded reference server replaces the environment's judge; "" if it does not."""
     replaced = list(dict.fromkeys(binding.spec.model for binding in bindings if binding.stands_in))
     if not replaced:
         return ""
     return (
-        f"{REFERENCE_JUDGE} judges in place of {' and '.join(replaced)}, as the model is a reference model, too; "
-        "to ask a real judge, name it (judge_model)"
+        f"{REFERENCE_JUDGE} judges in place of {' and '.join(replaced)}, as the model is a reference model, too; to "
+        "ask a real judge, name it (judge_model)"
     )
 
 
@@ -128,7 +128,7 @@ def _bind(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
         raise ConfigError(
             f"{resolved.env_id} has no reference judge (reference_verdict), and its real judge {spec.model} would cost "
             f"money for answers of {resolved.settings.model.model}.",
-            remedy="To use the real judge nevertheless, name it: {env_args} judge_model={model}",
+            remedy="To use the real judge nevertheless, name it explicitly: {env_args} judge_model={model}",
             model=spec.model,
         )
     # A judge with its own URL is a separate endpoint: the registry entry of that name does not apply.
@@ -152,7 +152,8 @@ def _bind(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
 
 
 def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
-    """Whether the caller chose this judge: by a judge argument, or by an argument with its model or URL as value."""
+    """Return whether the caller chose this judge, with a judge argument or with any argument whose value is the judge's
+    model name or URL."""
     tables = ("env.env_args.", "env.extra_env_kwargs.")
     for path, line in resolved.described().items():
         if not path.startswith(tables) or line["origin"] == "package" or line["value"] is None:
@@ -163,18 +164,18 @@ def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
 
 
 def _check(binding: JudgeBinding, resolved: ResolvedRun, environment: Environment, environ: Mapping[str, str]) -> None:
-    """Validate sampling arguments, the reference policy and the keys of a judge."""
+    """Validate the sampling arguments of a judge, its API key and, if it is a reference model, its policy."""
     check_sampling_args(binding.spec.sampling_args)
     policy = parse_model(binding.model).name if is_reference(binding.model) or binding.is_embedded else None
     if is_reference(binding.model) and policy != "judge":
         raise ConfigError(
-            f"judge_model {binding.model}, of {resolved.env_id}: {policy} cannot judge; set judge_model to "
+            f"{resolved.env_id}: judge_model is {binding.model}, but {policy} cannot judge; set judge_model to "
             f"{REFERENCE_JUDGE} or to a real model"
         )
     if binding.is_embedded and policy == "judge" and not environment.has_reference_verdict:
         raise ConfigError(
-            f"{resolved.env_id} has no reference judge, so {binding.model} cannot judge it; implement "
-            "reference_verdict, or name another judge_model"
+            f"{resolved.env_id} has no reference judge, so {binding.model} cannot judge its rollouts; implement "
+            "reference_verdict in the environment, or set another judge_model"
         )
     for endpoint in binding.endpoints:
         name = endpoint.key_var
@@ -191,10 +192,10 @@ class RunPanel:
     """The connected judges of one run; implements `rubrics.judge_port.Panel`.
 
     Args:
-        lane: The run's unique name in the process.
+        lane: Name of the run, unique in the process.
         plan: The plan of the run.
         pool: Source of clients.
-        server: The embedded server; needed for judges that it replaces.
+        server: The embedded reference server, for judges that it replaces.
         tracker: Tracker of the run's spending.
     """
 
@@ -225,7 +226,9 @@ class RunPanel:
         """Return the chat of judge `spec` for the rollout of `state`."""
         judge = self._judges.get(id(spec))
         if judge is None:
-            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
+            raise EnvironmentFault(
+                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so it cannot be called"
+            )
         example = state.example if isinstance(state, State) else None
         if judge.binding.is_embedded and example is None:
             raise EnvironmentFault(
@@ -238,7 +241,7 @@ class RunPanel:
         return _LimitedChat(judge.connection.chat(item, spec.sampling_args, urgent=True), judge.gate, player, example)
 
     def waiting_note(self) -> str:
-        """Reason why judge requests are delayed, or ""."""
+        """Reason why judge requests are delayed; "" if they are not."""
         notes = [note for judge in self._judges.values() if (note := judge.connection.waiting_note())]
         return f"judge: {', '.join(dict.fromkeys(notes))}" if notes else ""
 
@@ -252,7 +255,7 @@ class _Connected:
 
 @dataclass(frozen=True, slots=True)
 class _LimitedChat:
-    """Chat of a judge that waits for the judge's concurrency limit."""
+    """Chat with a judge that limits how many of its calls run at the same time."""
 
     inner: Chat
     gate: asyncio.Semaphore | None
@@ -271,7 +274,7 @@ class _LimitedChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Call the judge; time spent waiting for the concurrency limit does not count toward the rollout's timeout."""
+        """Call the judge. Time spent waiting for the concurrency limit does not count toward the rollout's timeout."""
         with ExitStack() as stack:
             if self.gate is not None:
                 with waiting():

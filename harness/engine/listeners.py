@@ -1,4 +1,4 @@
-"""Listeners: callbacks of an evaluation, and those of the plugins of the group `bench.listeners`."""
+"""Callbacks for events of an evaluation, including those of plugins in the entry-point group `bench.listeners`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ class EvaluationListener:
     """Callbacks of an evaluation, in the order in which they are called."""
 
     admit: Callable[[Sequence[LiveRun | FailedRun], Sequence[Asking]], None] = _nothing
-    """Called before the first request and before any folder is made, with every run and the models that each loaded run
-    may call. Raises an error to refuse the runs."""
+    """Called before the first request and before any folder is created, with every run and the models that each loaded
+    run may call. May raise an error to refuse the runs."""
     begin: Callable[[Sequence[LiveRun]], None] = _nothing
     """Called with the runs that are about to start."""
     finished: Callable[[LiveRun, Generated | Failed, Scored | None], None] = _nothing
-    """Called with each rollout that finishes, once its line is on disk. Must not raise."""
+    """Called with each finished rollout, once its journal line is on disk. Must not raise."""
     recorded: Callable[[LiveRun, Recorded], object] = _nothing
-    """Called with the whole journal of an ended run, before that of an unsaved run is deleted. Runs in a thread."""
+    """Called in a thread with the index of an ended run's whole journal. The journal of an unsaved run is deleted
+    afterwards."""
 
 
 def with_plugins(listener: EvaluationListener) -> EvaluationListener:
-    """Add the listeners of plugins to an evaluation's own, which is called first.
+    """Return a listener that calls the given listener and then those of plugins.
 
-    An exception of a plugin is logged and otherwise ignored; only a `HarnessError` of `admit` refuses the runs.
+    An exception raised by a plugin is logged and otherwise ignored, except that a `HarnessError` raised by `admit`
+    refuses the runs.
     """
     plugins = load_plugins(LISTENERS, EvaluationListener)
     if not plugins:

@@ -1,4 +1,4 @@
-"""Load the environments of an invocation: import them here or start them in isolated processes, each once."""
+"""Load the environments of an invocation, each once, into this process or into isolated processes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from harness.settings.schema import EnvSettings
 
 @dataclass(slots=True)
 class Loader:
-    """Loads and caches environments: runs that differ only in their model share one."""
+    """Loads and caches environments, so that runs that differ only in their model share one."""
 
     _loaded: dict[str, Environment] = field(default_factory=dict[str, Environment])
     _ahead: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
-    """Isolated environments to load next, in order."""
+    """How to start the isolated environments that will be loaded next, in order."""
     _started: dict[str, Worker] = field(default_factory=dict[str, Worker])
-    """Processes of isolated environments that are already loading."""
+    """Processes of isolated environments that have already begun to load."""
     _given: dict[tuple[str, str], Environment] = field(default_factory=dict[tuple[str, str], Environment])
-    """Given environment objects, by name and settings of their run."""
+    """Environment objects that were passed to `give`, by the name and settings of their run."""
     _hidden: frozenset[str] = frozenset()
-    """Key variables of all runs of the invocation."""
+    """Names of the environment variables that hold API keys for the runs of the invocation."""
 
     def give(self, resolved: ResolvedRun, environment: Environment) -> None:
-        """Register an existing environment object for a run, to use instead of loading one."""
+        """Use an existing environment object for a run instead of loading one."""
         self._given[_place(resolved)] = environment
 
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
-        """Announce the runs to load: isolated environments can load in parallel."""
+        """Announce the runs whose environments will be loaded, so that isolated environments can load in parallel."""
         self._hidden = self._hidden.union(*map(_key_vars, runs))
         self._ahead |= {_key(run.settings.env): self._recipe(run) for run in runs if run.settings.env.is_isolated}
 
@@ -62,7 +62,7 @@ class Loader:
         return self._loaded[key]
 
     def give_up(self) -> None:
-        """End the processes of environments that were loaded but will not be used."""
+        """End the processes of isolated environments that were loaded but will not be used."""
         for worker in self._started.values():
             worker.kill_and_wait()
         for environment in self._loaded.values():
@@ -78,7 +78,8 @@ class Loader:
 
 
 def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
-    """Memory limit of each process of a run in megabytes; -1 is no limit, the only possibility outside Linux.
+    """Memory limit in megabytes of each process of a run; -1 for no limit, which is the only value supported outside
+    Linux.
 
     Raises:
         ConfigError: a limit is set on a system that does not support it.
@@ -89,13 +90,14 @@ def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
     origin = resolved.origins["env.worker_memory_mb"]
     if origin.layer != "builtin":
         raise ConfigError(
-            f"{origin.source}: a memory limit works only on Linux, and this is {platform}; remove it, or set it to -1"
+            f"{origin.source}: a memory limit works only on Linux, not on {platform}; remove it, or set it to -1"
         )
     return -1
 
 
 def _key_vars(resolved: ResolvedRun) -> frozenset[str]:
-    """Key variables of the run's endpoints and of all registry entries, which its judges may use."""
+    """Names of the environment variables with API keys for the run's endpoints and for all registry entries, which the
+    run's judges may use."""
     registered = (
         each.values.get(("model", "api_key_var")) for entries in resolved.registry.entries.values() for each in entries
     )

@@ -1,5 +1,5 @@
-"""Connect a run to its model and judges: one chat per rollout, and, for the embedded server, the rollout's example. The
-client enforces rate limits."""
+"""Connect a run to its model and judges: create a chat for each rollout, and pass the rollout's example to the embedded
+reference server if that answers. Rate limits are enforced by the client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.settings.resolver import ResolvedRun
 
 
 class ModelSource(Protocol):
-    """Source of model replies for a run's rollouts."""
+    """Source of the model replies for a run's rollouts: a model or a recording."""
 
     @property
     def model(self) -> str:
@@ -38,11 +38,11 @@ class ModelSource(Protocol):
         ...
 
     def waiting_note(self) -> str:
-        """Reason why the run's requests are delayed, or ""."""
+        """Reason why the run's requests are delayed; "" if they are not."""
         ...
 
     def chat(self, item: Item) -> Chat:
-        """Return the chat of one rollout; call `close` afterwards."""
+        """Return the chat of one rollout. Call `close` when the rollout has ended."""
         ...
 
     def close(self, item: Item) -> None:
@@ -51,7 +51,7 @@ class ModelSource(Protocol):
 
 
 class CountingPlayer(EnvironmentPlayer):
-    """Player of the embedded server that keeps an example until each `learn` was followed by a `forget`."""
+    """Reference player that keeps an example until `forget` has been called as often as `learn` for this example."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
@@ -63,7 +63,7 @@ class CountingPlayer(EnvironmentPlayer):
         super().learn(example)
 
     def forget(self, example_key: str) -> None:
-        """End one use of an example; the last one removes the example."""
+        """Remove the example when this was called as often as `learn` for its key."""
         self._uses[example_key] -= 1
         if not self._uses[example_key]:
             del self._uses[example_key]
@@ -71,14 +71,14 @@ class CountingPlayer(EnvironmentPlayer):
 
 
 class Connection:
-    """Connection of a run to its model or to a judge: client, prices, and headers for an endpoint on this machine.
+    """Connection of a run to its model or to a judge: its client, prices and request headers.
 
     Args:
-        name: A name unique among the runs of the process; the limiter shares its slots fairly between these names.
-        endpoints: Endpoints of the model; one without a URL is the embedded server.
+        name: A name that is unique among the runs of the process; the limiter divides its slots fairly between names.
+        endpoints: Endpoints of the model; an endpoint without a URL is the embedded reference server.
         settings: Call settings of the run.
         pool: Source of clients.
-        server: The embedded server; None if no run of the invocation needs it.
+        server: The embedded reference server; None if no run of the invocation needs it.
         tracker: Tracker of the run's spending.
     """
 
@@ -97,22 +97,22 @@ class Connection:
             endpoints = tuple(each if each.url else replace(each, url=server.url, key_var=None) for each in endpoints)
         self.model = endpoints[0].model
         self.is_local = all(is_loopback_url(endpoint.url) for endpoint in endpoints)
-        """Whether requests name their rollout in a header: every endpoint is on this machine."""
+        """Whether every endpoint is on this machine, so that requests may name their rollout in a header."""
         self._client: PooledClient = pool.get(endpoints, settings)
         self._check = tracker.check
         self._charge = partial(tracker.charge, pricing, self.model)
 
     def waiting_note(self) -> str:
-        """Reason why requests are delayed, or ""."""
+        """Reason why requests are delayed; "" if they are not."""
         return self._client.waiting_note()
 
     def chat(self, item: Item | None, sampling_args: Mapping[str, Any], *, urgent: bool = False) -> Chat:
         """Return the chat of one rollout.
 
         Args:
-            item: The rollout, to be named in the requests; None to name none.
+            item: The rollout that the requests name in a header; None for no header.
             sampling_args: Sampling arguments of each request.
-            urgent: Whether its requests are served before those of models.
+            urgent: Whether these requests are sent before waiting requests that are not urgent.
         """
         headers = {} if item is None else {ROLLOUT_HEADER: write_rollout(self._name, item.example.key, item.key)}
         return BoundChat(
@@ -126,9 +126,9 @@ class RunClient:
     Args:
         name: A name that is unique among the runs of the process.
         resolved: The run's settings.
-        environment: Provides default sampling arguments, which the run's own override.
+        environment: The environment; its default sampling arguments are overridden by the run's.
         pool: Source of clients.
-        server: The embedded server, if it answers as this run's model.
+        server: The embedded reference server, if it answers as this run's model.
         tracker: Tracker of the run's spending.
     """
 
@@ -157,11 +157,11 @@ class RunClient:
         self.model = self._connection.model
 
     def waiting_note(self) -> str:
-        """Reason why the run's requests are delayed, or ""."""
+        """Reason why the run's requests are delayed; "" if they are not."""
         return self._connection.waiting_note()
 
     def chat(self, item: Item) -> Chat:
-        """Return the model's chat for one rollout; call `close` afterwards."""
+        """Return the model's chat for one rollout. Call `close` when the rollout has ended."""
         if self._player is not None:
             self._player.learn(item.example)
         return self._connection.chat(item if self._connection.is_local else None, self.sampling_args)

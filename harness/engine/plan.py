@@ -1,6 +1,6 @@
-"""Plan of a run: its examples, the number of rollouts of each, and the run's identity for keys and resume. Defines the
-order of work; starts nothing. Items are made one example at a time; a plan keeps 32 bytes per validated example, its
-key."""
+"""Plan of a run: its examples, the number of rollouts of each example, and the run's identity, which is used for keys
+and for resuming. The plan also determines the order of work. Its items (one for each rollout) are created one example
+at a time, to save memory: for each validated example, it stores only a key of 32 bytes."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class PlannedExample:
-    """Description of an example by its keys, which suffice to find its records in a journal."""
+    """A planned example, described by keys with which its records can be found in a journal."""
 
     key: str
     index: int
     """Index of the example in the plan."""
     item_keys: Sequence[str]
-    """Keys of the attempts at the example."""
+    """Keys of the example's rollouts."""
     items: Callable[[], Sequence[Item]]
-    """Returns the items, one for each attempt at the example; reads the dataset row."""
+    """Reads the dataset row and returns the items, one for each rollout of the example."""
 
 
 class PlannedRollouts:
-    """Plan of one run: its examples, and the attempts (items) at each.
+    """Plan of one run: its examples, and the rollouts (items) of each example.
 
     Args:
-        environment: The environment, whose rows are evaluated.
+        environment: The environment, whose dataset rows are evaluated.
         resolved: The run's settings.
         identity: The run's identity; see `identity_of`.
     """
 
     can_generate = True
-    """Whether rollouts may be generated; if not, recorded ones can only be scored."""
+    """Whether new rollouts may be generated. If not, only recorded rollouts can be scored."""
 
     _known: bytes | bytearray = b""
-    """The concatenated keys of all examples, once every row was validated."""
+    """The concatenated keys of all examples; empty until every row has been validated."""
 
     def __init__(self, environment: Environment, resolved: ResolvedRun, identity: JsonDict) -> None:
         settings = resolved.settings.env
@@ -70,16 +70,16 @@ class PlannedRollouts:
         return self.num_examples * self.rollouts_per_example
 
     def examples(self) -> Iterator[Example]:
-        """The examples in the order of work, each with its key."""
+        """The planned examples, in the order of work."""
         keys = ExampleKeys()
         for index, row in enumerate(self._order):
             yield keys.example(self._environment.row(row), index)
 
     def check(self) -> None:
-        """Validate every row of the plan once, so that an invalid row is reported before the first paid request.
+        """Validate every planned dataset row once, so that an invalid row is reported before the first paid request.
 
         Raises:
-            EnvironmentFault: names the row.
+            EnvironmentFault: a row is invalid; the message names the row.
         """
         known = bytearray()
         for example in self.examples():
@@ -87,7 +87,7 @@ class PlannedRollouts:
         self._known = known
 
     def outlines(self) -> Iterator[PlannedExample]:
-        """The examples' keys in the order of work. After `check`, this reads no row."""
+        """Each example with its keys, in the order of work. After `check`, no dataset rows are read."""
         if not self._known:
             for example in self.examples():
                 items = self.items(example)
@@ -101,7 +101,7 @@ class PlannedRollouts:
             yield PlannedExample(key, index, keys, partial(self._items_at, index, key))
 
     def example_keys(self) -> Iterator[str]:
-        """The keys of the examples in the order of work. After `check`, this reads no row."""
+        """The keys of the examples, in the order of work. After `check`, no dataset rows are read."""
         if not self._known:
             return (example.key for example in self.examples())
         known = self._known
@@ -111,17 +111,17 @@ class PlannedRollouts:
         return self.items(example_of(self._environment.row(self._order[index]), key, index))
 
     def items(self, example: Example) -> list[Item]:
-        """Return the items (rollouts) that the run has for one example."""
+        """Return the planned rollouts of one example."""
         return [self._keys.item(example, index) for index in range(self.rollouts_per_example)]
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """Return the item (rollout) with this index for one example."""
+        """Return the planned rollout of one example with the given index."""
         return self._keys.item(example, rollout_index)
 
 
 def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
-    """Row numbers in the order of work: a prefix of the dataset or of its permutation, so that a larger `-n` only adds
-    examples."""
+    """Row numbers in the order of work: the first rows of the dataset, or of its shuffled order if there is a seed, so
+    that a larger number of examples only adds examples."""
     if seed is None:
         return range(wanted)
     order = list(range(rows))
@@ -130,9 +130,9 @@ def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
 
 
 def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
-    """Identity of a run: everything that changes its measurement, by name. Two runs may share a journal if their
-    identities are equal. Gates, retries, request timeouts, key names, `-n` and `-r` are excluded: they change speed or
-    amount, not the measurement."""
+    """Return the identity of a run: all properties that can change its scores. Two runs may share a journal only if
+    their identities are equal. Concurrency limits, retries, request timeouts, names of keys and the numbers of examples
+    and rollouts are excluded, since they change the speed or the amount of work but not the scores."""
     env, model = resolved.settings.env, resolved.settings.model
     found = resolved.found
     inner = set(environment.source_files).difference(() if found is None else found.source_files)

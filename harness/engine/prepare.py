@@ -1,7 +1,7 @@
-"""Prepare runs before the first request: environment, plan, identity and folder, new or resumed. Decides whether a
-resume is allowed; makes no call and starts no task. Runs in the main thread before the event loop: constructors of
-environments may install signal handlers. An environment that fails to load becomes a failed run, and the other runs
-continue; an invalid setting stops the invocation."""
+"""Prepare runs before the first request: load each environment, plan the rollouts, and create or find the run folder.
+Decides whether a run may be resumed; calls no model and starts no tasks. Runs in the main thread before the event loop,
+because constructors of environments may install signal handlers. If an environment fails to load, only its run fails;
+an invalid setting stops all runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from harness.store.scratch import Scratch, remove_stale
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """Start options of an invocation, apart from the settings of its runs."""
+    """Options of an invocation that are not settings of its runs, such as whether to resume."""
 
     command: str = ""
     """The command line as it was typed."""
@@ -50,27 +50,27 @@ class StartOptions:
     resume: bool = False
     """Resume the newest run with the same settings, if one exists."""
     resume_from: str | None = None
-    """Run to resume: a path, an id or the beginning of an id."""
+    """The run to resume: its folder, its id or the beginning of its id."""
     retry_failed: bool = False
-    """Retry failed rollouts, and score unscored ones again."""
+    """Generate failed rollouts again, and score unscored rollouts again."""
     derive: Derivation | None = None
     """Derive the run from another run's journal; None for an ordinary run."""
     fail_fast: bool = False
-    """Stop each run at its first rollout without a score; the other runs continue."""
+    """Stop a run at its first rollout without a score; the other runs continue."""
     budget: JsonDict = field(default_factory=dict[str, object])
-    """The invocation's budget, for the manifest; empty without bounds."""
+    """The invocation's budget, as stored in the manifest; empty without limits."""
     is_ours: bool = True
-    """Whether the settings may be marked as written on this machine, so that a resume trusts them."""
+    """Whether to mark the settings as written on this machine, so that they are trusted when the run is resumed."""
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model is called, instead of playing a recording."""
+        """Whether a model is called; false if recorded replies are used."""
         return self.derive is None or self.derive.asks_model
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """Settings, environment, rollouts and judges of a run, fixed before its first request."""
+    """Settings, environment, planned rollouts and judges of a run. Does not change after the first request."""
 
     resolved: ResolvedRun
     environment: Environment
@@ -79,32 +79,32 @@ class RunPlan:
     """The judge models of the run's rubric."""
     start: StartOptions
     resumes: RunDir | None = None
-    """Folder of the earlier run that the run resumes; None for a new run."""
+    """Folder of the run that is resumed; None for a new run."""
 
     @property
     def asks_model(self) -> bool:
-        """Whether the run calls a model; a derived run may use recorded replies or only score."""
+        """Whether the run calls a model; false for a derived run that uses recorded replies or only scores rollouts."""
         return self.start.asks_model
 
 
 @dataclass(eq=False, slots=True)
 class LiveRun:
-    """State of one run; only the engine writes it."""
+    """State of one prepared run, which only the engine changes."""
 
     plan: RunPlan
     progress: RunProgress
     manifest: Manifest
     folder: RunDir = field(init=False)
-    """The run's folder, set once all runs of the invocation are admitted."""
+    """The run's folder; set when no run of the invocation was refused."""
     lock: RunLock | None = None
     recorded: Recorded | None = None
     """Index of the journal of a resumed run; None for a new run."""
     scratch: Scratch | None = None
     """Temporary folder of a run that is not saved; None for a saved run."""
     writer: DatasetWriter | None = None
-    """Updates the dataset during the run; None if nothing is saved."""
+    """Writer that updates the dataset during the run; None if the run is not saved."""
     summary: Summary | None = None
-    """Summary of the ended run; None before."""
+    """Summary of the run; None until the run has ended."""
 
     @property
     def is_saved(self) -> bool:
@@ -126,7 +126,7 @@ class FailedRun:
 
 
 def progress_of(resolved: ResolvedRun) -> RunProgress:
-    """Build the live counters of a run, all at 0."""
+    """Create the live counters of a run, all at 0."""
     settings = resolved.settings
     return RunProgress(settings.env.name, resolved.env_id, settings.model.model)
 
@@ -138,21 +138,22 @@ def prepare(
     loader: Loader | None = None,
     admit: Callable[[Sequence[LiveRun | FailedRun]], None] | None = None,
 ) -> list[LiveRun | FailedRun]:
-    """Load, plan and open the runs of one invocation, in that order, so that a refusal leaves no empty folder behind.
+    """Load, plan and open the runs of one invocation. Folders are created only when all runs are accepted, so that a
+    refused invocation leaves no empty folders.
 
     Args:
         runs: Resolved settings of each run.
         progress: Counters of each run, in the same order.
         start: Start options of the invocation.
-        loader: Source of the environments; by default each is imported.
-        admit: Called when every run is validated, before a folder is made; may raise to refuse all runs.
+        loader: Loader of the environments; by default a new one.
+        admit: Called when every run has been validated and before folders are created; may raise to refuse all runs.
 
     Returns:
-        Each run, or the failure that prevents it.
+        Each run, or, if it cannot start, the run with its error.
 
     Raises:
-        UsageError: the request is invalid: a setting, or a resume of another run.
-        StoreError: a run folder cannot be made.
+        UsageError: a setting is invalid, or a run cannot be resumed as requested.
+        StoreError: a run folder cannot be created.
     """
     _learn_secrets(runs)
     remove_stale()
@@ -163,11 +164,11 @@ def prepare(
         made += [_try(_load, each, counters, loader, start) for each, counters in zip(runs, progress, strict=True)]
         if start.resume_from is not None and len(made) > 1:
             words = Message(
-                "{resume_from} {run} names one run, but this command has {count}",
+                "{resume_from} {run} resumes one run, but this command starts {count} runs",
                 run=start.resume_from,
                 count=len(made),
             )
-            raise UsageError(words, remedy="{resume} finds the earlier run of each")
+            raise UsageError(words, remedy="use {resume}, which resumes the earlier run of each")
         taken: set[Path] = set()
         made = [each if isinstance(each, FailedRun) else _try(_locate, each, each.progress, taken) for each in made]
         if admit is not None:
@@ -185,7 +186,8 @@ def prepare(
 
 
 def _try(step: Callable[..., LiveRun], subject: object, progress: RunProgress, *rest: object) -> LiveRun | FailedRun:
-    """Execute one step of a run's preparation; an error makes it a failed run, unless it concerns all runs."""
+    """Execute one step of a run's preparation. If it raises an error that concerns only this run, return a failed
+    run."""
     try:
         return step(subject, progress, *rest)
     except HarnessError as error:
@@ -196,7 +198,8 @@ def _try(step: Callable[..., LiveRun], subject: object, progress: RunProgress, *
 
 
 def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
-    """Register secrets for redaction before foreign code runs and can print variables of the process."""
+    """Register the runs' secrets for redaction before environment code runs, which could print environment
+    variables."""
     redactor.add_named(os.environ)
     for run in runs:
         redactor.add_named(run.settings.env.env_args)
@@ -208,14 +211,16 @@ def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
 
 
 def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: StartOptions) -> LiveRun:
-    """Load the environment of a run, and make its plan and manifest."""
+    """Load the environment of a run, and create the run's plan and manifest."""
     resolved.require_secrets(asks_model=start.asks_model)
     env = resolved.settings.env
     if env.executor is not None:
         source = resolved.origins["env.executor"].source
         executor_entry(env.executor, source)
         if env.is_isolated:
-            words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
+            words = Message(
+                "{source}: the setting `executor` cannot be combined with {isolate} or {workers}", source=source
+            )
             raise ConfigError(words, remedy="remove one of them")
     environment = loader.load(resolved)
     _check(resolved, environment)
@@ -238,16 +243,19 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
 
 
 def _check(resolved: ResolvedRun, environment: Environment) -> None:
-    """Refuse a reference policy that the environment does not support, and unsupported sampling arguments."""
+    """Raise an error if the environment does not support the run's reference model, or if a sampling argument is
+    invalid."""
     model = resolved.endpoints[0].model
     policy = parse_model(model).name if resolved.is_reference else None
     if policy == "judge":
-        raise ConfigError(f"{model} can only be a judge, not the evaluated model; to use it as judge, set judge_model")
+        raise ConfigError(
+            f"{model} can only be used as a judge, not as the evaluated model; to use it as judge, set judge_model"
+        )
     if policy in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
-            f"{resolved.env_id} has no reference policy, so {model} cannot play it",
-            remedy="implement reference_reply, or use reference/null, reference/echo or a model at an endpoint "
-            "({api_base_url})",
+            f"{resolved.env_id} has no reference policy, so {model} cannot be used with this environment",
+            remedy="implement reference_reply in the environment, or use reference/null, reference/echo or a model at "
+            "an endpoint ({api_base_url})",
         )
     check_settings_of_sampling({**environment.sampling_args, **resolved.settings.model.sampling_args})
 
@@ -257,7 +265,9 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
     if not run.plan.start.resume and run.plan.start.resume_from is None:
         return run
     if not run.plan.resolved.settings.save.save_results:
-        raise UsageError(Message("{resume} needs the journal of an earlier run, and {no_save} keeps none"))
+        raise UsageError(
+            Message("{resume} needs the journal of an earlier run, but runs with {no_save} have no journal")
+        )
     folder = _earlier(run)
     if folder is None:
         return run
@@ -275,7 +285,7 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
             check_growth(run.plan.rollouts, run.recorded, folder.read_manifest().planned)
         elif folder.has_data() or folder.read_summary() is not None:
             raise ResumeRefused(
-                f"{folder.path} has results but no journal.jsonl, which is needed to resume; restore the journal "
+                f"{folder.path} has results but no journal.jsonl, so the run cannot be resumed; restore this file "
                 "from a copy, or start a new run"
             )
         resolved, run.manifest = stay_private(run.plan.resolved, run.manifest, folder)
@@ -287,7 +297,7 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
 
 
 def _open(run: LiveRun) -> None:
-    """Create the folder of a new run, or continue that of a resumed one; write settings and manifest into it."""
+    """Create the folder of a new run or reuse the folder of a resumed run, and write settings and manifest into it."""
     plan, settings, folder = run.plan, run.plan.resolved.settings, run.plan.resumes
     run.scratch = None if settings.save.save_results else Scratch()
     if folder is None:
@@ -311,8 +321,8 @@ def _open(run: LiveRun) -> None:
 
 
 def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
-    """Make the manifest of a resumed run. If it is resumed from its own `config.toml`, keep the origins, suite and
-    command that its first manifest recorded, since the file only repeats the first command's settings."""
+    """Return the manifest of a resumed run. If the settings come from the run's own `config.toml`, keep the origins,
+    suite and command of the first manifest, since that file only repeats the first command's settings."""
     manifest = replace(manifest, created=earlier.created, parent=earlier.parent, given_up=earlier.given_up)
     own = f"{earlier.id}/config.toml: "
     noted = [path for path, origin in manifest.origins.items() if own in str(origin["source"])]
@@ -327,8 +337,8 @@ def _continued(manifest: Manifest, earlier: Manifest) -> Manifest:
 
 
 def _earlier(run: LiveRun) -> RunDir | None:
-    """The folder that `--resume-from` names, if its run has the same identity; else the newest run with this identity.
-    None if there is no earlier run."""
+    """Return the folder of the run to resume: the requested one, which must have the same identity, or else the newest
+    run with the same identity. None if no such run exists."""
     manifest, output_dir = run.manifest, run.plan.resolved.settings.save.output_dir
     if run.plan.start.resume_from is not None:
         folder = RunDir(find_run(output_dir, run.plan.start.resume_from))

@@ -1,6 +1,6 @@
-"""Price of a reply: as reported by its endpoint, else from the price list of the `prices` extra, else by the registry's
-price per token. An unknown price stays unknown and is never 0. Only this module imports `genai_prices`. Its data come
-with the package: nothing is downloaded."""
+"""Price of a reply: the cost that its endpoint reports, or else the price in the list of the `prices` extra, or else
+the price per token in the endpoint registry. An unknown price is never taken to be 0. Only this module imports
+`genai_prices`. The package contains the prices, so nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from harness.settings.endpoints import Endpoint
 EXTRA = "pip install 'bench-harness[prices]'"
 
 _PER = 1_000_000
-"""Prices are in US dollars per million tokens."""
+"""Number of tokens that a price refers to: prices are in US dollars per million tokens."""
 
 _TELLING = frozenset({"openrouter.ai"})
-"""Hosts whose documentation promises a cost in every reply."""
+"""Hosts that, according to their documentation, report the cost in every reply."""
 
 _SAMPLE = Usage(input_tokens=1000, output_tokens=1000, requests=1)
-"""Sample usage to test whether a price list knows a model."""
+"""Sample usage, to test whether a price list contains a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model in the price list of `genai_prices`. Prices may depend on a reply's length, so each is looked up."""
+    """A model in the price list of `genai_prices`. The cost of each reply is looked up, since the price per token may
+    depend on the reply's length."""
 
     model: str
     url: str
-    """URL of the model's endpoint; the list only prices models at hosts that it knows."""
+    """URL of the model's endpoint: the list has prices only for models at known hosts."""
 
     def cost_of(self, usage: Usage) -> float | None:
-        """Cost of a reply with this usage in US dollars; None if the list does not know the host or the model."""
+        """Return the cost of a reply with this usage in US dollars; None if the list does not contain the host or the
+        model."""
         from genai_prices import Usage as Tokens
         from genai_prices import calc_price
 
@@ -59,32 +61,32 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """Price information about a model before its first call. Built by `pricing_of`."""
+    """How the cost of a model's replies is determined. Created by `pricing_of`."""
 
     listed: Listed | None = None
-    """Entry in the list of `genai_prices`; None if this is not installed or does not know the model."""
+    """Entry in the list of `genai_prices`; None if this package is not installed or does not contain the model."""
     price: Mapping[str, float] | None = None
-    """Price in the endpoint registry."""
+    """Price in the endpoint registry; None if it has none."""
     tells: bool = False
-    """Whether the endpoint is known to report the cost of a reply."""
+    """Whether the endpoint is known to report the cost of each reply."""
     is_free: bool = False
-    """Whether calls are free: the embedded reference server without a configured price."""
+    """Whether calls are free, as those of the embedded reference server are unless a price is configured."""
 
     @property
     def is_known(self) -> bool:
-        """Whether the cost of a reply will be known, if its endpoint reports as documented."""
+        """Whether the cost of each reply will be known, provided that the endpoint reports it as documented."""
         return self.is_free or self.tells or self.listed is not None or _is_whole(self.price)
 
     def priced(self, usage: Usage) -> Usage:
-        """Return `usage` with its cost, if that is known."""
+        """Return `usage` with its cost added, if that is known."""
         if self.listed is not None and usage.cost is None and not usage.unreported:
             usage = replace(usage, cost=self.listed.cost_of(usage))
         return priced(usage, self.price or {})
 
 
 def pricing_of(endpoints: Sequence[Endpoint]) -> Pricing:
-    """Price information about a model at its endpoints. A run does not know which replica answers, so a price counts
-    only if all replicas have it."""
+    """Return the pricing of a model at its endpoints. A run does not know which replica answers, so a price is used
+    only if all replicas have the same price."""
     first = endpoints[0]
     price = first.price if all(each.price == first.price for each in endpoints) else None
     listed = [_listed(each.model, each.url) for each in endpoints]
@@ -110,11 +112,12 @@ def _is_whole(price: Mapping[str, float] | None) -> bool:
 
 
 def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
-    """Return `usage` with its cost, unless the endpoint reported one or no tokens, or the price is incomplete.
+    """Return `usage` with the cost at this price. Unchanged if the endpoint reported a cost or did not report tokens,
+    or if the price is incomplete.
 
     Args:
         usage: Usage of one reply.
-        price: `input`, `output` and, if cached input is cheaper, `cached_input`, in dollars per million tokens.
+        price: Keys `input`, `output` and, if cached input is cheaper, `cached_input`, in dollars per million tokens.
     """
     if usage.cost is not None or usage.unreported or not _is_whole(price):
         return usage

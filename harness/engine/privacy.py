@@ -1,4 +1,5 @@
-"""Keep private runs private on resume and in derived files. `store` sets the file modes of a run folder."""
+"""Keep private runs private when they are resumed and when files are derived from them. The file modes of run folders
+are set in `harness.store`."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from harness.store.rundir import RunDir
 
 
 def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> tuple[ResolvedRun, Manifest]:
-    """Settings and manifest of a resumed run, private if the earlier run was private.
+    """Return the settings and the manifest of a resumed run; both are private if the earlier run was private.
 
     Args:
         resolved: The requested settings.
-        manifest: Manifest made from these settings.
+        manifest: Manifest created from these settings.
         folder: Folder of the earlier run.
 
     Raises:
-        ResumeRefused: the earlier run is private, and the settings ask to open or publish it.
+        ResumeRefused: the earlier run is private, and the settings would make it public or publish it.
     """
     earlier = folder.read_manifest()
     save, origins = resolved.settings.save, resolved.origins
@@ -30,13 +31,13 @@ def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> t
         return resolved, manifest
     if save.save_to_hf_hub:
         raise ResumeRefused(
-            f"{folder.path} is private, and {origins['save.save_to_hf_hub'].source} would publish it",
+            f"{folder.path} is a private run, and {origins['save.save_to_hf_hub'].source} would publish it",
             remedy="remove that setting; when the run has ended, `{push_command} RUN {allow_private}` publishes it",
         )
     if origins[PRIVATE].layer != "builtin":
         raise ResumeRefused(
-            f"{folder.path} is private and stays private: remove {origins[PRIVATE].source}. To let others read it, "
-            "change the modes of its files (chmod) when the run has ended"
+            f"{folder.path} is a private run and must stay private: remove {origins[PRIVATE].source}. To let other "
+            "users read its files, change their modes (chmod) when the run has ended"
         )
     settings = resolved.settings.model_copy(update={"save": save.model_copy(update={"private": True})})
     resolved = replace(resolved, settings=settings)
@@ -47,24 +48,24 @@ def stay_private(resolved: ResolvedRun, manifest: Manifest, folder: RunDir) -> t
 
 
 def check_own_folder(folder: Path, name: str) -> None:
-    """Refuse a folder that other users may enter as a destination for files of a private run.
+    """Raise an error if other users may enter a folder into which files of a private run would be written.
 
     Args:
         folder: The requested folder.
         name: Name of the option or argument, for the message.
 
     Raises:
-        UsageError: names the folder and the remedy.
+        UsageError: other users may enter the folder; the message says how to change this.
     """
     if folder.is_dir() and not is_closed(folder):
         raise UsageError(
-            f"{name} {folder}: others may enter this folder, and files of a private run would go there; close it "
-            f"(chmod 700 {shlex.quote(str(folder))}), or name another"
+            f"{name} {folder}: other users may enter this folder, and files of a private run would be written there; "
+            f"run chmod 700 {shlex.quote(str(folder))}, or name another folder"
         )
 
 
 def own_folder(folder: Path, name: str) -> None:
-    """Make a folder for files of a private run, accessible by its owner only; an existing folder must be private.
+    """Create a folder for files of a private run that only its owner can access. An existing folder must be private.
 
     Args:
         folder: The requested folder.
@@ -72,7 +73,7 @@ def own_folder(folder: Path, name: str) -> None:
 
     Raises:
         UsageError: other users may enter the folder.
-        StoreError: the folder cannot be made.
+        StoreError: the folder cannot be created.
     """
     check_own_folder(folder, name)
     with translated("create", folder):

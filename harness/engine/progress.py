@@ -1,5 +1,5 @@
-"""Live counters of a run. The engine writes them; a display polls them. They hold only running sums, so that an update
-is cheap."""
+"""Live counters of a run. The engine updates them, and a display polls them. Only running sums are stored, so that
+updates are fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RunState: TypeAlias = Literal["loading", "waiting", "running", "scoring", "done"
 
 
 class ExampleSums:
-    """Sum and number of the rewards of each example, in compact arrays that limit memory."""
+    """Sum and number of the rewards of each example, in compact arrays to save memory."""
 
     def __init__(self) -> None:
         self._sums = array("d")
@@ -29,7 +29,7 @@ class ExampleSums:
         self._lowest, self._highest = math.inf, -math.inf
 
     def add(self, index: int, reward: float) -> None:
-        """Add a reward of the plan's example `index`."""
+        """Add a reward for the example at `index` in the plan."""
         missing = index + 1 - len(self._numbers)
         if missing > 0:
             self._sums.extend([0.0] * missing)
@@ -40,11 +40,11 @@ class ExampleSums:
         self._lowest, self._highest = min(self._lowest, reward), max(self._highest, reward)
 
     def widened(self, limits: tuple[float, float] | None) -> tuple[float, float] | None:
-        """Extend the limits to include all rewards so far; None if the limits are None."""
+        """Return the limits, extended to include all rewards so far; None if the limits are None."""
         return limits and (min(limits[0], self._lowest), max(limits[1], self._highest))
 
     def means(self) -> tuple[array[float], bool]:
-        """The mean reward of each example that has one, and whether no example has more than one reward.
+        """Return the mean reward of each example that has rewards, and whether no example has more than one.
         Thread-safe."""
         # Each slice is atomic under the interpreter's lock; numbers are copied first, so that none is ahead of its sum.
         numbers, sums = self._numbers[:], self._sums[:]
@@ -54,7 +54,7 @@ class ExampleSums:
 
 @dataclass(slots=True)
 class RunProgress:
-    """Live counters of one run. Every count includes records that a resume found in the journal."""
+    """Live counters of one run. In a resumed run, they include the records of earlier attempts."""
 
     name: str
     """Label of the run: the environment's `name`."""
@@ -63,40 +63,41 @@ class RunProgress:
     total: int = 0
     """Number of planned rollouts; 0 until the environment is loaded."""
     held: int = 0
-    """Number of rollouts that earlier attempts at this run finished; a resume adds them to the counters gradually."""
+    """Number of rollouts that earlier attempts at this run finished. A resumed run adds them to the counters
+    gradually."""
     resumed: int = 0
-    """Number of rollouts, among those that the counters include so far, that earlier attempts finished."""
+    """Number of rollouts of earlier attempts that have been added to the counters so far."""
     scored: int = 0
     unscored: Counter[str] = field(default_factory=Counter[str])
-    """Number of rollouts without a score by reason (failed ones included)."""
+    """Number of rollouts without a score, by reason; includes failed rollouts."""
     first_error: str = ""
     """Error message of the first rollout without a score."""
     generating: int = 0
-    """Number of rollouts that hold a generation slot."""
+    """Number of rollouts that are being generated."""
     backlog: int = 0
-    """Number of generated rollouts that wait for scoring."""
+    """Number of generated rollouts waiting to be scored."""
     scoring: int = 0
-    """Number of rollouts that hold a scoring slot."""
+    """Number of rollouts that are being scored."""
     truncated: int = 0
     empty: int = 0
     """Number of scored rollouts whose last answer had neither text nor tool calls."""
     usage: Usage = field(default_factory=Usage)
-    """Usage of this attempt and, for resumed rollouts, of the attempts before."""
+    """Usage of all rollouts counted so far, including those of earlier attempts at a resumed run."""
     rewards: ExampleSums = field(default_factory=ExampleSums)
-    """Rewards of the scored rollouts: enough for mean and interval."""
+    """Rewards of the scored rollouts, for the mean and its confidence interval."""
     limits: tuple[float, float] | None = None
     """The lowest and the highest possible reward; None if unknown."""
     state: RunState = "loading"
     note: str = ""
-    """Reason why the run stopped or is delayed."""
+    """Reason why the run stopped or is delayed; "" without one."""
     started: float = 0.0
-    """Monotonic seconds at dispatch of the first item."""
+    """Monotonic seconds when the first rollout started."""
     finished: float | None = None
     """Monotonic seconds when the run ended."""
     target: StoppingRule | None = None
     """Early stopping rule; None without one."""
     backing_off: Callable[[], str] = lambda: ""
-    """Returns the reason why the endpoint's limiter waits, or ""."""
+    """Returns the reason why requests to the endpoint are delayed; "" if they are not."""
 
     @property
     def done(self) -> int:
@@ -104,7 +105,7 @@ class RunProgress:
         return self.scored + self.unscored.total()
 
     def count(self, index: int, record: Generated, scored: Scored) -> None:
-        """Add the outcome of a generated rollout of the plan's example `index`."""
+        """Count a generated rollout and its score for the example at `index` in the plan."""
         if self.target is not None:
             self.target.count(index, scored.reward)
         if scored.reward is None:
@@ -117,7 +118,7 @@ class RunProgress:
         self.empty += record.is_empty and not record.is_refusal
 
     def count_failed(self, index: int, record: Failed) -> None:
-        """Add a failed rollout of the plan's example `index`."""
+        """Count a failed rollout of the example at `index` in the plan."""
         if self.target is not None:
             self.target.count(index, None)
         self.unscored[record.reason] += 1

@@ -1,4 +1,4 @@
-"""Provenance of a run: versions and the commit of the working directory."""
+"""Provenance of a run: versions of the software and the Git commit of the working directory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from harness.core.types import JsonDict
 from harness.settings.resolver import ResolvedRun
 
 IN_PLACE = "where the recorded run lies"
-"""Source of the output folder of a resumed or derived run."""
+"""Text that names where the output folder of a resumed or derived run was set."""
 
 
 def versions_of(resolved: ResolvedRun) -> JsonDict:
-    """Versions of Python, of this package, and of the environment's distribution."""
+    """Return the versions of Python, of this package and of the environment's package."""
     found = resolved.found
     versions: JsonDict = {"python": platform.python_version(), "bench-harness": bench_version()}
     if found is not None and found.dist_name is not None:
@@ -31,7 +31,8 @@ def bench_version() -> str:
 
 
 def git_state() -> JsonDict:
-    """Commit of the working directory, and whether it has changes; empty outside a repository. Never a remote."""
+    """Return the Git commit of the working directory and whether it has uncommitted changes; empty outside a
+    repository. Remote names and URLs are never included."""
     command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)

@@ -1,6 +1,7 @@
-"""Remaining work of a plan by its journal: the missing steps of each item, and the groups of items that must be scored
-together. Reads the journal, writes nothing. Finished items are skipped by their keys: neither their rows nor their
-lines are read before the first request."""
+"""Remaining work of a run, according to its plan and its journal: which items (planned rollouts) must still be
+generated or scored, and which must be scored together as a group. The journal is read but not written. Finished items
+are recognized by their keys, so that neither their dataset rows nor their journal lines must be read before the first
+request."""
 
 from __future__ import annotations
 
@@ -22,55 +23,57 @@ from harness.store.resume import missing_examples
 Need: TypeAlias = Literal["generate", "score"] | None
 
 Stage: TypeAlias = Literal["both", "generate", "score"]
-"""Pass over the plan; `generate` leaves scoring to a later `score` pass over the reloaded journal."""
+"""Steps that one pass over the plan executes. After a `generate` pass, a `score` pass scores from the reloaded
+journal."""
 
 COUNTED_AT_ONCE = 64
-"""Number of skipped rollouts that are counted in one turn of the event loop: about a millisecond."""
+"""Number of finished rollouts that are counted in one iteration of the event loop, which takes about a millisecond."""
 
 
 COUNTED_FIRST = 32
-"""Number of skipped rollouts that are counted before any work begins, so that a small run shows its full counts at
+"""Number of finished rollouts that are counted before any work begins, so that a small run shows its full counts at
 once."""
 
 
 @dataclass(slots=True)
 class RolloutGroup:
-    """The rollouts of one example that must be scored together."""
+    """Rollouts of one example that must be scored together."""
 
     size: int
     finished: list[Finished] = field(default_factory=list[Finished])
     lost: int = 0
-    """Number of failed members: a group reward over the others would concern another group."""
+    """Number of failed rollouts. If any rollout has failed, the group cannot be scored."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether every member has been generated or has failed."""
+        """Whether every rollout of the group has been generated or has failed."""
         return len(self.finished) + self.lost == self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """One item that must be generated or scored."""
+    """One item (planned rollout) that must be generated or scored."""
 
     item: Item
     introduce: bool = False
-    """Whether the journal lacks the item's example."""
+    """Whether the item's example is not in the journal yet."""
     recorded: Generated | None = None
-    """The recorded rollout if the item only needs scoring; None otherwise."""
+    """The recorded rollout if the item only needs to be scored; None if it must be generated."""
     group: RolloutGroup | None = None
 
 
 Aside: TypeAlias = Callable[[], None]
-"""Function that adds some finished rollouts to the live counters; takes a millisecond or two."""
+"""Function that adds some finished rollouts to the live counters, which takes one or two milliseconds."""
 
 
 class Todos(Iterator[Todo]):
-    """Iterator over the remaining work of a resumed run, which also counts finished rollouts.
+    """Iterator over the remaining work of a resumed run. It also adds finished rollouts to the live counters.
 
-    A schedule takes single steps instead: counting a large run takes seconds, which would delay the first request.
+    The scheduler calls `step` instead of iterating, because counting the rollouts of a large run takes seconds and
+    would delay the first request.
 
     Args:
-        steps: The work in order, and the pending counts.
+        steps: The remaining items in order, and functions that count finished rollouts.
     """
 
     def __init__(self, steps: Iterator[Todo | Aside]) -> None:
@@ -84,7 +87,7 @@ class Todos(Iterator[Todo]):
         raise StopIteration
 
     def step(self) -> Todo | Aside | None:
-        """Return the next item of work or pending count; None at the end."""
+        """Return the next item, or the next function that counts finished rollouts; None at the end."""
         return next(self._steps, None)
 
 
@@ -95,7 +98,7 @@ class Worklist:
         plan: All items of the run.
         recorded: The journal's index; None for a new run.
         retry_failed: Whether failed rollouts are retried and unscored ones scored again.
-        progress: Counters for finished rollouts; None if they were counted before.
+        progress: Counters to which finished rollouts are added; None if they were added before.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class Worklist:
         self._progress = progress
         self._early = COUNTED_FIRST
         self._passed: list[tuple[str, int]] = []
-        """Key and example index of finished rollouts that are not counted yet."""
+        """Key and example index of each finished rollout that is not counted yet."""
 
     def todos(self, stage: Stage) -> Iterator[Todo]:
         """Yield the remaining items lazily, in the plan's order; for a resumed run, the iterator is a `Todos`."""
@@ -117,7 +120,8 @@ class Worklist:
 
     @property
     def _is_enough(self) -> bool:
-        """Whether early stopping allows no further example; an example that has begun is completed."""
+        """Return whether early stopping has decided that no further example is needed. An example that has begun is
+        completed."""
         return self._progress is not None and self._progress.target is not None and self._progress.target.is_enough
 
     def _left(self, recorded: Recorded, stage: Stage) -> Iterator[Todo | Aside]:
@@ -190,8 +194,8 @@ class Worklist:
         return need
 
     def _count_passed(self, recorded: Recorded) -> Iterator[Aside]:
-        """Count skipped rollouts before work begins, so that the counters are not too low for long: a few at once, more
-        as a pending count."""
+        """Count finished rollouts before other work begins: a few at once, the others in steps that the scheduler takes
+        later."""
         if 0 < len(self._passed) <= self._early:
             self._early -= len(self._passed)
             self._count(recorded, self._passed)
@@ -224,7 +228,8 @@ def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader,
 
 
 def _is_stale(recorded: Recorded, keys: Sequence[str]) -> bool:
-    """Whether a group's scores are outdated: a member was generated or failed after one of them was written."""
+    """Return whether a group's scores are outdated, because one of its rollouts was generated or failed after a score
+    was written."""
     scores = [at for key in keys if (at := recorded.scored_at(key)) is not None]
     members = [at for key in keys for at in (recorded.generated_at(key), recorded.failed_at(key)) if at is not None]
     return bool(scores) and min(scores) < max(members)
@@ -237,7 +242,7 @@ def _has_lost_state(recorded: Recorded, reader: JournalReader, key: str) -> bool
 
 
 def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
-    """Number of finished rollouts that a resume keeps; known before any record is read."""
+    """Return the number of finished rollouts that are kept when the run is resumed. Reads no records."""
     if recorded is None:
         return 0
     counts = recorded.counts()
@@ -246,7 +251,7 @@ def outcomes(recorded: Recorded | None, *, retry_failed: bool) -> int:
 
 
 def check_growth(plan: PlannedRollouts, recorded: Recorded, planned: dict[str, int]) -> None:
-    """Refuse a resume whose plan does not contain every recorded rollout.
+    """Raise an error if the plan of a resumed run does not contain every recorded rollout.
 
     Args:
         plan: The requested plan.
@@ -254,13 +259,14 @@ def check_growth(plan: PlannedRollouts, recorded: Recorded, planned: dict[str, i
         planned: `num_examples` and `rollouts_per_example` of the recorded run's manifest.
 
     Raises:
-        ResumeRefused: the plan shrank, or recorded examples are gone.
+        ResumeRefused: the plan became smaller, or recorded examples are missing from it.
     """
     now = {"num_examples": plan.num_examples, "rollouts_per_example": plan.rollouts_per_example}
     for name in now:
         if now[name] < planned.get(name, 0) and recorded.example_count > 0:
             raise ResumeRefused(
-                f"was {planned[name]} and is now {now[name]}; a resumed run may grow, not shrink.",
+                f"the earlier value is {planned[name]} and the new value is {now[name]}, but a resumed run must not "
+                "become smaller.",
                 setting=name,
                 remedy=f"Raise {{{name}}} to at least {planned[name]}, or start a new run",
             )

@@ -1,5 +1,4 @@
-"""Replay recorded replies instead of calling a model. Selects the next reply and handles recorded failures; the
-environment runs as in every run."""
+"""Replay recorded replies and failures instead of calling a model. The environment runs as in any other run."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class ReplayLane:
     Args:
         recorded: The journal with the replies.
         resolved: The run's settings.
-        environment: Provides default sampling arguments, which the run's own override.
+        environment: The environment; its default sampling arguments are overridden by the run's.
     """
 
     def __init__(self, recorded: Recorded, resolved: ResolvedRun, environment: Environment) -> None:
@@ -38,11 +37,11 @@ class ReplayLane:
         )
 
     def waiting_note(self) -> str:
-        """Return "": a replay has no delays."""
+        """Return "", since a replay does not wait for requests."""
         return ""
 
     def recorded(self, item: Item) -> Generated | Failed:
-        """The recorded outcome of a rollout."""
+        """Return the record of a rollout in the journal."""
         generated = self._recorded.generated_at(item.key)
         offset = self._recorded.failed_at(item.key) if generated is None else generated
         assert offset is not None, "the plan holds recorded rollouts only"
@@ -50,7 +49,7 @@ class ReplayLane:
             return cast("Generated | Failed", reader.record(offset))
 
     def chat(self, item: Item) -> Chat:
-        """A chat with the recorded replies of one rollout, in their order."""
+        """Return a chat that replays the recorded replies of one rollout."""
         return ReplayChat(self.model, self.recorded(item))
 
     def close(self, item: Item) -> None:
@@ -58,7 +57,7 @@ class ReplayLane:
 
 
 class ReplayChat:
-    """Chat that returns the recorded replies in order, for any prompt.
+    """Chat that returns the recorded replies of a rollout in order, regardless of the prompt.
 
     Args:
         model: Name of the recorded model.
@@ -87,9 +86,9 @@ class ReplayChat:
         """Return the next recorded reply.
 
         Raises:
-            LimitReached: a limit ended the recorded rollout here.
-            ModelError: the recorded request or rollout failed here, too; or no reply is left, since the environment
-                makes other calls than in the recording.
+            LimitReached: at this point, a limit ended the recorded rollout.
+            ModelError: at this point, the recorded request or rollout failed as well; or no recorded reply is left,
+                because the environment now makes other calls.
         """
         reply = self._recital.next(prompt)
         if isinstance(reply, ModelResponse):
@@ -100,20 +99,20 @@ class ReplayChat:
             raise ModelError(record.error, retryable=record.retryable, reason=record.reason)
         limit = record.stop_condition if isinstance(record, Generated) else None
         if reply is None and limit in ROLLOUT_LIMITS:
-            raise LimitReached(f"the recorded rollout was ended by {limit}", reason=str(limit))
+            raise LimitReached(f"{limit} ended the recorded rollout at this point", reason=str(limit))
         if reply is not None and is_unanswered:
             await asyncio.Event().wait()  # the environment cancelled this call, and will again
         if reply is not None:
             raise reply
         raise ModelError(
-            f"the environment makes a request that none of the {self._count} recorded replies answers, so it does not "
-            "behave as recorded; replay the run with a model",
+            f"the environment makes more requests than the recorded rollout, which has {self._count} replies, so its "
+            "behavior has changed; replay the run with a model",
             reason="replay_ended",
         )
 
 
 class Replaying:
-    """Executor that replays rollouts. Usage, timing and attempts are those of the recording.
+    """Executor that replays rollouts. Usage, timing and number of attempts are copied from the recording.
 
     Args:
         inner: Executes the rollouts, with the recording in place of a model.

@@ -1,6 +1,6 @@
-"""Execute one rollout in this process: run the environment against the model, then its rubric. Converts errors of a
-rollout to records. Two errors pass through, because they do not concern this rollout alone: `SystemicError` (the
-endpoint is unusable) and `ThreadsHung` (the environment's blocking code never returns)."""
+"""Execute one rollout in this process: run the environment with the model, and score the result with the rubric. An
+error of a rollout is converted to a record. Only two errors are raised, because they affect other rollouts as well:
+`SystemicError` (the endpoint is unusable) and `ThreadsHung` (the environment's blocking code does not return)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from harness.usercode.separate_task import GRACE_SECONDS, OwnTask
 
 @dataclass(slots=True)
 class MeteredChat:
-    """A `Chat` that sums the usage of one rollout, so that a failed rollout keeps its usage, too."""
+    """A `Chat` that sums the usage of one rollout, so that the usage of a failed rollout is known as well."""
 
     inner: Chat
     usage: Usage = field(default_factory=Usage)
@@ -43,7 +43,7 @@ class MeteredChat:
     dictation: ReplyRecorder = field(default_factory=ReplyRecorder)
     """Recorder of the replies and errors of the current attempt."""
     gate: CallGate | None = None
-    """Refuses calls beyond the rollout's limits; None without limits."""
+    """Refuses calls that would exceed the rollout's limits; None without limits."""
 
     @property
     def model(self) -> str:
@@ -90,7 +90,7 @@ class MeteredChat:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """State and record of one attempt at an item."""
+    """State and record of one attempt at a rollout."""
 
     state: State
     record: Generated | Failed
@@ -109,17 +109,17 @@ async def generate(
     """Generate one rollout of `item`, with up to `max_retries` retries after a retryable failure.
 
     Args:
-        environment: The environment, whose `rollout` is run.
+        environment: The environment, whose method `rollout` is called.
         item: The example and the rollout's index.
         chat: The model, bound to this rollout.
         sampling_args: Sampling arguments of the model, for the environment's state.
         timeout: Seconds for one attempt; None for no limit.
-        max_retries: Further attempts after the first.
-        limits: Limits of each attempt; None for none.
+        max_retries: Maximum number of attempts after the first.
+        limits: Limits of each attempt; None for no limits.
 
     Raises:
-        SystemicError: the endpoint is unusable; nothing is recorded for this item.
-        ThreadsHung: too many calls of blocking environment code hang; nothing is recorded either.
+        SystemicError: the endpoint is unusable; nothing is recorded for this rollout.
+        ThreadsHung: too many calls of blocking environment code do not return; nothing is recorded for this rollout.
     """
     meter, limits = MeteredChat(chat), limits or RolloutLimits()
     for number in range(1, max_retries + 2):
@@ -157,7 +157,7 @@ class _Play:
         meter.dictation = ReplyRecorder()
 
     async def run(self, limits: RolloutLimits) -> Attempt:
-        """Run the environment, and return the attempt's record."""
+        """Run the environment, and return the attempt with its record."""
         meter, state = self._meter, self._state
         work = self._environment.rollout(state, meter)
         if limits.may_refuse:
@@ -177,7 +177,7 @@ class _Play:
         return self._ended(None)
 
     def _ended(self, error: BaseException | None) -> Attempt:
-        """The record of the attempt, whose environment raised `error`."""
+        """Return the attempt with its record. `error` is the error that the environment raised, or None."""
         gate = self._meter.gate
         # A refused call decides the outcome, even if the environment's code catches the refusal.
         refusal = error if gate is None or gate.refusal is None else gate.refusal
@@ -190,7 +190,7 @@ class _Play:
         return Attempt(self._state, self._generated())
 
     def _reason_of(self, error: BaseException) -> tuple[str, str, bool]:
-        """Reason, message, and whether another attempt may succeed."""
+        """Return the reason and the message of an error, and whether another attempt may succeed."""
         if isinstance(error, ModelError):
             return error.reason, str(error), error.retryable
         if isinstance(error, TimeoutError) and self._deadline.expired():
@@ -199,7 +199,7 @@ class _Play:
         return fault.reason, describe(error), fault.retryable
 
     def _end_at(self, limit: str) -> None:
-        """Mark the rollout as truncated by a limit: it is scored on the transcript so far."""
+        """Mark the rollout as truncated by a limit, so that it is scored on the messages so far."""
         state = self._state
         state["error"], state["is_completed"], state["is_truncated"] = None, True, True
         state["stop_condition"] = limit
@@ -235,11 +235,11 @@ class _Play:
 
 
 async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) -> list[Score]:
-    """Score rollouts of one example; a rubric that fails, or takes over `timeout` seconds, leaves them unscored.
+    """Score rollouts of one example. If the rubric fails or takes longer than `timeout` seconds, they get no score.
 
     Raises:
         SystemicError: a judge's endpoint is unusable; the rollouts stay without a result.
-        ThreadsHung: too many calls of blocking environment code hang; the rollouts stay without a result.
+        ThreadsHung: too many calls of blocking environment code do not return; the rollouts stay without a result.
     """
     bound = Deadline(timeout)
     try:
@@ -249,7 +249,7 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
             raise EnvironmentFault(f"the rubric returned {len(scores)} scores for {len(states)} rollouts")
         return [_usable(each) for each in scores]
     except TimeoutError as error:
-        reason = f"scoring timeout: longer than {timeout:g} s" if bound.expired() else describe(error)
+        reason = f"scoring timeout: scoring took longer than {timeout:g} s" if bound.expired() else describe(error)
     except (SystemicError, ThreadsHung):
         raise
     except BaseException as error:  # the boundary around rubric code, as above
@@ -260,8 +260,8 @@ async def score(rubric: Rubric, states: Sequence[State], timeout: float | None) 
 
 
 def _usable(score: Score) -> Score:
-    """Validate a score's reward: return the score with a number usable in statistics, or with no reward and the
-    reason."""
+    """Return the score with its reward as a number. If the reward cannot be used in statistics, return the score
+    without a reward and with the reason."""
     reward: object = score.reward
     if reward is None or (type(reward) is float and abs(reward) <= LARGEST_SCORE):
         return score

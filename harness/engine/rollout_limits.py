@@ -1,11 +1,11 @@
-"""Limits of one rollout: the number of model calls (`message_limit`), the tokens (`token_limit`) and the dollars
-(`cost_limit`) of an attempt. A call beyond a limit is refused without being sent.
+"""Limits of each attempt at a rollout: the number of model calls (`message_limit`), tokens (`token_limit`) and dollars
+(`cost_limit`). A call that exceeds a limit is refused without being sent.
 
-Calls are counted when they are sent, including failed ones, so that parallel requests are counted exactly. Messages of
-a conversation are not counted: an agent that repeats one call never adds any.
+Calls are counted when they are sent, including those that fail, so that parallel requests are counted exactly. Messages
+of the conversation are not counted, since an agent that only repeats one call adds none.
 
-Tokens are counted when a reply arrives. Until then a request reserves its `max_tokens`, and another request that does
-not fit beside it waits. Dollars are counted when a reply arrives, too, but requests reserve none.
+Tokens are counted when a reply arrives. Until then, a request reserves its `max_tokens`, and other requests wait if
+they would exceed the limit together with it. Dollars are also counted when a reply arrives, but they are not reserved.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ from harness.settings.schema import ROLLOUT_LIMITS
 from harness.usercode.deadline import waiting
 
 REFUSALS = 100
-"""Maximum number of refused calls before a rollout is cancelled: code that catches every refusal and calls again would
-never end."""
+"""Maximum number of refused calls, after which a rollout is cancelled. Otherwise, code that catches every refusal and
+calls again would never end."""
 
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens")
 """Names of request arguments that limit the tokens of a reply."""
 
 _REFUSED_STATUSES = (400, 422)
-"""HTTP statuses with which an endpoint refuses a `max_tokens` above the model's own maximum."""
+"""HTTP statuses with which an endpoint rejects a `max_tokens` above the model's maximum."""
 
 
 @dataclass(slots=True)
 class RolloutLimits:
-    """The limits of each rollout of a run: the settings in `ROLLOUT_LIMITS`."""
+    """The limits of each rollout of a run, from the settings in `ROLLOUT_LIMITS`."""
 
     message_limit: int | None = None
     """Maximum number of model calls of one attempt; None for no limit."""
     token_limit: int | None = None
     """Maximum number of input and output tokens of one attempt; None for no limit."""
     cost_limit: float | None = None
-    """Maximum cost of one attempt in US dollars; None for no limit, or if the model is free."""
+    """Maximum cost of one attempt in US dollars; None for no limit or if the model is free."""
     is_refusable: bool = False
-    """Whether calls may be refused for another reason: a spent budget, or the end of a replayed recording."""
+    """Whether calls may also be refused for another reason: a spent budget, or the end of a replayed recording."""
     largest_max_tokens: int = field(default=sys.maxsize, repr=False)
-    """Largest `max_tokens` to send for a call that names none. Lowered when the endpoint refuses one."""
+    """Largest `max_tokens` to send for a call that does not set this argument. Lowered when the endpoint rejects a
+    value."""
 
     @classmethod
     def of(cls, run: ResolvedRun, *, is_refusable: bool) -> RolloutLimits:
-        """The limits in the settings of a run."""
+        """Return the limits in the settings of a run."""
         env = run.settings.env
         limits = {name: getattr(env, name) for name in ROLLOUT_LIMITS}
         if pricing_of(run.endpoints).is_free:
@@ -64,7 +65,7 @@ class RolloutLimits:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The limits that are not None, by name."""
+        """The limits that are set, by name."""
         return {name: limit for name in ROLLOUT_LIMITS if (limit := getattr(self, name)) is not None}
 
     @property
@@ -73,25 +74,26 @@ class RolloutLimits:
         return self.is_refusable or bool(self.given)
 
     def times(self, count: int) -> RolloutLimits:
-        """The limits of `count` attempts together."""
+        """Return the limits of `count` attempts together."""
         return replace(self, **{name: limit * count for name, limit in self.given.items()})
 
 
 @dataclass(slots=True)
 class CallGate:
-    """Counts the calls and tokens of one attempt at a rollout, and refuses calls beyond its limits."""
+    """Counts the calls, tokens and dollars of one attempt at a rollout, and refuses calls that exceed its limits."""
 
     limits: RolloutLimits
     sampling_args: Mapping[str, Any]
-    """Sampling arguments of the run; those of a call override them."""
+    """Sampling arguments of the run, which those of a call override."""
     stop: Callable[[], object]
     """Callback that cancels the rollout."""
     calls: int = 0
     """Number of calls sent."""
     tokens: int = 0
-    """Number of tokens of all replies; estimated from their length where the endpoint does not report them."""
+    """Number of tokens of all ended calls, estimated from the length of the texts if the endpoint does not report
+    it."""
     cost: float = 0.0
-    """US dollars of all replies whose cost is known."""
+    """Cost in US dollars of all replies whose cost is known."""
     is_cost_known: bool = True
     """Whether the cost of every reply is known."""
     refusal: LimitReached | BudgetSpent | None = None
@@ -101,7 +103,7 @@ class CallGate:
     _waiters: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
 
     async def enter(self, sampling_args: Mapping[str, Any] | None) -> Ticket:
-        """Count a call that is about to be sent; the caller sends it at once.
+        """Count a call that the caller is about to send. Waits if the call does not fit into the token limit yet.
 
         Raises:
             LimitReached: the call exceeds a limit.
@@ -135,7 +137,7 @@ class CallGate:
         return Ticket(self, sampling_args, share, is_unlimited=asked is None)
 
     def _cost_words(self, limit: float) -> str:
-        """Why the cost of the replies allows no further call; "" if it does."""
+        """Return the reason why `cost_limit` allows no further call; "" if it allows one."""
         if not self.is_cost_known:
             return f"the cost of a reply is unknown, so cost_limit (${limit:g}) cannot be enforced"
         is_reached = self.cost >= limit or math.isclose(self.cost, limit)  # ten replies at $0.01 are $0.10
@@ -156,7 +158,7 @@ class CallGate:
                 waiter.set_result(None)
 
     async def refuse(self, error: LimitReached | BudgetSpent) -> NoReturn:
-        """Refuse a call, or record that an inner chat refused it: by the budget, or by the end of a recording.
+        """Refuse a call, or record that it was refused because the budget is spent or a recording has ended.
 
         Raises:
             LimitReached, BudgetSpent: always.
@@ -176,21 +178,23 @@ _TOKENS = "the rollout has used {:,} of the {:,} tokens that token_limit allows"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Permission to send one call."""
+    """Permission to send one model call."""
 
     gate: CallGate
     sampling_args: Mapping[str, Any] | None
     share: int
     """Maximum number of tokens of the reply; 0 for no limit."""
     is_unlimited: bool = False
-    """Whether the call names no token limit of its own."""
+    """Whether the call does not set a token limit itself."""
 
     async def send(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
-        """Call `inner`, with `max_tokens` reduced to the remaining tokens, and count the tokens of its reply."""
+        """Send the call through `inner`, with `max_tokens` reduced to the remaining tokens, and count the tokens of the
+        reply."""
         return await self._counted(self._ask(inner, prompt, tools), prompt)
 
     async def relay(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
-        """Call `inner` with unchanged arguments: an isolated process has reduced them."""
+        """Send the call through `inner` with unchanged arguments, because an isolated process has already reduced
+        `max_tokens`."""
         try:
             return await self._counted(inner(prompt, tools=tools, sampling_args=self.sampling_args), prompt)
         except ModelError as error:
@@ -234,7 +238,7 @@ class Ticket:
         return await inner(prompt, tools=tools, sampling_args=self.sampling_args)
 
     def _cut(self) -> JsonDict:
-        """The call's sampling arguments, with every limit on its reply lowered to the call's share."""
+        """Return the call's sampling arguments, with each token limit lowered to the tokens reserved for the call."""
         merged = merge_sampling_args(self.gate.sampling_args, self.sampling_args)
         over: JsonDict = dict(self.sampling_args or {})
         over.update(_lowered(merged, self.share))
@@ -245,7 +249,7 @@ class Ticket:
 
 
 def output_limit(sampling_args: Mapping[str, Any]) -> int | None:
-    """The lowest limit on reply tokens in a request; None if it names none."""
+    """Return the lowest limit on the tokens of a reply in a request's sampling arguments; None if they set none."""
     bodies: list[Mapping[str, Any]] = [sampling_args]
     if isinstance(extra := sampling_args.get("extra_body"), Mapping):
         bodies.append(cast("Mapping[str, Any]", extra))
@@ -262,12 +266,13 @@ def _is_count(value: object) -> bool:
 
 
 def tokens_of(usage: Usage, prompt: Prompt, message: JsonDict | None = None) -> int:
-    """Number of tokens of one call; estimated from the length of prompt and reply if the endpoint does not report them.
+    """Return the number of tokens of one call, estimated from the length of prompt and reply if the endpoint does not
+    report it.
 
     Args:
-        usage: Reported usage.
+        usage: The usage that the endpoint reported.
         prompt: The prompt of the call.
-        message: The reply; None if it was unusable.
+        message: The reply; None if it could not be used.
     """
     told = usage.input_tokens + usage.output_tokens
     missing = usage.unreported if told > 0 or usage.unreported else 1

@@ -1,14 +1,13 @@
-"""Schedule one run's work: generation, backlog, scoring. Starts items in order and updates the live counters; the
-executor carries out rollouts, the journal stores records.
+"""Schedule one run's work: generation, backlog, scoring. The schedule starts items (planned rollouts) in order and
+updates the live counters; the executor executes them, and the journal stores the records.
 
     todos ──► generation workers ──► backlog ──► scoring workers
                  │ generated/failed                  │ scored
                  └────────────► journal ◄────────────┘
 
-A gate is a pool of workers, so only records are created per item. A generation slot is free again once the rollout's
-last message arrives, unless the backlog is full: then generation waits for scoring. A rollout is counted only when its
-line is on disk. A run that stops at its first error scores each rollout in the slot that generated it, so that the next
-rollout has not begun.
+Each stage has a fixed number of workers. A generation worker is free again once its rollout has ended, unless the
+backlog is full; then it waits for scoring. A rollout is counted only when its line is on disk. In a run that stops at
+its first error, the worker that generated a rollout also scores it before it begins the next one.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from harness.store.outcome_kinds import unscored
 
 
 class Ledger(Protocol):
-    """The part of the journal's interface that the schedule needs."""
+    """The part of the journal's interface that the scheduler uses."""
 
     def submit(self, record: Record) -> Future[int]:
         """Queue a record; the future returns its byte offset once it is on disk, or raises `StoreError`."""
@@ -42,40 +41,43 @@ class Bounds:
     """Concurrency limits of a run's stages, and its stopping conditions."""
 
     generation: int
-    """Maximum number of generating rollouts; −1 is unlimited."""
+    """Maximum number of rollouts being generated; −1 is unlimited."""
     scoring: int
     """Maximum number of rollouts being scored; −1 is unlimited."""
     total: int
-    """Maximum number of rollouts: no gate needs more workers."""
+    """Maximum number of rollouts, and so of workers of a stage."""
     group_size: int = 1
-    """Number of rollouts scored together, which enter and leave the backlog as one."""
+    """Number of rollouts that are scored together and count as one entry of the backlog."""
     joint: AbstractAsyncContextManager[object] = field(default_factory=nullcontext[None])
-    """Semaphore held by each generating rollout: a limit for several runs together."""
+    """Semaphore that each rollout holds while it is generated, to limit several runs together."""
     fail_fast: bool = False
     """Start nothing new after the first rollout without a score."""
     max_failures: int | None = None
     """Start nothing new after more than this many rollouts without a score; None is no limit."""
     may_start: Callable[[], bool] = lambda: True
-    """Called before each start; once it returns False, nothing new starts, and work in flight continues."""
+    """Called before each rollout starts. If it returns False, nothing new starts, and work in flight continues."""
 
     @property
     def generators(self) -> int:
-        """Number of workers of the generation gate."""
+        """Number of workers that generate rollouts."""
         return _workers(self.generation, self.total)
 
     @property
     def scorers(self) -> int:
-        """Number of workers of the scoring gate. Each scores one whole group, so that the gate counts rollouts."""
+        """Number of workers that score. Each of them scores all rollouts of a group together, so that fewer workers are
+        needed for larger groups."""
         return max(1, _workers(self.scoring, self.total) // self.group_size)
 
     @property
     def backlog(self) -> int:
-        """Maximum number of groups that wait for scoring: enough for as many rollouts as may be generating."""
+        """Maximum number of groups waiting to be scored, which is large enough for all rollouts that may be generated
+        at once."""
         return max(1, self.generators // self.group_size)
 
 
 _Batch: TypeAlias = list[tuple[Finished, Future[int] | None]]
-"""Rollouts scored together, each with the acknowledgement of its line, or None if the line is already on disk."""
+"""Rollouts that are scored together, each with a future that is done when its line is on disk, or None if it is
+already."""
 
 
 def _workers(gate: int, total: int) -> int:
@@ -86,13 +88,13 @@ class Schedule:
     """Scheduler of one run.
 
     Args:
-        todos: The work, made lazily; the items of an example are adjacent.
+        todos: The remaining items, created lazily; the items of an example are adjacent.
         executor: Executes the rollouts.
         ledger: Stores every result before it is counted.
         progress: The run's live counters, updated here.
         bounds: The run's limits.
         on_outcome: Called with each finished rollout and its score, once its line is on disk.
-        score: False leaves generated rollouts to a later pass over the journal.
+        score: Whether to score generated rollouts; if False, they are left to a later pass over the journal.
     """
 
     def __init__(
@@ -122,11 +124,11 @@ class Schedule:
         self._stopping = False
         self._judge_gone: SystemicError | None = None
         self.last_error: Failed | Scored | None = None
-        """The failure that exceeded the limit on failures."""
+        """The failure that exceeded the limit on failures; None if it was not exceeded."""
         self._last: Future[int] | None = None
 
     async def run(self) -> SystemicError | None:
-        """Work until nothing is left or `stop` is called.
+        """Execute the run's work until nothing is left or `stop` is called.
 
         Returns:
             The error that made an endpoint of the model or of a judge unusable, if that ended the run early.
@@ -161,7 +163,8 @@ class Schedule:
         self._stopping = True
 
     def cancel(self) -> None:
-        """Cancel work in flight: a resume scores the generated rollouts and repeats the others."""
+        """Cancel work in flight. When the run is resumed, generated rollouts are scored and unfinished ones are
+        repeated."""
         self._stopping = True
         for task in self._workers:
             task.cancel()
@@ -200,7 +203,8 @@ class Schedule:
                 await self._admit(todo, record, acknowledged)
 
     async def _next(self) -> Todo | None:
-        """Return the next item; while finished items are skipped, let other tasks run."""
+        """Return the next item that needs work; None at the end. Lets other tasks run while finished items are
+        counted."""
         while not self._stopping and self._bounds.may_start():
             step = self._step()
             if step is None or isinstance(step, Todo):
@@ -224,8 +228,8 @@ class Schedule:
             await asyncio.sleep(0)
 
     async def _admit(self, todo: Todo, record: Generated, acknowledged: Future[int] | None) -> None:
-        """Queue a generated rollout for scoring; waits while the backlog is full. If scoring is left to a later pass, a
-        rollout whose state cannot be stored in the journal is still scored at once."""
+        """Queue a generated rollout for scoring; waits while the backlog is full. If scoring is left to a later pass,
+        only rollouts whose state cannot be stored in the journal are queued."""
         finished = Finished(todo.item.example, record)
         if todo.group is not None:
             todo.group.finished.append(finished)

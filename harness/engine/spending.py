@@ -1,5 +1,5 @@
-"""Sum the spending of a run by its journal, and the spending on abandoned rollouts that no journal line holds.
-`engine.budget` enforces bounds, `engine.prices` computes prices."""
+"""Sum what a run has spent: on the rollouts in its journal, and on abandoned rollouts that are not in its journal.
+`engine.budget` enforces limits, and `engine.prices` computes prices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.engine.prices import Pricing
 from harness.store.journal import JournalReader, scan
 
 Charge: TypeAlias = Callable[[Usage, Pricing, str], None]
-"""Called with a reply: its usage, its pricing, and the model's name."""
+"""Function that is called for each reply with its usage, its pricing and the model's name."""
 
 
 @dataclass(slots=True)
 class SpendTracker:
-    """Tracker of one run's spending: forwards every reply to the budget, and sums its usage."""
+    """Tracker of one run's spending, which sums the usage of all replies and reports it to the budget."""
 
     pay: Charge
     check: Callable[[], None] | None = None
@@ -29,7 +29,7 @@ class SpendTracker:
     usage: Usage = field(default_factory=Usage)
 
     def charge(self, pricing: Pricing, model: str, usage: Usage) -> Usage:
-        """Add the usage of one reply to the run and to the budget, and return it with its cost."""
+        """Add the usage of one reply to the run and to the budget, and return the usage with its cost."""
         usage = pricing.priced(usage)
         if not pricing.is_free:
             self.usage += usage
@@ -38,12 +38,13 @@ class SpendTracker:
 
 
 def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonDict) -> JsonDict:
-    """Sum the usage of replies that a run paid for but that its journal lacks, such as those of cancelled rollouts.
+    """Sum the usage of replies that were paid for but are not in the run's journal, such as those of cancelled
+    rollouts.
 
     Args:
-        paid: Usage that an attempt paid for.
-        recorded: Usages in the journal, each with whether it was free, as `spent_in` yields them.
-        earlier: Usage lost in earlier attempts.
+        paid: Usage of all replies of this attempt at the run.
+        recorded: Each usage in the journal, and whether it was free, as yielded by `spent_in`.
+        earlier: Usage that earlier attempts paid for but did not record.
 
     Returns:
         A `Usage` as JSON; empty if nothing was lost.
@@ -64,13 +65,13 @@ def spent_in(
     derivation: Derivation | None = None,
     start: int = 0,
 ) -> Iterator[tuple[Usage, bool]]:
-    """Usage of every recorded attempt, including judge replies and retried attempts.
+    """Yield the usage of every recorded attempt, including judge replies and retried attempts.
 
     Args:
         journal: Journal of the run.
-        model: Prices records without a cost.
-        judge: Prices judge replies without a cost.
-        derivation: Derivation of the run; the parent's spending is excluded.
+        model: Pricing for records without a cost.
+        judge: Pricing for judge replies without a cost.
+        derivation: How the run is derived from a parent run, whose spending is excluded; None for an ordinary run.
         start: Include only lines that begin at this offset or later.
 
     Yields:
@@ -83,8 +84,8 @@ def spent_in(
     asked = derivation is None or derivation.asks_model
     played = asked or (derivation is not None and derivation.how == "replay")
     judged: dict[str, int] = {}
-    """Number of judge replies in each rollout's `generated` line, by key. Its score lines repeat these, but they are
-    counted once."""
+    """Number of judge replies in each rollout's `generated` line, by key. Score lines repeat these replies, but they
+    are counted only once."""
     with ExitStack() as stack:
         taken = None
         if derivation is not None and derivation.only == UNSCORED:
@@ -106,7 +107,7 @@ def spent_in(
 
 
 def _is_taken_over(line: JsonDict, derivation: Derivation | None, parent: JournalReader | None) -> bool:
-    """Whether a score in a rescored run's journal is an unchanged copy from the parent run."""
+    """Return whether a score in a rescored run's journal is an unchanged copy from the parent run."""
     if derivation is None or parent is None:
         return False
     offset = derivation.recorded.scored_at(str(line.get("key")))
@@ -125,7 +126,7 @@ def priced_usages(usages: Sequence[object], pricing: Pricing | None = None) -> I
 
 
 def _judgements(held: object) -> list[object]:
-    """The usage of each judge reply in the state values of a line."""
+    """Return the usage of each judge reply that is stored in the state of a journal line."""
     value = cast("dict[str, object]", held).get(JUDGEMENTS) if isinstance(held, dict) else None
     entries = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("dict[str, object]", each).get("usage") if isinstance(each, dict) else None for each in entries]

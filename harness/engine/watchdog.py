@@ -1,7 +1,7 @@
-"""Watchdog thread that reports which environment blocks the event loop. It stops nothing, since blocking code cannot be
-interrupted from outside. Also reports code that ignores the cancellation of its task. Every rollout of every run waits
-while one `async def` blocks, and nothing else would show the cause. A heartbeat on the
-loop records its last turn; when it is late, the thread inspects the loop thread's stack."""
+"""Watchdog thread that reports environment code that blocks the event loop or ignores the cancellation of its task. It
+cannot stop such code. While one `async def` blocks, every rollout of every run waits, and nothing else would show the
+cause. A heartbeat on the event loop records the time; when it is late, the watchdog inspects the stack of the loop's
+thread."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from harness.usercode.exceptions import where
 logger = logging.getLogger(__name__)
 
 THRESHOLD = 0.5
-"""Seconds that one call may block the loop without a report. With 512 rollouts in flight, an iteration of the loop
-takes a good part of this time without any blocking code."""
+"""Seconds for which one call may block the event loop before it is reported. With 512 rollouts in flight, an iteration
+of the loop takes a large part of this time even without blocking code."""
 
 STUBBORN = 5.0
-"""Seconds after which a task that ignores its cancellation is reported: a time limit can only cancel."""
+"""Seconds after its cancellation after which a task that still runs is reported."""
 
 _PERIOD = 0.05
-"""Seconds between checks, and the heartbeat's period."""
+"""Seconds between two checks, and between two heartbeats."""
 
 
 @dataclass(slots=True)
 class Blocked:
-    """One function that has blocked the loop."""
+    """One function that has blocked the event loop."""
 
     name: str
     """Name of the run whose environment contains the function."""
@@ -42,17 +42,17 @@ class Blocked:
     """Location of the code as `function (file:line)`."""
     times: int = 0
     seconds: float = 0.0
-    """Total seconds for which the function has blocked the loop."""
+    """Total seconds for which the function has blocked the event loop."""
 
 
 class Watchdog:
-    """Context manager that reports code that blocks the running loop.
+    """Context manager that reports code that blocks the running event loop.
 
     Args:
-        sources: Files of environments, each with the name of its run.
+        sources: Source files of environments, each with the name of a run that uses the file.
         threshold: Seconds after which a call counts as blocking.
-        on_stubborn: Called with `function (file:line)` of code that ignores the cancellation of its task; None if the
-            process cannot be ended for it.
+        on_stubborn: Called with the location, as `function (file:line)`, of code that ignores the cancellation of its
+            task; None to only log it.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
         self._on_stubborn = on_stubborn
         self._cancelled: dict[asyncio.Task[Any], float] = {}
-        """Tasks that run although they were cancelled, with the time of the first check that found them."""
+        """Tasks that still run although they were cancelled, with the time of the first check that found them."""
         self._looked = 0.0
 
     @property
     def found(self) -> tuple[Blocked, ...]:
-        """Functions that have blocked the loop so far."""
+        """Functions that have blocked the event loop so far."""
         return tuple(self._found.values())
 
     def __enter__(self) -> Watchdog:
-        """Start watching the running loop, which must be that of this thread."""
+        """Start to watch the event loop that runs in this thread."""
         if self._names:
             self._on_beat(asyncio.get_running_loop())
             watched = threading.get_ident()
@@ -89,7 +89,7 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop, and report the totals of functions that blocked more than once."""
+        """Stop watching, and report in total how long each function that blocked more than once has blocked."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -110,7 +110,7 @@ class Watchdog:
             self._look_at_tasks(self._beat)
 
     def _look_at_tasks(self, now: float) -> None:
-        """Report tasks that ignore their cancellation by a time limit or by the end of the run."""
+        """Report tasks that still run although they were cancelled by a time limit or at the end of the run."""
         going = [task for task in asyncio.all_tasks() if task.cancelling()]
         self._cancelled = {task: self._cancelled.get(task, now) for task in going}
         for task, since in self._cancelled.items():
@@ -127,7 +127,7 @@ class Watchdog:
                 self._on_stubborn(place)
 
     def _awaiting(self, task: asyncio.Task[Any]) -> FrameType | None:
-        """The innermost frame of an environment's own code in which a task waits."""
+        """Return the innermost stack frame of environment code in which a task waits; None without one."""
         found: FrameType | None = None
         coroutine: Any = task.get_coro()
         while coroutine is not None:
@@ -158,13 +158,13 @@ class Watchdog:
             suspect = frame
 
     def _environment_frame(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost frame of an environment's own code in a call stack; None without one."""
+        """Return the innermost stack frame of environment code in a call stack; None without one."""
         while frame is not None and frame.f_code.co_filename not in self._names:
             frame = frame.f_back
         return frame
 
     def _note(self, frame: FrameType, beat: float) -> None:
-        """Report the blocking code at once, then wait for the heartbeat to measure the duration."""
+        """Report the blocking code at once, then measure for how long it blocks."""
         code = frame.f_code
         name = self._names[code.co_filename]
         place = where(frame)

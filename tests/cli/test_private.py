@@ -144,7 +144,7 @@ def test_what_would_open_it_is_refused(bench: Bench, spy: Path) -> None:
     before = run.manifest_path.read_bytes()
     done = bench("resume", "latest", "--set", "save.private=false", "--set", "env.num_examples=5")
     assert (done.code, done.out) == (2, "")
-    assert "is private and stays private: remove --set save.private=false" in done.err
+    assert "is a private run and must stay private: remove --set save.private=false" in done.err
     done = bench(*RUN, "--private", "-H")
     assert (done.code, done.err) == (
         2,
@@ -167,7 +167,7 @@ def test_a_resume_does_not_publish_it(bench: Bench, spy: Path, monkeypatch: pyte
     path = one_run(spy / "outputs").path.relative_to(spy)
     assert (done.code, done.err.splitlines()[-1]) == (
         2,
-        f"error: {path} is private, and -H would publish it; remove that setting; when the run has ended, `bench "
+        f"error: {path} is a private run, and -H would publish it; remove that setting; when the run has ended, `bench "
         "push RUN --allow-private` publishes it",
     )
 
@@ -241,7 +241,7 @@ def test_traces_do_not_go_where_others_may_look(evals: Evals) -> None:
     (evals.cwd / "traces").mkdir()
     done = evals.eval("--private", "--debug-dir", "traces")
     assert done.code == 2 and evals.model.requests == []
-    assert "error: --debug-dir traces: others may enter this folder" in done.err and "chmod 700 traces" in done.err
+    assert "error: --debug-dir traces: other users may enter this folder" in done.err and "chmod 700 traces" in done.err
     assert not (evals.cwd / "outputs").exists()
 
 
@@ -285,7 +285,7 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="private applies to stored files"):
         asyncio.run(evaluate(tasks, models, {"private": True}))
     (tmp_path / "open").mkdir()
-    with pytest.raises(UsageError, match=r"^debug_dir open: others may enter"):
+    with pytest.raises(UsageError, match=r"^debug_dir open: other users may enter"):
         runner = EvalRunner(Asker(), oracle, [EXACT], debug_dir="open")
         asyncio.run(runner.run_eval(rows_of(2), output_dir="eval", private=True))
 

@@ -94,14 +94,14 @@ def test_whoever_ends_its_process_alone_fails_and_everything_else_is_finished(sh
         4: f"worker_died: {process} was killed by SIGKILL",
         6: f"{process} exited with code 3",
         8: f"{process} was ended: its code wrote into the pipe through which bench communicates with it",
-        10: f"{process} was ended: its code closed the pipe through which bench reads it",
+        10: f"{process} was ended because its code closed the pipe through which bench reads its messages",
     }
     assert (group["scored"], group["unscored"]) == (6, {"worker_died": 2})
     assert set(failures(shop, runs["group"])) == {1}
     unloadable = runs["unloadable"]["note"]
     assert "'unloadable': the process of unloadable was killed by SIGSEGV while loading" in unloadable
     assert runs["last"]["summary"]["scored"] == 6
-    assert "the process of last was killed by SIGKILL, in its teardown" in done.said
+    assert "the process of last was killed by SIGKILL while its environment was being torn down" in done.said
     assert "processes were replaced: one " in runs["deadly"]["note"]
     assert runs["beside"]["summary"]["scored"] == 24 and not runs["beside"]["note"]
     assert left_over(str(shop.modules)) == []

@@ -105,8 +105,8 @@ def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
     budget = Budget(BudgetLimits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
     assert spend(budget, Usage(10, 5, requests=1)) == [False]
     assert budget.note() == (
-        "the budget is reached (--max-cost 5): the cost of a reply of some/model is unknown, so it cannot be "
-        "enforced; resume the run with a price in the [[endpoint]] table of the model (or pip install "
+        "the budget is reached (--max-cost 5): the cost of a reply of some/model is unknown, so the limit "
+        "cannot be enforced; resume the run with a price in the [[endpoint]] table of the model (or pip install "
         "'bench-harness[prices]'), or without max_cost"
     )
     assert budget.to_json()["spent"] | {"seconds": 0} == {

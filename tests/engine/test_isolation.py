@@ -290,7 +290,7 @@ async def test_what_waits_for_its_model_is_not_what_killed_the_process(odd: str)
                 await until(lambda: way.asked.count("0") == made_again, "the innocent one waits")  # noqa: B023
                 [failed] = await run.make(number)
                 assert isinstance(failed, Failed) and failed.reason == "worker_died" and not failed.retryable
-                words = "was killed by SIGKILL, in each of 2 attempts at this rollout"
+                words = "was killed by SIGKILL; this happened in each of 2 attempts at this rollout"
                 assert failed.error == f"the process of odd {words}"
                 usage = failed.usage
                 assert (failed.attempts, usage.requests, usage.input_tokens) == (2, 2, 6)  # paid for both times
@@ -327,7 +327,7 @@ async def test_a_blocked_loop_is_ended_with_and_without_a_timeout(
     async with case(recipe(odd, {"setup": "block"}, {}, **bounds), terms=terms) as run:
         blocked, fine = await run.make(0, 1)
     assert isinstance(blocked, Failed) and blocked.reason == "worker_hung"
-    assert f"did not respond for {seconds} s and was ended (setup_state (odd_env.py:" in blocked.error
+    assert f"was ended because it did not respond for {seconds} s (setup_state (odd_env.py:" in blocked.error
     assert isinstance(fine, Generated)
 
 
@@ -336,7 +336,7 @@ async def test_code_that_cancels_its_own_task_fails_its_rollout(odd: str) -> Non
     async with case(recipe(odd, {"setup": "cancel"}, {})) as run:
         cancelled, fine = await run.make(0, 1)
     assert isinstance(cancelled, Failed) and cancelled.reason == "environment_error"
-    assert cancelled.error.startswith("the environment's code cancels the task that runs it")
+    assert cancelled.error.startswith("the environment's code cancelled the task that runs it")
     assert isinstance(fine, Generated)
 
 
@@ -416,7 +416,7 @@ async def test_ten_rollouts_in_a_row_that_end_their_process_end_the_run(odd: str
         with pytest.raises(EnvironmentFault) as caught:
             await run.executor.generate(run.items[MAX_FAILURES])
         assert str(caught.value) == (  # what they died of is in the note, which stands behind it
-            "10 times in a row a process of odd ended without finishing a rollout; run a single rollout "
+            "processes of odd died 10 times in a row without finishing a rollout; run a single rollout "
             "(num_examples = 1, rollouts_per_example = 1) to find the cause"
         )
 
@@ -427,7 +427,8 @@ async def test_an_environment_that_hangs_while_it_loads_or_tears_down_is_ended(
 ) -> None:
     slow = recipe(odd, loads="hang", load_seconds=1.5)
     with pytest.raises(
-        EnvironmentLoadError, match=r"'odd': its process was ended because loading took longer than 1.5 s"
+        EnvironmentLoadError,
+        match=r"'odd': the process of this environment was ended because loading took longer than 1.5 s",
     ):
         await asyncio.to_thread(IsolatedEnvironment, slow, 1)
     async with case(recipe(odd, {}, hangs=True)) as run:
@@ -468,7 +469,9 @@ def test_a_process_for_which_no_descriptor_is_left_is_refused_in_words_and_leave
         os.close(first)
         resource.setrlimit(resource.RLIMIT_NOFILE, (first + few, hard))
         try:
-            with pytest.raises(EnvironmentLoadError, match="its process cannot be started: Too many open files"):
+            with pytest.raises(
+                EnvironmentLoadError, match="process of this environment cannot be started: Too many open files"
+            ):
                 Spawned(recipe(odd))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -152,7 +152,7 @@ def test_a_real_model_is_not_judged_by_the_reference_judge_unless_asked(module: 
         (
             "reference/oracle",
             {"known": False},
-            "has no reference judge .* name it: env_args judge_model=far/judge",
+            "has no reference judge .* name it explicitly: env_args judge_model=far/judge",
         ),
         ("some-model", {"known": False, "grader": "reference/judge"}, "no reference judge, so reference/judge cannot"),
         ("some-model", {"grader": "reference/juge"}, "did you mean reference/judge"),
@@ -239,7 +239,7 @@ def test_no_judge_is_asked_at_the_default_host_where_a_layer_names_another(
         return
     with pytest.raises(ConfigError, match=refused) as caught:
         judges_of(run, loaded(run), environ)
-    assert "set its url (judge_base_url" in str(caught.value)
+    assert "set the judge's URL (judge_base_url" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["", " \n"])

@@ -81,8 +81,9 @@ def test_reply_then_list_then_registry() -> None:
 def test_a_price_that_the_list_overrules_is_told() -> None:
     overruled = Endpoint(OPENAI, None, "gpt-4o-mini", price={"input": 1.0, "output": 1.0})
     assert price_notices([Asking("gsm8k", [overruled]), Asking("wordle", None, [[overruled]])]) == [
-        "gsm8k: the price of gpt-4o-mini in its [[endpoint]] is ignored: the genai-prices package has one",
-        "a judge of wordle: the price of gpt-4o-mini in its [[endpoint]] is ignored: the genai-prices package has one",
+        f"{name}: the price of gpt-4o-mini in its [[endpoint]] is ignored, because the genai-prices package has a "
+        "price for this model"
+        for name in ("gsm8k", "a judge of wordle")
     ]
 
 

@@ -141,6 +141,8 @@ def test_the_order_of_answers_is_not_that_of_requests() -> None:
 def test_what_was_never_answered_is_a_failure_and_no_guess() -> None:
     record = play(Crowd(), Backwards())
     chat = ReplayChat("scripted", record)
-    with pytest.raises(ModelError, match="makes a request that none of the 8 recorded replies answers") as refused:
+    with pytest.raises(
+        ModelError, match="makes more requests than the recorded rollout, which has 8 replies"
+    ) as refused:
         asyncio.run(chat([{"role": "user", "content": "of something else"}]))
     assert (refused.value.reason, refused.value.retryable) == ("replay_ended", False)

@@ -212,7 +212,7 @@ def test_scoring_takes_no_longer_than_its_timeout() -> None:
         return 1.0
 
     score = asyncio.run(rate(Rubric([judge]), 0.05))
-    assert score == [Score(None, {}, {"*": "scoring timeout: longer than 0.05 s"})]
+    assert score == [Score(None, {}, {"*": "scoring timeout: scoring took longer than 0.05 s"})]
 
 
 def test_a_rubric_that_breaks_leaves_its_rollouts_unscored() -> None:

@@ -197,7 +197,7 @@ def test_a_package_adds_environments_an_executor_and_a_listener(site: Path, tmp_
     both = python(
         tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--executor", "oldkit", "--isolate", code=2
     )
-    assert "--executor oldkit: an executor cannot be combined with --isolate or --workers" in both.stderr
+    assert "--executor oldkit: the setting `executor` cannot be combined with --isolate or --workers" in both.stderr
     gone = python(tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--executor", "newkit", code=2)
     assert "--executor newkit: the executor 'newkit' is not installed" in gone.stderr
     unknown = python(tmp_path, [site], *BENCH, "run", "oldkit/smal", *options, code=2)

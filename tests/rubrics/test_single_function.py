@@ -170,8 +170,8 @@ def test_what_failed_on_record_still_costs_the_reward() -> None:
     rubric = Rubric([gives("a", 1.0), gives("b", 1.0), gives("c", 1.0)], [1.0, 1.0, 0.0])
     one = OneFunction(rubric, "b", on_record({"a": None, "b": None, "c": None}, {"a": "judge refused", "c": "nan"}))
     assert score(one) == [Score(None, {"a": None, "b": 1.0, "c": None}, {"a": "judge refused", "c": "nan"})]
-    late = OneFunction(rubric, "b", on_record({}, {"*": "scoring timeout: longer than 1 s"}))
-    timeout = "scoring timeout: longer than 1 s"
+    late = OneFunction(rubric, "b", on_record({}, {"*": "scoring timeout: scoring took longer than 1 s"}))
+    timeout = "scoring timeout: scoring took longer than 1 s"
     assert score(late) == [Score(None, {"a": None, "b": 1.0, "c": None}, {"a": timeout, "c": timeout})]
     nothing = OneFunction(rubric, "b", lambda _state: None)
     assert score(nothing) == [Score(None, {"a": None, "b": 1.0, "c": None}, {"a": NOT_RECORDED, "c": NOT_RECORDED})]

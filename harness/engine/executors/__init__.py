@@ -1,5 +1,5 @@
-"""Executor interface: turns items into records. An executor never writes the journal and never decides what runs next,
-so that worker processes or other machines can implement the same two calls."""
+"""Interface of executors, which execute items (planned rollouts) and return their records. An executor neither writes
+the journal nor decides what runs next, so that it can also be implemented with worker processes or other machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Executor(Protocol):
     """Executes the rollouts of one run."""
 
     async def generate(self, item: Item) -> Generated | Failed:
-        """Generate one rollout.
+        """Generate one rollout, and return its record.
 
         Raises:
             SystemicError: all further calls to the endpoint would fail.
@@ -48,23 +48,23 @@ class Executor(Protocol):
         ...
 
     def forget(self, key: str) -> None:
-        """Drop the live state of a rollout that will be scored from the journal."""
+        """Delete the live state of a rollout that will be scored from the journal."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """All that an executor needs to execute the rollouts of one run."""
+    """The data that an executor needs to execute the rollouts of one run."""
 
     plan: RunPlan
     """Settings and loaded environment of the run."""
     model: ModelSource
-    """Source of model replies; the executor calls `chat` for each rollout, and `close` at the rollout's end. Keys, rate
-    limits, budget and recorded replies are behind it."""
+    """Source of model replies. The executor calls `chat` for each rollout, and `close` when the rollout has ended.
+    Keys, rate limits, the budget and recorded replies are handled by this object."""
     limits: RolloutLimits
     """Call and token limits of each attempt at a rollout."""
     max_retries: int
-    """Further attempts at a rollout after a retryable failure; 0 in a replay."""
+    """Maximum number of attempts at a rollout after the first, if a failure is retryable; 0 in a replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +72,35 @@ class ExecutorEntry:
     """A plugin of the group `bench.executors`. The entry point's name is the value of the setting `executor`."""
 
     create: Callable[[Execution], AbstractAsyncContextManager[Executor]]
-    """Starts the executor of one run in the run's event loop, and releases it at the run's end."""
+    """Returns a context manager that starts the executor of one run, in the run's event loop, and releases it at the
+    end."""
 
 
 def executor_entry(name: str, source: str) -> ExecutorEntry:
-    """Find the plugin of an executor.
+    """Return the plugin of an executor.
 
     Args:
         name: Value of the setting `executor`.
-        source: Flag, or file with key path, that sets it; for the message.
+        source: Where this setting was made (an option, or a file and a key), for the message.
 
     Raises:
-        ConfigError: no installed package declares it.
+        ConfigError: no installed package provides this executor.
     """
     found = load_plugins(EXECUTORS, ExecutorEntry, name=name).get(name)
     if found is None:
         raise ConfigError(
             f"{source}: the executor {name!r} is not installed",
-            remedy=f"install the package that declares it (entry-point group {EXECUTORS}), or remove the setting",
+            remedy=f"install the package that provides it (entry-point group {EXECUTORS}), or remove the setting",
         )
     return found
 
 
 def unwritable(record: Generated | Failed, error: EnvironmentFault) -> Failed:
-    """Replace a record that cannot be written as JSON by a failure.
+    """Return the failure with which to replace a record that cannot be written as JSON.
 
     Args:
         record: The record; its usage is kept.
-        error: Describes the value that is no JSON.
+        error: The error that describes the value that JSON cannot represent.
     """
     return Failed(
         record.key, record.example_key, record.rollout_index, "generation", "environment_error", str(error),

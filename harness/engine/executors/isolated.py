@@ -1,5 +1,6 @@
-"""Executor of an isolated environment: rollouts run in its worker processes, and the parent calls models and judges. If
-a process dies, a rollout that may be innocent is retried; a rollout that died while alone in its process has failed."""
+"""Executor of an isolated environment: rollouts run in worker processes, and the parent process calls models and
+judges. If a process dies, its rollouts are retried; a rollout fails if its process dies while it is alone in this
+process."""
 
 from __future__ import annotations
 
@@ -28,23 +29,24 @@ from harness.store.outcome_kinds import unscored
 from harness.usercode.deadline import Relay
 
 MAX_SHARED = 3
-"""Number of times that a rollout may lose its worker process while it waits for its model, before it is retried alone
-in a process."""
+"""Number of times that the worker process of a rollout may die while the rollout waits for its model. After that, the
+rollout is retried alone in a process."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """A rollout or scoring to execute, with its state across worker deaths."""
+    """The generation or scoring of a rollout, with the state that is needed if worker processes die."""
 
     examples: dict[str, Example]
     patience: float | None
-    """Time limit in seconds, by the process's own clock."""
+    """Time limit in seconds, by the clock of the worker process; None for no limit."""
     model: MeteredChat | None = None
-    """Model of a rollout; None for scoring."""
+    """Model for the generation of a rollout; None for scoring."""
     gate: CallGate | None = None
-    """Enforces the rollout's limits in the parent too: environment code could lift them in the worker."""
+    """Enforces the rollout's limits in the parent process too, since environment code could remove them in the
+    worker."""
     is_beyond_limits: bool = False
-    """Whether the worker was ended for exceeding the limits; a retry would do the same."""
+    """Whether the worker was ended because the rollout exceeded its limits, so that a retry is pointless."""
     waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
     """The pending model and judge requests by number."""
     deaths: int = 0
@@ -52,13 +54,13 @@ class _Work:
 
 
 class IsolatedExecutor:
-    """Executor that runs one environment in worker processes.
+    """Executor that runs an isolated environment in worker processes.
 
     Args:
         environment: Proxy of the environment.
-        lane: Source of the run's model replies: a model or a recording.
+        lane: Source of the run's model replies, which is a model or a recording.
         terms: Settings for executing rollouts.
-        recorded: For a run that scores with one function: returns a rollout's recorded score.
+        recorded: Returns the recorded score of a rollout, for a run that scores with only one function.
     """
 
     def __init__(
@@ -75,13 +77,14 @@ class IsolatedExecutor:
         self._terms = terms
         self._recorded = recorded
         self._holders: dict[str, Worker] = {}
-        """The worker process that has a rollout's live state, by key."""
+        """The worker process that has the live state of each rollout, by the rollout's key."""
         self._run = self._pool.open_run(
             {"model": lane.model, "sampling_args": lane.sampling_args, "config": asdict(terms)}
         )
 
     async def generate(self, item: Item) -> Generated | Failed:
-        """Generate one rollout. If its process dies, retry: alone, unless the rollout was waiting for its model."""
+        """Generate one rollout. If its process dies, retry, and do so alone in a process unless the rollout was waiting
+        for its model."""
         order: JsonDict = {
             "type": "generate", "run": self._run, "key": item.key, "rollout_index": item.rollout_index,
             "example": document_of(item.example),
@@ -101,7 +104,7 @@ class IsolatedExecutor:
             number = item.example.index if self._is_group else None
             report, worker = await self._carry_out(work, begin, number=number)
         except WorkerDied as death:
-            error = redactor.text(f"{death}, in each of {work.deaths} attempts at this rollout")
+            error = redactor.text(f"{death}; this happened in each of {work.deaths} attempts at this rollout")
             return Failed(
                 item.key, item.example.key, item.rollout_index, "generation", death.reason, error, retryable=False,
                 attempts=work.deaths, usage=meter.usage,
@@ -121,7 +124,9 @@ class IsolatedExecutor:
         limits = replace(self._terms.limits.times(1 + self._terms.max_retries), is_refusable=False)
         if not limits.may_refuse:
             return None
-        death = WorkerDied(f"{worker.recipe.name} kept calling its model beyond the rollout's limits")
+        death = WorkerDied(
+            f"the environment {worker.recipe.name} kept calling its model after the rollout's limits were reached"
+        )
 
         def stop() -> None:
             work.is_beyond_limits = True
@@ -130,7 +135,7 @@ class IsolatedExecutor:
         return CallGate(limits, self._lane.sampling_args, stop)
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
-        """Score in the process that holds the live states, or from the journal."""
+        """Score rollouts in the process that has their live states or, if no process has them, from the journal."""
         holders = [self._holders.get(finished.record.key) for finished in rollouts]
         holder = holders[0] if all(each is holders[0] for each in holders) else None
         if holder is None:
@@ -150,7 +155,7 @@ class IsolatedExecutor:
         return [cast(Scored, record_of(score)) for score in report["scores"]]
 
     def forget(self, key: str) -> None:
-        """Drop the live state of a rollout."""
+        """Delete the live state of a rollout."""
         holder = self._holders.pop(key, None)
         if holder is not None:
             holder.send({"type": "forget", "run": self._run, "key": key})
@@ -175,10 +180,10 @@ class IsolatedExecutor:
         wanted: Worker | None = None,
         number: int | None = None,
     ) -> tuple[JsonDict, Worker]:
-        """Execute an order in a worker process, and retry in another one if the process dies.
+        """Execute an order in a worker process, and retry the order in another process if the process dies.
 
         Returns:
-            The report, and the process that holds the remaining live state.
+            The report, and the process that has the remaining live state.
 
         Raises:
             WorkerDied: the process died too often during this order.
@@ -205,7 +210,7 @@ class IsolatedExecutor:
             return report, worker
 
     async def _reported(self, worker: Worker, order: JsonDict, work: _Work) -> JsonDict:
-        """Send an order, and answer its model and judge requests until the report arrives."""
+        """Send an order to a worker, answer the worker's requests to model and judges, and return its report."""
         with worker.order(order, work.patience) as call:
             async with asyncio.TaskGroup() as answering:
                 while True:
@@ -257,13 +262,15 @@ class IsolatedExecutor:
             return work.model
         spec, seated = self._environment.judges[place], panel()
         if seated is None:
-            raise EnvironmentFault(f"the judge {spec.model!r} is not connected to this run")
+            raise EnvironmentFault(
+                f"the judge {spec.model!r} cannot be called here: this run has no connection to judges"
+            )
         example = work.examples.get(frame["example_key"])
         return seated.chat(spec, None if example is None else _named(example, frame["rollout_index"]))
 
 
 def _named(example: Example, rollout_index: int) -> State:
-    """A state that holds only the example and the rollout index."""
+    """Return a state that contains only the example and the rollout index."""
     state = State(rollout_index=rollout_index)
     state.example = example
     return state

@@ -11,6 +11,6 @@ of the environment in `proxy`.
                        ── answer, refused, waits ───►
                        ◄── record ───────────────────
 
-A child has no API key (`spawned.Recipe`), a memory limit, and no access to the journal. When its parent exits, the
-keeper ends the child and all processes that it has started.
+A child has a memory limit, but no API keys (`spawned.Recipe`) and no access to the journal. When the parent exits, the
+keeper ends the child and all processes that the child has started.
 """

@@ -1,5 +1,5 @@
-"""Child side of model and judge requests: the chat that forwards each request to the parent, and the table of pending
-requests. The parent answers and counts the cost."""
+"""Requests to models and judges from an isolated process: the chat that forwards each request to the parent process,
+and the table of pending requests. The parent sends the requests and counts their cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class _Request:
     is_waiting: bool = False
 
     def wait(self, *, waits: bool) -> None:
-        """Pause the rollout's clock while the request waits in a queue of the parent."""
+        """Stop the rollout's timeout clock while the request waits in a queue of the parent process, and restart it
+        afterwards."""
         if self.clock is None or waits == self.is_waiting:
             return
         self.is_waiting = waits
@@ -37,14 +38,14 @@ class _Request:
 
 @dataclass(slots=True)
 class PendingRequests:
-    """Requests to models and judges that wait for the parent's answer."""
+    """Requests to models and judges that the parent process has not answered yet."""
 
     send: Callable[[JsonDict], None]
     _numbers: count[int] = field(default_factory=count)
     _open: dict[int, _Request] = field(default_factory=dict[int, _Request])
 
     async def ask(self, question: JsonDict) -> ModelResponse:
-        """Send a request and wait for its answer.
+        """Send a request to the parent process and wait for the answer.
 
         Raises:
             ModelError: the call failed after all retries.
@@ -62,7 +63,7 @@ class PendingRequests:
             del self._open[number]
 
     def hear(self, frame: JsonDict) -> None:
-        """Process the parent's message about a request; ignored if the request is no longer pending."""
+        """Process a message from the parent process about a request. Ignored if the request is no longer pending."""
         request = self._open.get(frame["ask"])
         if request is None or request.answer.done():
             return
@@ -77,16 +78,18 @@ class PendingRequests:
 
 @dataclass(frozen=True, slots=True)
 class ChildChat:
-    """Chat in an isolated process: forwards the calls of one rollout to its model or judge through the parent."""
+    """Chat in an isolated process that forwards the calls of one rollout to its model or judge through the parent
+    process."""
 
     pending: PendingRequests
     environment: Environment
     order: int
-    """Number of the parent's order (to generate or score a rollout) that is being executed."""
+    """Number of the order (to generate or score a rollout) that is being executed."""
     model: str
     """Name of the model at its endpoint."""
     plays: Sequence[str]
-    """Names of the environment's methods that compute the replies, if the embedded server is the model or judge."""
+    """Names of the environment's methods that compute the replies if the embedded reference server is the model or
+    judge."""
     example: Example | None
     rollout_index: int | None
     judge: int | None = None
@@ -99,7 +102,7 @@ class ChildChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Call the model or judge through the parent."""
+        """Call the model or judge through the parent process."""
         example = self.example
         return await self.pending.ask(
             {
@@ -110,7 +113,8 @@ class ChildChat:
         )  # fmt: skip
 
     def _played(self, example: Example, prompt: Prompt) -> JsonDict:
-        """Replies of the environment's reference methods, for the embedded server, which cannot call them."""
+        """Return the replies of the environment's reference methods. They are sent to the embedded reference server,
+        which runs in the parent process and cannot call these methods."""
         messages: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         said: JsonDict = {}
         for method in self.plays:

@@ -1,6 +1,6 @@
-"""Child process of an isolated environment, until its run begins (`service`): sets the memory limit, loads the
-environment and describes it to the parent. Communicates only with its parent (see `wire`), which also displays the
-child's output."""
+"""Start of an isolated environment's process: set the memory limit, load the environment and describe it to the parent
+process; then `service` executes the runs. The process communicates only with its parent (see `wire`), which also
+displays its output."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ROWS = 64
 """Maximum number of rows in one message."""
 
 HEADROOM = 40
-"""Megabytes that rollouts need in addition to the loaded environment, for messages and for threads (8 each)."""
+"""Megabytes that rollouts need in addition to the loaded environment, for messages and for threads (8 MB each)."""
 
 
 def main(orders: int, reports: int) -> None:
-    """Run the child process until the parent ends it. `keeper` ends it if the parent exits.
+    """Run the child process until the parent process tells it to end. If the parent exits, the keeper process ends it.
 
     Args:
         orders: Pipe to read from.
@@ -76,7 +76,7 @@ def main(orders: int, reports: int) -> None:
 
 
 class _ToParent(logging.Handler):
-    """Logging handler that forwards records to the parent."""
+    """Logging handler that forwards log records to the parent process."""
 
     def __init__(self, out: ParentChannel) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _ToParent(logging.Handler):
 
 
 def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
-    """Load the environment and answer the parent's questions before the run; None if no run begins."""
+    """Load the environment, and answer the parent's questions until a run begins. Returns None if no run begins."""
     environment: Environment | None = None
     while True:
         line = pipe.readline()  # unbuffered, so that bytes after the line are left to the event loop
@@ -142,7 +142,7 @@ def _load(order: JsonDict) -> Environment:
 
 
 def _bound_memory(megabytes: int) -> None:
-    """Set the operating system's memory limit for this process and each process that it starts."""
+    """Set the operating system's memory limit for this process and for each process that it starts."""
     if megabytes < 0 or sys.platform != "linux":
         return
     import resource
@@ -151,7 +151,7 @@ def _bound_memory(megabytes: int) -> None:
 
 
 def _used_memory() -> int:
-    """Memory in MiB that counts towards the limit; 0 where the system does not report it."""
+    """Return the memory in MiB that counts toward the limit; 0 if the system does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             return next((int(line.split()[1]) for line in status if line.startswith("VmData:")), 0) >> 10
@@ -160,8 +160,8 @@ def _used_memory() -> int:
 
 
 def _too_little(megabytes: int) -> str:
-    """Message with the required setting if the memory limit leaves too little for rollouts; "" if enough is left or
-    there is no limit."""
+    """Return a message with the required setting if the memory limit leaves too little memory for rollouts; "" if
+    enough is left or no limit is set."""
     if megabytes < 0 or sys.platform != "linux":
         return ""
     used = _used_memory()
@@ -169,7 +169,7 @@ def _too_little(megabytes: int) -> str:
         return ""
     return (
         f"worker_memory_mb = {megabytes} is too little: the loaded environment uses {used} MB, and rollouts need "
-        f"{HEADROOM} MB more; set it to {used + HEADROOM + 1} at least, or to -1 for no limit"
+        f"{HEADROOM} MB more; set it to at least {used + HEADROOM + 1}, or to -1 for no limit"
     )
 
 
@@ -202,8 +202,8 @@ def _description(environment: Environment) -> JsonDict:
 
 
 def _rows(environment: Environment, first: int) -> list[JsonDict]:
-    """Rows from index `first` on. Stops before an invalid row, so that its error is raised only when that row is
-    requested."""
+    """Return dataset rows from index `first` on. Stops before an invalid row, so that its error is raised only when
+    that row is requested."""
     rows: list[JsonDict] = []
     for index in range(first, min(first + ROWS, environment.row_count)):
         try:

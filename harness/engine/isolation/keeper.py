@@ -1,11 +1,12 @@
-"""Keeper process between the parent and an isolated environment's process. It runs no environment code, and ends all
-descendants when the environment's process ends or the parent exits.
+"""Keeper process between the parent and an isolated environment's process. It runs no environment code. When the
+environment's process ends or the parent exits, the keeper ends all descendants of the environment's process.
 
     parent ──► keeper ──► the environment's process ──► its child processes
                  ▲                                          │
                  └──────────── adopts orphans ──────────────┘
 
-On Linux a keeper adopts all orphaned descendants, including daemons. Elsewhere it ends the environment's session.
+On Linux, the keeper adopts orphaned descendants, even daemons. On other systems, it ends all processes of the
+environment's session.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 
 def keep(life: int, pipes: Sequence[int]) -> None:
-    """Fork, and return in the new process only. This process becomes the keeper and exits as the new process exits.
+    """Fork, and return in the new process only. The original process becomes the keeper, and exits with the status of
+    the new process.
 
     Args:
-        life: A pipe that closes when the parent exits or requests termination.
-        pipes: Pipes of the new process; closed in the keeper, and not inherited by processes that it starts.
+        life: A pipe that is closed when the parent exits or requests termination.
+        pipes: Pipes of the new process. They are closed in the keeper and are not inherited by processes that the new
+            process starts.
     """
     parent, keeper = os.getppid(), os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
@@ -66,11 +69,12 @@ def keep(life: int, pipes: Sequence[int]) -> None:
 
 
 def ignore(_number: int, _frame: FrameType | None) -> None:
-    """Ignore a signal; programs that are started do not inherit this handler."""
+    """Ignore a signal. Unlike SIG_IGN, this handler is not inherited by programs that the process starts."""
 
 
 def _wait(pid: int, parent: int, life: int, woken: int) -> int | None:
-    """Wait until process `pid` ends, and return its status; None if the parent requests termination or has exited."""
+    """Wait until process `pid` ends, and return its status. Returns None if the parent requests termination or has
+    exited."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -85,7 +89,7 @@ def _wait(pid: int, parent: int, life: int, woken: int) -> int | None:
 
 
 def _reaped() -> list[tuple[int, int]]:
-    """Process ids and statuses of the children that ended since the last call."""
+    """Return the process id and the status of each child that has ended since the last call."""
     found: list[tuple[int, int]] = []
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -94,7 +98,7 @@ def _reaped() -> list[tuple[int, int]]:
 
 
 def _kill_all(pid: int, woken: int) -> None:
-    """Kill the environment's process and all its descendants; orphaned descendants are children of this process."""
+    """Kill the environment's process and all its descendants, including those that this process has adopted."""
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     end = time.monotonic() + PATIENCE
@@ -108,7 +112,7 @@ def _kill_all(pid: int, woken: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Process ids of this process's children; `pid` alone if the system does not list them."""
+    """Return the process ids of this process's children; only `pid` if the system does not list them."""
     own = os.getpid()
     try:
         with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
@@ -134,7 +138,7 @@ def _drain(woken: int) -> None:
 
 
 def _end_like(status: int | None) -> None:
-    """Exit with the status of the environment's process, so that the parent process receives it."""
+    """Exit with the status of the environment's process, so that the parent receives this status."""
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):

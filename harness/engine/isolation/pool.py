@@ -1,5 +1,5 @@
-"""Pool of the worker processes of one isolated environment, shared by its runs. Decides the number of processes, which
-process takes which order, and when to stop restarting processes."""
+"""Pool of the worker processes of one isolated environment, shared by its runs. Decides which process executes which
+order (to generate or score a rollout), and when processes that die are no longer replaced."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from harness.engine.isolation.spawned import Recipe
 logger = logging.getLogger(__name__)
 
 MAX_FAILURES = 10
-"""Maximum number of consecutive worker deaths or load failures without a finished rollout."""
+"""Maximum number of worker deaths or load failures in a row without a finished rollout."""
 
 _GRACE = 5.0
-"""Seconds for the end of a process in addition to the environment's own cleanup time."""
+"""Seconds in which a process must end, in addition to the environment's own cleanup time."""
 
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """Slot for one worker process, with the number of orders (rollouts and scorings) that it executes."""
+    """Slot for one worker process, with the number of orders (to generate or score a rollout) that the process
+    executes."""
 
     worker: Worker | None = None
     busy: int = 0
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock of a slot that takes one order at a time."""
+    """Lock for a slot that executes one order at a time."""
 
 
 class Pool:
@@ -41,8 +42,8 @@ class Pool:
     Args:
         recipe: How to start each process.
         size: Number of concurrent processes.
-        first: The process already started to describe the environment.
-        patience: Seconds for the environment's own cleanup.
+        first: The process that was already started to describe the environment.
+        patience: Seconds that the environment's own cleanup may take.
     """
 
     def __init__(self, recipe: Recipe, size: int, first: Worker, patience: float) -> None:
@@ -55,7 +56,7 @@ class Pool:
         self._runs: dict[int, JsonDict] = {}
         self._failures = 0
         self._deaths: Counter[str] = Counter()
-        """Number of unexpected process ends, by reason."""
+        """Number of processes that ended unexpectedly, by reason."""
 
     def open_run(self, order: JsonDict) -> int:
         """Send a run's settings to all current and future processes.
@@ -64,7 +65,7 @@ class Pool:
             order: The message with the settings.
 
         Returns:
-            The number by which later messages refer to the run.
+            The number of the run in later messages.
         """
         number = len(self._runs)
         self._runs[number] = {"type": "open", "run": number, **order}
@@ -75,15 +76,17 @@ class Pool:
 
     @asynccontextmanager
     async def place(self, wanted: Worker | None = None, number: int | None = None) -> AsyncGenerator[Worker]:
-        """Context manager that assigns a process, by default the least busy one, to one rollout or scoring.
+        """Context manager that assigns a process, by default the least busy one, to the generation or scoring of a
+        rollout.
 
         Args:
             wanted: Preferred process, used if it is alive.
-            number: Otherwise select process `number` modulo the pool size, to keep related work together.
+            number: If `wanted` is not used, select process `number` modulo the pool size, to keep related work
+                together.
 
         Raises:
-            EnvironmentFault: processes end as soon as they are started.
-            HarnessError: the environment fails to load.
+            EnvironmentFault: processes repeatedly died before a rollout was finished.
+            HarnessError: the environment failed to load.
         """
         if wanted is not None and wanted.death is None:
             seat = next((seat for seat in self._apart if seat.worker is wanted), None)
@@ -103,7 +106,8 @@ class Pool:
 
     @asynccontextmanager
     async def alone(self, *, fresh: bool) -> AsyncGenerator[Worker]:
-        """Context manager that assigns a process exclusively to one rollout or scoring; raises as `place` does.
+        """Context manager that assigns a process exclusively to the generation or scoring of one rollout; raises as
+        `place` does.
 
         Args:
             fresh: Require a process that has executed nothing before.
@@ -117,7 +121,7 @@ class Pool:
         self._failures = 0
 
     def has_failed(self) -> None:
-        """Record that a rollout or its scoring has killed its process again."""
+        """Record that the generation or scoring of a rollout has killed its process again."""
         self._failures += 1
 
     def note(self) -> str:
@@ -141,7 +145,7 @@ class Pool:
                     tasks.create_task(self._end(worker))
 
     def kill(self) -> None:
-        """Kill the processes of an environment that was loaded but will not be used; blocking."""
+        """Kill the processes of an environment that was loaded but will not be used. Blocking."""
         for seat in self._all():
             if seat.worker is not None:
                 seat.worker.kill_and_wait()
@@ -180,7 +184,7 @@ class Pool:
                         await worker.end(0.0)
                     if self._failures >= MAX_FAILURES:
                         raise EnvironmentFault(
-                            f"{self._failures} times in a row a process of {self._recipe.name} ended without finishing "
+                            f"processes of {self._recipe.name} died {self._failures} times in a row without finishing "
                             "a rollout; run a single rollout (num_examples = 1, rollouts_per_example = 1) to find the "
                             "cause"
                         )
@@ -199,5 +203,5 @@ class Pool:
     def _has_died(self, death: WorkerDied) -> None:
         words = str(death)
         if not self._deaths[words]:
-            logger.warning("%s; its unfinished rollouts are repeated", words)
+            logger.warning("%s; the unfinished rollouts of this process are repeated", words)
         self._deaths[words] += 1

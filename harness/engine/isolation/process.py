@@ -1,5 +1,5 @@
-"""Parent side of one isolated worker process: communication, health checks and termination. `pool` and the executor
-handle its death."""
+"""One isolated worker process, as the parent process controls it: communication, health checks and termination. `pool`
+and the executor react when the worker dies."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from harness.engine.isolation.wire import FrameReader, error_from_json, pack
 logger = logging.getLogger(__name__)
 
 _TICK = 1.0
-"""Seconds between health checks. Silence is counted in checks, so that a delay of the parent, or a suspended machine,
-is not mistaken for a silent child."""
+"""Seconds between health checks. The time without a message is counted in checks, so that a delay of the parent
+process, or a suspended machine, is not mistaken for a worker that hangs."""
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """An order, for example to generate a rollout, that a worker process is executing."""
+    """An order (to generate or score a rollout) that a worker process is executing."""
 
     number: int
     patience: float | None
@@ -39,7 +39,7 @@ class Call:
 
 
 class Worker(asyncio.Protocol):
-    """One worker process; starts at construction and loads its environment.
+    """One worker process, which is started by the constructor and loads its environment.
 
     Args:
         recipe: How to start the process.
@@ -49,15 +49,15 @@ class Worker(asyncio.Protocol):
         self.recipe = recipe
         self.death: WorkerDied | None = None
         self.on_death: Callable[[WorkerDied], None] | None = None
-        """Called when the process ends unexpectedly."""
+        """Called with the cause when the process ends unexpectedly."""
         self.is_loaded = False
-        """Whether the environment was loaded before the event loop ran, that is, by `loaded`."""
+        """Whether the environment was loaded by `loaded`, before the event loop ran."""
         self.is_started = False
         """Whether the process accepts orders."""
         self.is_fresh = True
         """Whether the process has never received an order."""
         self.blocked_by = ""
-        """Last reported code that blocked the process's event loop."""
+        """Last report of code that blocked the process's event loop; "" without one."""
         self._calls: dict[int, Call] = {}
         self._numbers = count()
         self._transport: asyncio.WriteTransport | None = None
@@ -79,7 +79,7 @@ class Worker(asyncio.Protocol):
     # Before the event loop
 
     def loaded(self) -> JsonDict:
-        """Wait until the environment is loaded; blocking. Returns the child's description of it.
+        """Wait until the environment is loaded, and return the worker's description of the environment. Blocking.
 
         Raises:
             HarnessError: loading failed; the process has ended.
@@ -93,15 +93,15 @@ class Worker(asyncio.Protocol):
         return description
 
     def kill_and_wait(self) -> None:
-        """Kill the process, and wait until it has exited; blocking."""
+        """Kill the process, and wait until it has exited. Blocking."""
         self.kill()
         self._spawned.watch.join(PATIENCE)
 
     def ask(self, order: JsonDict) -> JsonDict:
-        """Send an order before the event loop runs, and return the process's report; blocking.
+        """Send an order before the event loop runs, and return the process's report. Blocking.
 
         Raises:
-            HarnessError: the environment's code raised it, or its process ended.
+            HarnessError: the environment's code raised an error, or its process ended.
         """
         assert self._transport is None, "ask must not be called once the event loop reads the pipes"
         self._send_blocking(order)
@@ -109,8 +109,8 @@ class Worker(asyncio.Protocol):
 
     def _slow(self) -> EnvironmentLoadError:
         return EnvironmentLoadError(
-            f"environment {self.recipe.name!r}: its process was ended because loading took longer than "
-            f"{self.recipe.load_seconds:g} s"
+            f"environment {self.recipe.name!r}: the process of this environment was ended because loading took longer "
+            f"than {self.recipe.load_seconds:g} s"
         )
 
     def _send_blocking(self, order: JsonDict) -> None:
@@ -179,13 +179,14 @@ class Worker(asyncio.Protocol):
         self.send({"type": "start"})
 
     def send(self, frame: JsonDict) -> None:
-        """Send an order or an answer; ignored if the process has ended."""
+        """Send an order or an answer to the process. Does nothing if the process has ended."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(pack(frame))
 
     @contextlib.contextmanager
     def order(self, frame: JsonDict, patience: float | None) -> Generator[Call]:
-        """Context manager that sends an order; its reports arrive in the inbox. Leaving early cancels the order."""
+        """Context manager that sends an order. Reports about the order arrive in the inbox of the returned call. If the
+        block is left early, the order is cancelled."""
         if self.death is not None:
             raise self.death.anew()
         self.is_fresh = False
@@ -199,14 +200,14 @@ class Worker(asyncio.Protocol):
                 self.send({"type": "cancel", "order": call.number})
 
     def done(self, call: Call) -> None:
-        """Mark an order as complete, so that it is not cancelled."""
+        """Mark an order as complete, so that it is not cancelled when the block of `order` is left."""
         self._calls.pop(call.number, None)
 
     async def end(self, patience: float) -> None:
-        """Tear the environment down and end the process.
+        """Tell the process to tear its environment down and to exit.
 
         Args:
-            patience: Seconds until the process is killed.
+            patience: Seconds after which the process is killed.
         """
         try:
             if self.death is None and self._transport is not None and self._ended is not None:
@@ -217,11 +218,13 @@ class Worker(asyncio.Protocol):
                         await self._ended
                 except TimeoutError:
                     logger.warning(
-                        "%s: its process was ended, as its teardown took over %g s", self.recipe.name, patience
+                        "%s: the process of this environment was ended, because its teardown took longer than %g s",
+                        self.recipe.name,
+                        patience,
                     )
                 else:
                     if not self._has_said_end:
-                        logger.warning("%s, in its teardown", self._spawned.how_it_ended())
+                        logger.warning("%s while its environment was being torn down", self._spawned.how_it_ended())
         finally:
             self.kill()
             await asyncio.to_thread(self._spawned.watch.join, PATIENCE)
@@ -237,7 +240,7 @@ class Worker(asyncio.Protocol):
         self._spawned.kill()
 
     def data_received(self, data: bytes) -> None:
-        """Process the frames that the pipe of reports completes."""
+        """Process messages of the worker that `data` completes."""
         self._silent = 0
         try:
             for frame in self._lines.feed(data):
@@ -268,7 +271,7 @@ class Worker(asyncio.Protocol):
                 self._ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Schedule the exit check: the cause is known a moment later, and a process without its pipe is unusable."""
+        """Schedule a check of how the process ended, which is known a moment after its pipe is closed."""
         if not self._spawned.is_killed and self._ended is not None:
             self._ended.get_loop().call_later(_TICK, self._on_exit)
 
@@ -282,7 +285,7 @@ class Worker(asyncio.Protocol):
             future.set_result(None)
 
     def die(self, death: WorkerDied) -> None:
-        """Kill the process, and report its death to all of its orders."""
+        """Kill the process, and report its death to all orders that it is executing."""
         if self._spawned.is_killed:
             return
         self.kill(death)
@@ -306,8 +309,8 @@ class Worker(asyncio.Protocol):
             where = f" ({self.blocked_by.partition(', and with it')[0].partition(': ')[2]})" if self.blocked_by else ""
             self.die(
                 WorkerDied(
-                    f"the process of {self.recipe.name} did not respond for {self._silent * _TICK:g} s and was "
-                    f"ended{where}",
+                    f"the process of {self.recipe.name} was ended because it did not respond for "
+                    f"{self._silent * _TICK:g} s{where}",
                     "worker_hung",
                 )
             )

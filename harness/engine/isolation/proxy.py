@@ -1,5 +1,5 @@
-"""Parent-side proxy of an isolated environment: its rows, its properties for the engine, and its replies for the
-embedded server. Contains no environment code; its worker processes execute that through `pool`."""
+"""Proxy in the parent process of an isolated environment: its rows, its properties for the engine, and its replies for
+the embedded reference server. Environment code runs only in the worker processes (see `pool`)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SpooledRows:
 
 
 def _described(*names: str) -> Callable[[type[T]], type[T]]:
-    """Class decorator that adds read-only properties, whose values the isolated process has sent."""
+    """Return a class decorator that adds read-only properties with values that the isolated process has sent."""
 
     def decorate(kind: type[T]) -> type[T]:
         for name in names:
@@ -80,11 +80,11 @@ def _described(*names: str) -> Callable[[type[T]], type[T]]:
 
 @_described("metric_names", "weights", "is_group", "needs_live_state", "reward_range", "has_custom_reward", "judges")
 class StandInRubric(Rubric):
-    """Proxy of a rubric that scores in another process.
+    """Proxy of a rubric that runs in isolated processes.
 
     Args:
-        told: The properties of the rubric, as its process sent them, and its judges.
-        worker: The environment's process, for questions about single functions.
+        told: The properties and the judges of the rubric, as sent by its process.
+        worker: The environment's process, which is asked about single reward functions.
     """
 
     def __init__(self, told: JsonDict, worker: Worker) -> None:
@@ -103,21 +103,21 @@ class StandInRubric(Rubric):
         return StandInRubric({**self._told, **told, "judges": judges}, self._worker)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
-        """Raise AssertionError: scoring runs in the environment's own processes."""
+        """Always raise AssertionError, because scoring runs in the environment's own processes."""
         raise AssertionError("an isolated rubric is scored by its executor")
 
 
 @_described("fingerprint", "row_count", "has_reference", "has_reference_verdict")
 class IsolatedEnvironment(Environment):
-    """Proxy of an environment in isolated processes; the first process describes it.
+    """Proxy of an environment in isolated processes, with the properties that the first process sends.
 
     Args:
         recipe: How to start each process.
         workers: Number of processes.
-        first: The first process, if it was started already.
+        first: The first process; None if it was not started yet.
 
     Raises:
-        HarnessError: the environment does not load.
+        HarnessError: the environment failed to load.
     """
 
     def __init__(self, recipe: Recipe, workers: int, first: Worker | None = None) -> None:
@@ -146,7 +146,7 @@ class IsolatedEnvironment(Environment):
             worker,
         )  # fmt: skip
         self.judges: tuple[JudgeSpec, ...] = self.rubric.judges
-        """The judges of the whole rubric, in the order in which its processes number them."""
+        """The judges of the whole rubric, in the order of their numbers in messages."""
         self.pool = Pool(recipe, workers, worker, told["patience"])
         """Worker processes of the environment."""
         self._told = told
@@ -156,16 +156,16 @@ class IsolatedEnvironment(Environment):
         vars(self)["neutral_args"] = frozenset(told["neutral_args"])
 
     def row(self, index: int) -> Row:
-        """One row with its formatted prompt.
+        """Return one row with its formatted prompt.
 
         Raises:
-            IndexError: there is no such row.
+            IndexError: no row has this index.
             HarnessError: the row is invalid, or the environment's process has ended.
         """
         return self._rows[index]
 
     async def play(self, state: State) -> None:
-        """Raise AssertionError: rollouts run in the environment's own processes."""
+        """Always raise AssertionError, because rollouts run in the environment's own processes."""
         raise AssertionError("rollouts of an isolated environment are run by its executor")
 
     async def teardown(self) -> None:
@@ -180,7 +180,7 @@ class IsolatedEnvironment(Environment):
 
     @contextlib.contextmanager
     def playing(self, played: Mapping[str, Any] | None) -> Generator[None]:
-        """Context manager that makes the replies sent by a process available to the embedded server."""
+        """Context manager that makes replies sent by a worker process available to the embedded reference server."""
         if played is None:
             yield
             return
@@ -195,22 +195,24 @@ class IsolatedEnvironment(Environment):
                 del self._played[place]
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """Return the reply of the environment's ideal player, which its process has sent."""
+        """Return the reply of the environment's ideal player, as sent by the worker process."""
         return self._said("reference_reply", example, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """Return the reply of the environment's player without knowledge, which its process has sent."""
+        """Return the reply of the environment's player without knowledge, as sent by the worker process."""
         return self._said("null_reply", example, messages)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
-        """Return the verdict of the environment's ideal judge, which its process has sent."""
+        """Return the verdict of the environment's ideal judge, as sent by the worker process."""
         return cast(str, self._said("reference_verdict", example, messages))
 
     def _said(self, method: str, example: Example, messages: Messages) -> Message | str:
         under_way = self._played.get((example.key, digest(messages)), [])
         reply = next((replies[method] for replies in under_way if method in replies), None)
         if reply is None:
-            raise EnvironmentFault(f"{self.env_id}: its process sent no result of {method} for these messages")
+            raise EnvironmentFault(
+                f"{self.env_id}: the process of this environment sent no result of {method} for these messages"
+            )
         if "raised" in reply:
             error = error_from_json(reply["raised"])
             raise NotImplementedError(str(error)) if reply["is_missing"] else error

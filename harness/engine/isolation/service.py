@@ -1,5 +1,5 @@
-"""Service loop of an isolated environment's process during its runs: executes each order as a task of its event loop,
-and keeps the runs and their live states. `child` starts the process."""
+"""Service loop of an isolated environment's process. It executes each order of the parent process as a task, and stores
+the states of rollouts between generation and scoring. `child` starts the process."""
 
 from __future__ import annotations
 
@@ -30,27 +30,30 @@ from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
 from harness.usercode.scope import enter_run
 
-_CANCELS = "the environment's code cancels the task that runs it; change it to cancel only tasks that it has started"
+_CANCELS = (
+    "the environment's code cancelled the task that runs it; change the code to cancel only tasks that it has started"
+)
 
 BEAT = 1.0
 """Seconds between two heartbeats of the event loop."""
 
 
 class _Run:
-    """One run, as its isolated process sees it: live rollouts, and chats that forward model calls to the parent.
+    """One run in an isolated process: its live rollouts, and its chats, which forward model calls to the parent
+    process.
 
     Args:
         environment: The loaded environment.
-        opened: The parent's message with the run's settings.
-        pending: Requests that wait for the parent's answer.
+        opened: The message with the run's settings.
+        pending: Requests that the parent process has not answered yet.
     """
 
     def __init__(self, environment: Environment, opened: JsonDict, pending: PendingRequests) -> None:
         config = IsolatedRunConfig.from_json(opened["config"])
         self.known: dict[tuple[str, int], Scored | None] = {}
-        """For a run that scores with one function: the recorded scores, by example and rollout index."""
+        """Recorded scores by example and rollout index, for a run that scores with only one function."""
         self.live: dict[str, Finished] = {}
-        """Rollouts generated here and not scored yet, by key."""
+        """Rollouts that this process has generated and not scored yet, by key."""
         self.orders: dict[str, int] = {}
         """The number of the order that generates each rollout, by key."""
         self.model: str = opened["model"]
@@ -69,7 +72,7 @@ class _Run:
         )  # fmt: skip
 
     def waiting_note(self) -> str:
-        """Return "": the parent reports waiting times."""
+        """Return "", because waiting times are reported by the parent process."""
         return ""
 
     def chat(self, item: Item) -> Chat:
@@ -78,15 +81,17 @@ class _Run:
         return ChildChat(self._pending, self._environment, order, self.model, self._plays, example, item.rollout_index)
 
     def close(self, item: Item) -> None:
-        """Forget a rollout that makes no more calls."""
+        """Remove a rollout that makes no more calls from the table of orders."""
         del self.orders[item.key]
 
     def judge(self, order: int, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """The chat of judge `spec` for the rollout of `state`, while `order` is executed."""
+        """Return the chat of judge `spec` for the rollout of `state`, while `order` is executed."""
         place = next((number for number, each in enumerate(self._specs) if each is spec), None)
         judge = None if place is None else self._judges[place]
         if judge is None:
-            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
+            raise EnvironmentFault(
+                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so it cannot be called"
+            )
         example = state.example if isinstance(state, State) else None
         index = None if state is None or example is None else state["rollout_index"]
         return ChildChat(self._pending, self._environment, order, judge.model, judge.plays, example, index, place)
@@ -103,17 +108,17 @@ class _Panel:
     order: int
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """The chat of judge `spec` for the rollout of `state`."""
+        """Return the chat of judge `spec` for the rollout of `state`."""
         return self.run.judge(self.order, spec, state)
 
 
 class Service:
-    """Executes the orders of the parent process: to generate a rollout, or to score some.
+    """Executes the orders of the parent process, such as to generate or score a rollout.
 
     Args:
         environment: The loaded environment.
         orders: The pipe to read orders from.
-        out: The channel to the parent.
+        out: The channel to the parent process.
     """
 
     def __init__(self, environment: Environment, orders: int, out: ParentChannel) -> None:
@@ -127,7 +132,7 @@ class Service:
         """Numbers of the orders that the parent has cancelled."""
 
     async def run(self) -> None:
-        """Execute orders until the parent sends `end`; then tear the environment down."""
+        """Execute orders until the parent process sends `end`; then tear the environment down."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(event_loop.tell_lost_error)
         reader = asyncio.StreamReader()
@@ -153,7 +158,7 @@ class Service:
         loop.call_later(BEAT, self._beat, loop)
 
     def _take(self, frame: JsonDict, tasks: asyncio.TaskGroup) -> bool:
-        """Start to execute an order of the parent; returns False if it was the last one."""
+        """Start to execute an order of the parent process. Returns False if it was the last order."""
         kind = frame["type"]
         if kind in ("answer", "refused", "waits"):
             self._pending.hear(frame)
@@ -230,7 +235,7 @@ class Service:
 
 
 def _given_up(frame: JsonDict, words: str) -> bytes:
-    """Encode failures for an order whose task was cancelled or ran out of memory."""
+    """Return the encoded report of an order that failed because its task was cancelled or ran out of memory."""
     words = redactor.text(words)
     if frame["type"] == "generate":
         example_key, index = frame["example"]["example_key"], frame["rollout_index"]

@@ -1,5 +1,5 @@
-"""Operating-system process of an isolated environment: environment variables, pipes, output, and termination with all
-descendants. `process` handles the messages in the pipes."""
+"""The operating system's process of an isolated environment: its environment variables, pipes and output, and the
+termination of the process and its descendants. `process` handles the messages in the pipes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SILENCE = 120.0
 event loop; code that blocks it for two minutes blocks every other rollout of the process, too."""
 
 OVERDUE = 5.0
-"""Extra seconds of silence allowed after an order's time limit. The process enforces the limit itself unless its event
-loop is blocked."""
+"""Seconds without a heartbeat that are allowed after the time limit of an order. The process itself enforces the time
+limit unless its event loop is blocked."""
 
 LOAD_SECONDS = 600.0
-"""Timeout for loading, which may download a dataset; the other runs of a suite wait for it."""
+"""Timeout in seconds for loading an environment, which may download a dataset."""
 
 PATIENCE = 10.0
 """Seconds to wait until an ended process and its descendants have exited."""
@@ -46,15 +46,16 @@ main({orders}, {reports})
 """
 
 _LONGEST_LINE = 1 << 16
-"""Maximum number of bytes of a process's output that are shown at once."""
+"""Maximum number of bytes of a line of output; a longer line is shown in parts."""
 
 _LONGEST_SEQUENCE = 64
-"""Maximum length of a control sequence in characters: an incomplete one is shown with the following output."""
+"""Maximum length of a terminal control sequence in characters. An incomplete sequence is held back until more output
+arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to start a process of an environment."""
+    """Settings for starting a process of an isolated environment."""
 
     env_id: str
     env_args: JsonDict
@@ -64,23 +65,25 @@ class Recipe:
     memory_mb: int = -1
     """Memory limit of each process in megabytes; −1 is no limit."""
     allowed: frozenset[str] = frozenset()
-    """Variables that the process may see although their names look like keys."""
+    """Environment variables that the process receives although their names look like those of keys."""
     hidden: frozenset[str] = frozenset()
-    """Variables hidden from the process although their names do not look like keys: they hold the runs' keys."""
+    """Environment variables that are hidden from the process because they hold keys of the runs, although their names
+    do not look like it."""
     load_seconds: float = LOAD_SECONDS
     """Timeout in seconds for loading the environment, and for each request for rows."""
     silence: float = SILENCE
     """Seconds without a heartbeat after which the process counts as hung."""
     overdue: float = OVERDUE
-    """Seconds of silence beyond the time limit of an order after which the process counts as hung."""
+    """Seconds without a heartbeat after the time limit of an order, after which the process counts as hung."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
-        """Return those of the given key variables that the process would receive although `allowed` lacks them."""
+        """Return those of the given environment variables that the process would receive although they hold keys and
+        are not in `allowed`."""
         given = self.environ(os.environ)
         return frozenset(name for name in names if name and name in given and name not in self.allowed)
 
     def environ(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Filter environment variables for the process: exclude those that are, or contain, a known key."""
+        """Return the environment variables for the process, without those that contain a key."""
         return {
             name: value
             for name, value in variables.items()
@@ -92,7 +95,7 @@ class Recipe:
 
 
 class Spawned:
-    """A started process; ended when this object is garbage-collected.
+    """A started process. It is ended when this object is garbage-collected.
 
     Args:
         recipe: How to start the process.
@@ -115,7 +118,7 @@ class Spawned:
         except BaseException as error:
             _close(ends)
             if isinstance(error, OSError):
-                words = f"its process cannot be started: {error.strerror}"
+                words = f"the process of this environment cannot be started: {error.strerror}"
                 raise EnvironmentLoadError(f"environment {recipe.name!r}: {words}") from error
             raise
         _close([orders, reports, life])
@@ -144,11 +147,14 @@ class Spawned:
             _close(self._fds)
 
     def how_it_ended(self, patience: float = 0.0) -> str:
-        """Describe how the process ended; waits at most `patience` seconds for its end."""
+        """Return a description of how the process ended. Waits at most `patience` seconds until it has ended."""
         self.watch.join(patience)
         code = self._process.poll()
         if code is None:
-            return f"the process of {self._name} was ended: its code closed the pipe through which bench reads it"
+            return (
+                f"the process of {self._name} was ended because its code closed the pipe through which bench reads "
+                "its messages"
+            )
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"the process of {self._name} was killed by {signal.Signals(-code).name}"
@@ -159,8 +165,8 @@ class Spawned:
 
 
 class _Watch:
-    """Thread that forwards a process's output to stderr and waits for its end. It holds no reference to its `Spawned`,
-    so that this can be garbage-collected."""
+    """Thread that forwards a process's output to stderr until the process ends. It has no reference to the `Spawned`
+    object, so that this object can be garbage-collected."""
 
     def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
         self._process = process
@@ -172,14 +178,15 @@ class _Watch:
         self._thread.start()
 
     def on_end(self, notify: Callable[[], None]) -> None:
-        """Register a callback for the end of the process, called in any thread; called at once if it has ended."""
+        """Register a callback for the end of the process. It may be called in any thread, and is called at once if the
+        process has ended."""
         with self._lock:
             self._notify, has_ended = notify, self._has_ended
         if has_ended:
             notify()
 
     def join(self, seconds: float) -> None:
-        """Wait at most `seconds` for the end of the process and of its output."""
+        """Wait at most `seconds` until the process has ended and all its output was forwarded."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -207,8 +214,8 @@ class _Watch:
 
 
 def _shown(text: str, *, is_whole: bool) -> tuple[str, str]:
-    """Split a line of output into the part to show and the part to hold back: a key or a control sequence may continue
-    after the cut."""
+    """Split a line of output into a part to show and a part to hold back, since a key or a control sequence may
+    continue in the following output."""
     after = ""
     if not is_whole and (at := text.rfind("\x1b", max(0, len(text) - _LONGEST_SEQUENCE))) >= 0:
         text, after = text[:at], text[at:]
@@ -224,13 +231,13 @@ def _shown(text: str, *, is_whole: bool) -> tuple[str, str]:
 
 
 def _end(watch: _Watch, fds: list[int]) -> None:
-    """End a process whose object was garbage-collected, or which still runs at interpreter exit."""
+    """End a process whose object was garbage-collected or which still runs when the interpreter exits."""
     _close(fds)
     watch.join(PATIENCE)
 
 
 def _close(fds: list[int]) -> None:
-    """Close the parent's ends of pipes; the keeper of a process waits for the first one to close."""
+    """Close the parent's ends of the pipes. When the first one is closed, the keeper ends the process."""
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)

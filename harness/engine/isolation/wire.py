@@ -1,5 +1,6 @@
-"""Wire format between parent and child: one JSON object per line in both directions, the settings of a run, and the
-encoding of model replies and errors. Records have the format of journal lines."""
+"""Wire format between a parent process and an isolated environment's process: one JSON object per line in both
+directions. Defines the settings of a run and the encoding of model replies and errors; records are encoded as in the
+journal."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ from harness.store.codec import parse, to_line
 from harness.usercode.exceptions import describe
 
 MAX_FRAME = 1 << 30
-"""Maximum length of a frame in bytes; a longer line was not written by this protocol."""
+"""Maximum length of a frame (one message) in bytes; a longer line is an error."""
 
 OUT_OF_MEMORY = 86
-"""Exit code of a child that ran out of memory."""
+"""Exit code of a child process that ran out of memory."""
 
 
 class ParentChannel:
-    """Message channel from the child to its parent; thread-safe.
+    """Message channel from a child process to its parent process; thread-safe.
 
     Args:
-        fd: The pipe.
+        fd: File descriptor of the pipe.
     """
 
     def __init__(self, fd: int) -> None:
@@ -35,11 +36,11 @@ class ParentChannel:
         self._lock = threading.Lock()
 
     def send(self, frame: JsonDict) -> None:
-        """Send a message to the parent."""
+        """Send a message to the parent process."""
         self.send_packed(pack(frame))
 
     def send_packed(self, line: bytes) -> None:
-        """Send the parent a message that is already encoded as a frame."""
+        """Send a message that is already encoded as a frame to the parent process."""
         rest = memoryview(line)
         with self._lock:
             while rest:
@@ -48,39 +49,40 @@ class ParentChannel:
 
 @dataclass(frozen=True, slots=True)
 class IsolatedJudge:
-    """The model that answers for a judge of an isolated environment."""
+    """The model that answers as a judge of an isolated environment."""
 
     model: str
     """Name of the model at its endpoint."""
     plays: Sequence[str] = ()
-    """Names of the environment's methods that compute the replies, if the embedded server is this judge."""
+    """Names of the environment's methods that compute the replies if the embedded reference server is this judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsolatedRunConfig:
-    """Settings for executing a run's rollouts in the child; see `executors.local`."""
+    """Settings for executing a run's rollouts in an isolated process; see `executors.local`."""
 
     timeout: float | None = None
     max_retries: int = 0
     scoring_timeout: float | None = None
     limits: RolloutLimits = field(default_factory=RolloutLimits)
     function: str | None = None
-    """The one reward function to run; None for the whole rubric."""
+    """Name of the only reward function to run; None for the whole rubric."""
     plays: Sequence[str] = ()
-    """Names of the environment's methods that compute the replies, if the embedded server is the run's model."""
+    """Names of the environment's methods that compute the replies if the embedded reference server is the run's
+    model."""
     judges: Sequence[IsolatedJudge | None] = ()
-    """The judges of the rubric in its order; None for a judge that the run does not call."""
+    """The judges in the order of the rubric; None in place of a judge that the run does not call."""
 
     @classmethod
     def from_json(cls, document: JsonDict) -> IsolatedRunConfig:
-        """Rebuild the settings from the JSON that the parent sent."""
+        """Rebuild the settings from the JSON that the parent process sent."""
         values: JsonDict = {**document, "limits": RolloutLimits(**document["limits"])}
         values["judges"] = [None if each is None else IsolatedJudge(**each) for each in document["judges"]]
         return cls(**values)
 
 
 class FrameReader:
-    """Splits the bytes of a pipe into frames."""
+    """Splits the bytes of a pipe into frames (messages)."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -90,13 +92,13 @@ class FrameReader:
         """Return the frames that `data` completes.
 
         Raises:
-            ValueError: a line is too long or no valid frame.
+            ValueError: a line is too long or is not a valid frame.
         """
         if b"\n" not in data:
             self._rest.append(data)
             self._size += len(data)
             if self._size > MAX_FRAME:
-                raise ValueError(f"a line is longer than {MAX_FRAME} bytes")
+                raise ValueError(f"a line from an isolated process is longer than {MAX_FRAME} bytes")
             return []
         *whole, rest = b"".join((*self._rest, data)).split(b"\n")
         self._rest, self._size = [rest] if rest else [], len(rest)
@@ -104,16 +106,16 @@ class FrameReader:
 
 
 def pack(frame: JsonDict) -> bytes:
-    """Encode a frame, which has a `type`, as a line.
+    """Encode a frame (a message with a `type`) as a line.
 
     Raises:
-        EnvironmentFault: the frame contains a value that is not JSON.
+        EnvironmentFault: the frame contains a value that JSON cannot represent.
     """
     return to_line(frame)
 
 
 def response_to_json(response: ModelResponse) -> JsonDict:
-    """Convert a model's reply to JSON for the child."""
+    """Convert a model's reply to JSON for an isolated process."""
     return {name: getattr(response, name) for name in ModelResponse.__slots__}
 
 
@@ -137,8 +139,8 @@ def error_to_json(error: BaseException) -> JsonDict:
 
 
 def error_from_json(document: JsonDict) -> HarnessError:
-    """Rebuild an error from the JSON that the other process sent, with the same type, or the nearest one that needs
-    only a message."""
+    """Rebuild an error from the JSON that the other process sent. The error has the same type or, if that needs more
+    than a message, the nearest base type."""
     kind: object = getattr(errors, document["kind"], EnvironmentFault)
     words = str(document["words"])
     if isinstance(kind, type) and issubclass(kind, ModelError):
