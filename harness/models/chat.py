@@ -1,5 +1,6 @@
-"""Client of one endpoint. It runs a request from queueing to reply, in these steps: check health, wait for a slot,
-send, evaluate the reply, back off. It holds a slot of the limiter from send to reply, but not during back-off."""
+"""Client of one endpoint. It handles a request from queueing to reply, in these steps: check the endpoint's health,
+wait for a slot, send, evaluate the reply, and, before a retry, back off. It holds a slot of the limiter from send to
+reply, but not during back-off."""
 
 from __future__ import annotations
 
@@ -28,19 +29,19 @@ from harness.usercode.deadline import waiting
 logger = logging.getLogger(__name__)
 
 MAX_OUTAGES = 8
-"""Number of outages of the endpoint after which a call fails, so that it ends even if the host fails again and again.
-Attempts that were never sent do not count as retries."""
+"""Number of outages of the endpoint after which a call fails, so that the call ends even if the host fails again and
+again. Attempts in which nothing was sent do not count as retries."""
 
 _MAX_MODEL_PAIRS = 100
-"""Maximum number of stored pairs of a requested model name and the name in the reply, since some servers return another
-name each time."""
+"""Maximum number of stored pairs of a requested model name and the name in the reply. A limit is needed because some
+servers return a different name each time."""
 
 _MAX_BLOCKED_SHARE = 0.25
-"""Share of a connection attempt's time in which this process was blocked itself, from which on a failed connection is
-no evidence about the endpoint."""
+"""A failed connection is not blamed on the endpoint if this process was blocked for at least this share of the
+connection attempt's time."""
 
 _SURELY_DEAD = 3
-"""Number of attempts of a call without any HTTP reply, after which an endpoint that never answered is given up."""
+"""If an endpoint has never answered, it is given up after this number of attempts of a call without an HTTP reply."""
 
 
 class ChatClient:
@@ -49,12 +50,12 @@ class ChatClient:
     Args:
         target: The endpoint.
         limiter: Limits of the endpoint; shared by all clients with the same URL and key.
-        request_timeout: Timeout of one attempt in seconds, from send to last byte.
+        request_timeout: Timeout of one attempt in seconds, from sending the request to the last byte of the reply.
         request_retries: Number of retries after the first attempt.
-        health: State of the endpoint; shared like the limiter.
-        policy: Back-off; its `retries` are replaced by `request_retries`.
-        clock: Clock for back-off and probes; for tests. The request timeout always uses the event loop's time, without
-            the time in which this process was blocked.
+        health: Health of the endpoint; shared by the same clients as the limiter.
+        policy: Settings of the back-off; its `retries` are replaced by `request_retries`.
+        clock: Clock for back-off and probes, replaceable in tests. The request timeout always uses the event loop's
+            clock, and does not count time in which this process was blocked.
     """
 
     def __init__(
@@ -78,21 +79,23 @@ class ChatClient:
         self._provider: Provider | None = None
         self._closed = False
         self._model_pairs: set[tuple[str, str]] = set()
-        """Pairs of a requested model name and another name in the reply."""
+        """Pairs of a requested model name and the different name in the reply."""
         self.tokens = 0
-        """Tokens of all replies so far."""
+        """Number of tokens of all replies so far."""
 
     @property
     def load(self) -> float:
-        """Requests in flight and queued, as a share of the bound; used to choose the least busy replica."""
+        """Number of requests in flight and queued, as a share of the maximum in flight. Used to choose the least busy
+        replica."""
         return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
 
     def waiting_note(self) -> str:
-        """Return the reasons why requests wait although fewer are in flight than requested; "" without reason."""
+        """Return the reasons why requests wait although the maximum number in flight is not reached; "" if none
+        wait."""
         return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Send `call` and return the reply; retry temporary failures.
+        """Send `call` and return the reply. Temporary failures are retried.
 
         Raises:
             ModelError: the call failed, and retries did not help.
@@ -121,7 +124,7 @@ class ChatClient:
                 raise
             except Exception as error:  # boundary around the provider's code, which may be of another package
                 words = clean(f"{type(error).__name__}: {error}")
-                failure = Failure("reply", "bad_response", f"the provider's code failed with {words}", True)
+                failure = Failure("reply", "bad_response", f"the code of this provider failed with {words}", True)
             else:
                 self._note_reply(call, reply, tokens)
                 return ModelResponse(
@@ -153,7 +156,8 @@ class ChatClient:
         return call
 
     async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
-        """Wait for a slot. If the endpoint becomes unusable in the meantime, return the slot and return False.
+        """Wait for a slot, and return whether the call has one. If the endpoint becomes unusable in the meantime, the
+        slot is given back.
 
         Raises:
             BudgetSpent: the budget does not allow the call.
@@ -185,13 +189,16 @@ class ChatClient:
             await provider.close()
 
     def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
-        """Report a reply to limiter and health. Warn once if it comes from a model other than the requested one."""
+        """Report a reply to the limiter and the health of the endpoint. Log a warning once if the reply comes from a
+        model other than the requested one."""
         if reply.model and reply.model != call.model:
             pair = (call.model, reply.model)
             if pair not in self._model_pairs and len(self._model_pairs) < _MAX_MODEL_PAIRS:
                 self._model_pairs.add(pair)
                 if is_another_model(*pair):
-                    logger.warning("%s: %s was requested, but %s answers", self.target.label, pair[0], clean(pair[1]))
+                    logger.warning(
+                        "%s: model %s was requested, but model %s answered", self.target.label, pair[0], clean(pair[1])
+                    )
         self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         self.health.answered(call.model)
         self.limiter.succeeded()
@@ -206,8 +213,8 @@ class ChatClient:
             return False
 
     async def _is_gone(self, call: ModelCall, why: str, sent_at: float, progress: _Progress) -> bool:
-        """Whether a request timed out because the host is gone. If so, it is counted as an outage, not as an
-        attempt."""
+        """Return whether a request timed out because the host is gone. If so, the timeout is counted as an outage and
+        not as an attempt."""
         if call.quick or self.target.provider:  # a provider's address is known only to litellm
             return False
         with waiting():
@@ -216,7 +223,8 @@ class ChatClient:
         return gone and progress.outages <= MAX_OUTAGES
 
     def _settle(self, call: ModelCall, failure: Failure, progress: _Progress, sent_at: float, tokens: int) -> float:
-        """Report a failure to limiter and health, and return the seconds to wait before the next attempt.
+        """Report a failure to the limiter and the health of the endpoint, and return the seconds to wait before the
+        next attempt.
 
         Raises:
             ModelError: the call is not retried.
@@ -247,7 +255,7 @@ class ChatClient:
             message = str(failure.error(self.target.label, progress.attempts))
             self.health.got_only_pages(call.model, message, progress.earlier)
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
-            self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
+            self.health.give_up(f"{failure.detail} at every attempt, and this endpoint has never answered")
             return 0.0
         raise failure.error(self.target.label, progress.attempts, progress.wasted)
 
@@ -263,7 +271,7 @@ class ChatClient:
         return self._policy.delay(progress.outages) if self.health.admits(model) else 0.0
 
     def _denial(self, call: ModelCall, failure: Failure) -> Message:
-        """Error message with advice for a rejected key or an unknown model."""
+        """Return the error message for a rejected key or an unknown model, with advice."""
         target = self.target
         if failure.kind == "unsent":
             advice = ""
@@ -272,8 +280,8 @@ class ChatClient:
         elif target.key:
             advice = "; check the key in {variable}" if target.key_name else "; check the key"
         else:
-            found = "litellm found none" if target.provider else "no key was sent"
-            advice = f"; {found}: name its variable with {{api_key_var}}"
+            found = "litellm found no key" if target.provider else "no key was sent"
+            advice = f"; {found}: set {{api_key_var}} to the name of the variable that contains the key"
         return Message(
             "{problem}" + advice,
             problem=redactor.text(f"{target.label}: {failure.detail}"),
@@ -283,13 +291,14 @@ class ChatClient:
         )
 
     def open(self) -> Provider:
-        """Return the provider; create it on the first call, because importing aiohttp is slow. Nothing is sent.
+        """Return the provider, which is created at the first call because importing aiohttp is slow. No request is
+        sent.
 
         Raises:
             ConfigError: the endpoint's provider is not installed, or litellm does not know it.
         """
         if self._closed:
-            raise RuntimeError(f"the client of {self.target.label} is closed")
+            raise RuntimeError(f"the client of {self.target.label} is closed, so it cannot send requests")
         if self._provider is None:
             # Shorter than the request timeout, to distinguish a host that drops connections from a slow model.
             connect_timeout = min(self.health.policy.connect_deadline, 0.8 * self._timeout)
@@ -300,10 +309,10 @@ class ChatClient:
 
 @dataclass(slots=True, eq=False)
 class _Progress:
-    """Progress of one call."""
+    """Progress of one call: its attempts and outages so far."""
 
     lost: float = 0.0
-    """Value of `Clock.lost` when the last attempt began."""
+    """Value of `Clock.lost` when the last attempt began, in seconds."""
     attempts: int = 0
     """Number of failed requests that were sent."""
     bad_replies: int = 0
@@ -313,6 +322,6 @@ class _Progress:
     outages: int = 0
     """Number of failed connections, and of timeouts because the host was gone."""
     earlier: float = 0.0
-    """Time at which the attempt before the last was sent."""
+    """Time at which the second-to-last attempt was sent."""
     last: float = 0.0
     """Time at which the last attempt was sent."""

@@ -1,5 +1,5 @@
-"""Clocks for clients: the current time, sleep and timers, with a manual clock for tests. Clocks also measure the time
-in which this process was blocked. `within` is a timeout that does not count that time."""
+"""Clocks with the current time, sleep and timers, for clients of endpoints; tests use a manual clock. Clocks also
+measure for how long this process was blocked. `within` is a timeout that does not count that time."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collections.abc import Callable
 from harness.usercode.deadline import Expiry
 
 BEAT = 0.25
-"""Interval in seconds of the event loop lag measurement, which runs while a reply is awaited."""
+"""Seconds between two measurements of the event loop's lag, which are made while a reply is awaited."""
 
 HICCUP = 0.05
-"""Lag in seconds that is ignored: a busy event loop is always a little late."""
+"""Lag in seconds that is ignored, because a busy event loop is always a little late."""
 
 MOST_EXTENDED = 3.0
-"""Maximum duration of a `within` block, as a multiple of its timeout, so that a blocked machine does not wait for
-ever."""
+"""Maximum duration of a `within` block, as a multiple of its timeout, so that a process that is often blocked does not
+wait forever."""
 
 
 class Clock:
-    """Monotonic clock of the running event loop. For one event loop at a time."""
+    """Monotonic clock of the running event loop. One object must not be used by two event loops at the same time."""
 
     def __init__(self) -> None:
         self._lost = 0.0
         self._waiting = 0
-        """Number of `watch` calls without `unwatch`."""
+        """Number of calls of `watch` that were not followed by `unwatch` yet."""
         self._look_at: asyncio.TimerHandle | None = None
         """Timer of the next measurement, due at `_due`."""
         self._due = 0.0
@@ -59,7 +59,7 @@ class Clock:
             self._look_later()
 
     def unwatch(self) -> None:
-        """Stop measuring `lost`, unless another caller of `watch` has not called `unwatch` yet."""
+        """Stop measuring `lost` if `unwatch` was called as often as `watch`."""
         self._waiting -= 1
         if not self._waiting and self._look_at is not None:
             self._lost = self.lost()
@@ -79,14 +79,15 @@ class within(Expiry):
     """A timeout that does not count time in which this process could not read from the network.
 
     While an environment's code blocks the event loop, replies that have arrived are not read. Such replies must not
-    count as late, and their endpoint must not be taken for dead.
+    count as late, and their endpoint must not be considered dead.
 
     Args:
         clock: Clock whose `lost` time is not counted.
-        seconds: Timeout of the `with` block; the total is at most `MOST_EXTENDED` times that.
+        seconds: Timeout of the `with` block. Including time that is not counted, the block may take `MOST_EXTENDED`
+            times as long.
 
     Raises:
-        TimeoutError: at the end of the block, if the timeout has expired.
+        TimeoutError: the timeout has expired; raised at the end of the block.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -156,7 +157,8 @@ class ManualClock(Clock):
         """Do nothing: a test sets `seconds_lost`."""
 
     async def advance(self, seconds: float) -> None:
-        """Advance the clock: run due timers in order, and after each the tasks that it wakes."""
+        """Advance the clock, and run the timers that are due in order. After each timer, the tasks that it wakes are
+        run."""
         end = self._now + seconds
         await self._let_run()
         while self._timers and self._timers[0][0] <= end:

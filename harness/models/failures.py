@@ -1,6 +1,6 @@
-"""Description of a failed attempt at a request: kind, reason and message. Interprets HTTP statuses and error bodies.
-The module `retry` decides about retries, the module `health` about the state of the endpoint. Messages never contain a
-key or a request header; text from the provider is redacted and cut."""
+"""Description of a failed attempt at a request, with its kind, reason and message, and parsing of HTTP statuses and
+error bodies. The module `retry` decides about retries, the module `health` whether the endpoint is usable. Messages
+never contain keys or request headers; text from the provider is redacted and shortened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.core.types import JsonDict, Usage
 from harness.models.retry import read_retry_after, retryable_status
 
 DETAIL_LENGTH = 300
-"""Maximum characters of provider text in a message: enough for a sentence, not for an HTML page."""
+"""Maximum number of characters of a provider's text in a message: enough for a sentence, too few for an HTML page."""
 
 Kind: TypeAlias = Literal["status", "reply", "page", "timeout", "unreachable", "broken", "unsent"]
 """Kind of a failure. `status`: an HTTP error. `reply`: a 2xx reply that cannot be used. `page`: a 2xx reply that does
@@ -33,8 +33,8 @@ _REASONS = {
 _ADVICE = {
     "rate_limit": "lower max_concurrent, or set rpm and tpm to the endpoint's limits",
     "timeout": "raise request_timeout, or set max_tokens",
-    "server_error": "try again later (retry_failed)",
-    "connection": "try again later (retry_failed)",
+    "server_error": "try again later, with retry_failed",
+    "connection": "try again later, with retry_failed",
     "bad_response": "is the base URL that of an OpenAI-compatible API?",
 }
 
@@ -83,11 +83,12 @@ _STATUS_OF_CODE = {
     "unavailable": 503, "unavailable_error": 503, "service_unavailable": 503, "overloaded": 503,
     "overloaded_error": 503, "engine_overloaded": 503,
 }  # fmt: skip
-"""HTTP status for the `code`, `type` or (Google) `status` of an error, in lower case, as sent by providers. Needed for
-an error in the body of a 200 reply."""
+"""HTTP status that corresponds to an error's `code`, `type` or (Google) `status`, in lower case, as sent by providers.
+Needed for errors in the body of a reply with status 200."""
 
 _ERROR_FINISHES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
-"""Finish reasons documented as server failures: OpenRouter and vLLM, vLLM and SGLang, Zhipu, DeepSeek."""
+"""Finish reasons that mean a failure of the server, according to the documentation of OpenRouter, vLLM, SGLang, Zhipu
+and DeepSeek."""
 
 _DROP_IT = "remove it from the sampling arguments"
 
@@ -95,10 +96,12 @@ _COMPLETION_TOKENS = re.compile(
     r"\bmax_tokens\b.{0,160}?\b(?:use|try|with)\b\W{0,3}(?:the\W+)?(?:parameter\W+)?max_completion_tokens",
     re.DOTALL | re.IGNORECASE,
 )
-"""Error message of OpenAI's reasoning models, which reject `max_tokens`. It may be part of a proxy's message."""
+"""Pattern of the error message with which OpenAI's reasoning models reject `max_tokens`. A proxy may quote it in its
+own message."""
 
 _MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
-"""Words of OpenRouter's 403 for a prompt that its moderation rejected. A 403 without them means a rejected key."""
+"""Pattern of OpenRouter's message, with status 403, for a prompt that its moderation rejected. Any other 403 means that
+the key was rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +112,19 @@ class Failure:
     reason: str
     """Short reason, as in `ModelError.reason`."""
     detail: str
-    """Description as part of a sentence; redacted and cut."""
+    """Description that can be used as part of a sentence; redacted and shortened."""
     retry: bool
     """Whether the same request may succeed later."""
     status: int | None = None
     retry_after: float | None = None
     """Seconds to wait, as requested by the endpoint."""
     denied: bool = False
-    """Whether the endpoint rejected the key, quota or model, so that probably every request will fail."""
+    """Whether the endpoint rejected the key or the model, or the quota is used up, so that every request will probably
+    fail."""
     too_long: bool = False
     """Whether the prompt exceeds the context window."""
     slow: bool = False
-    """Whether no connection was made within the connect timeout of this program."""
+    """Whether no connection was made within the connect timeout."""
     usage: Usage | None = None
     """Usage reported by a reply that cannot be used."""
     advice: str = ""
@@ -136,7 +140,7 @@ class Failure:
 
         Args:
             label: Name of the endpoint for messages.
-            attempts: Requests made for the call.
+            attempts: Number of requests that were sent for the call.
             wasted: Usage of failed replies of the call.
         """
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
@@ -152,15 +156,16 @@ class Failure:
 
 
 def without_advice(error: ModelError) -> str:
-    """Return the message of an error made by `Failure.error` without its advice, for callers that give other advice."""
+    """Return the message of an error created by `Failure.error`, without the advice at its end, for callers that give
+    other advice."""
     return str(error).removesuffix(f"; {_ADVICE.get(error.reason, _DROP_IT)}")
 
 
 class AttemptFailed(Exception):
-    """Raised by a provider when an attempt at a request failed.
+    """Raised by a provider when an attempt to send a request failed.
 
     Args:
-        failure: Description of the failure; tells the caller whether to retry.
+        failure: Description of the failure, including whether to retry.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -174,11 +179,11 @@ def from_status(status: int, body: bytes, headers: Mapping[str, str] | None = No
     Args:
         status: 300 to 599.
         body: Body of the reply, whole or only the beginning.
-        headers: Headers of the reply, with the time of a retry or the target of a redirect.
+        headers: Headers of the reply, which may contain the time of the next retry or the target of a redirect.
     """
     headers = headers or {}
     if status < 400:
-        detail = f"HTTP {status} redirects to {clean(headers.get('Location', ''))}, which is not followed"
+        detail = f"HTTP {status} redirects to {clean(headers.get('Location', ''))}, but redirects are not followed"
         return Failure("status", "not_found", detail, False, status, denied=True)
     code, words = read_error(body)
     too_long = status in (400, 413, 422) and (code in _CONTEXT_CODES or bool(_CONTEXT_WORDS.search(words)))
@@ -211,18 +216,18 @@ def from_status(status: int, body: bytes, headers: Mapping[str, str] | None = No
 
 
 def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | None) -> Failure | None:
-    """Parse an error inside a 2xx reply; None if it has none. Other fields of the reply are ignored.
+    """Parse an error inside a reply with a 2xx status. Returns None if the reply contains no error.
 
     Args:
-        reply: The decoded body.
-        choice: The choice that would be used, if the reply has one.
+        reply: The decoded body of the reply.
+        choice: The choice that would be used; None if the reply has none.
     """
     if choice is not None:
         finish = choice.get("finish_reason")
         if "error" in choice and (failure := _named_error(choice)) is not None:
             return failure
         if isinstance(finish, str) and finish.lower() in _ERROR_FINISHES:
-            return _named_error(reply) or bad_reply(f"its finish_reason is `{finish}`")
+            return _named_error(reply) or bad_reply(f"the finish_reason is `{finish}`")
     if "error" in reply and (failure := _named_error(reply)) is not None:
         return failure
     if "base_resp" in reply and (failure := _minimax_error(reply["base_resp"])) is not None:
@@ -233,7 +238,8 @@ def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | Non
 
 
 def _named_error(fields: Mapping[str, object]) -> Failure | None:
-    """Parse the field `error`; None if it is empty. Some servers always send null, {} or empty fields."""
+    """Parse the field `error` of a reply. Returns None if the field is empty: some servers always send null, {} or an
+    object with empty fields."""
     error = fields.get("error")
     if _is_empty(error):
         return None
@@ -245,7 +251,8 @@ def _named_error(fields: Mapping[str, object]) -> Failure | None:
 
 
 def _minimax_error(base: object) -> Failure | None:
-    """Parse the field `base_resp`, in which MiniMax sends errors; None if it reports success."""
+    """Parse the field `base_resp` of a reply, in which MiniMax sends errors. Returns None if the field reports
+    success."""
     fields = json_object(base)
     if _is_empty(fields.get("status_code")):
         return None
@@ -255,7 +262,7 @@ def _minimax_error(base: object) -> Failure | None:
 
 
 def _bare_error(reply: Mapping[str, object]) -> Failure | None:
-    """Parse an error that is the whole body (vLLM, FastAPI, Cloudflare), for a reply without choices."""
+    """Parse a reply without choices whose whole body is an error, as sent by vLLM, FastAPI and Cloudflare."""
     for name in ("detail", "errors"):
         if not _is_empty(found := reply.get(name)):
             first: object = cast("list[object]", found)[0] if isinstance(found, list) else found
@@ -274,11 +281,11 @@ def _from_fields(error: Mapping[str, object]) -> Failure:
         return from_status(status, orjson.dumps({"error": error}, default=str))
     words = error.get("message") or error.get("msg") or error.get("code") or error.get("type")
     text = words if isinstance(words, str) else orjson.dumps(words or error, default=str).decode()
-    return bad_reply(f"an error inside: {clean(text)}")
+    return bad_reply(f"the reply contains an error: {clean(text)}")
 
 
 def _status_in(error: Mapping[str, object], name: str) -> int:
-    """The HTTP status that a field of an error stands for; 0 if none."""
+    """Return the HTTP status that a field of an error corresponds to; 0 if there is none."""
     value = error.get(name)
     if isinstance(value, str):
         value = int(value) if value.isdecimal() and len(value) == 3 else _STATUS_OF_CODE.get(value.lower(), 0)
@@ -288,7 +295,7 @@ def _status_in(error: Mapping[str, object], name: str) -> int:
 
 
 def _is_empty(value: object) -> bool:
-    """Whether a field is empty: null, false, 0, "", or a table or list of such values."""
+    """Return whether a field is empty: null, false, 0, "", or a table or list of such values."""
     if isinstance(value, dict):
         return all(_is_empty(each) for each in cast("dict[str, object]", value).values())
     if isinstance(value, list):
@@ -297,11 +304,11 @@ def _is_empty(value: object) -> bool:
 
 
 BROKE_OFF = Failure("broken", "connection", "the reply broke off in the middle", True)
-"""A reply of which only the beginning was received."""
+"""Failure for a reply of which only the beginning was received."""
 
 
 def bad_reply(detail: str, status: int = 200, *, kind: Kind = "reply") -> Failure:
-    """Create the failure for a 2xx reply that is not a model reply."""
+    """Create the failure for a reply with a 2xx status that is not a model's reply."""
     return Failure(kind, "bad_response", f"HTTP {status}, but {detail}", True, status)
 
 
@@ -311,7 +318,8 @@ def timed_out(seconds: float) -> Failure:
 
 
 def read_error(body: bytes) -> tuple[str, str]:
-    """Parse code and message of an error body in any known format; for an unknown format, the body is the message."""
+    """Parse the code and the message of an error body in any known format. If the format is unknown, the whole body is
+    the message."""
     try:
         error = unlisted(orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -326,18 +334,20 @@ def read_error(body: bytes) -> tuple[str, str]:
 
 
 def unlisted(value: object) -> object:
-    """Return the only entry of a list; any other value unchanged. Google sends errors as lists with one entry."""
+    """Return the entry of a list that has only one, and any other value unchanged. Google sends errors as lists with
+    one entry."""
     entries = cast("list[object]", value) if isinstance(value, list) else ()
     return entries[0] if len(entries) == 1 else cast("object", value)
 
 
 def json_object(value: object) -> JsonDict:
-    """Return a JSON object unchanged, and an empty one for any other value."""
+    """Return the value if it is a JSON object, otherwise an empty object."""
     return cast("JsonDict", value) if isinstance(value, dict) else {}
 
 
 def clean(text: str) -> str:
-    """Clean provider text for a message: one line, redacted, no control characters, cut to `DETAIL_LENGTH`."""
+    """Clean text from a provider for use in a message: make it one line, redact secrets, remove control characters, and
+    shorten it to `DETAIL_LENGTH`."""
     # Redact before cutting: the redactor does not recognise a part of a key.
     line = redactor.text(" ".join(text[: DETAIL_LENGTH * 20].split()))
     line = "".join(c if c.isprintable() else "?" for c in line)

@@ -1,6 +1,7 @@
-"""Health of an endpoint: rejected keys, unknown models, dead hosts, and a circuit breaker for hosts that go away.
+"""Health of an endpoint: detects rejected keys, unknown models and dead hosts, and has a circuit breaker for hosts that
+become unreachable.
 
-This module sends nothing (callers pass it a probe) and retries nothing.
+This module sends no requests itself (callers pass a function that sends a probe) and retries none.
 
     never answered   3 refused connections, or 10 s without a connection           → SystemicError for all requests
                      accepts connections, but a request times out and a probe too  → the same
@@ -23,11 +24,13 @@ from harness.core.messages import Message
 from harness.models.clock import Clock
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
-"""Function that sends a request to the host, with a timeout in seconds, and returns whether any HTTP answer came."""
+"""Function that takes a timeout in seconds, sends a request to the host, and returns whether any HTTP answer was
+received."""
 
 
 SILENCE = 20.0
-"""Seconds without any answer after which the status display reports it: the model may be slow, or the host dead."""
+"""Seconds without any answer after which the status display shows that the endpoint is silent. The model may be slow,
+or the host dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +40,16 @@ class HealthPolicy:
     refusals: int = 3
     """Number of refused connections after which an endpoint that never answered is given up."""
     connect_deadline: float = 10.0
-    """Seconds after the first request in which an endpoint that never answered must accept a connection. Also the
-    timeout of each connection attempt and of each probe."""
+    """Seconds after the first request within which an endpoint must accept a connection if it has never answered. Also
+    the timeout of each connection attempt and of each probe."""
     grace: float = 60.0
-    """Seconds after which an endpoint is given up that has answered before and can no longer be reached."""
+    """Seconds after which an endpoint that has answered before and can no longer be reached is given up."""
     probe_gap: float = 0.1
-    """Seconds before the first probe; doubled after each probe, up to `probe_gap_cap`."""
+    """Seconds before the first probe. The time doubles after each probe, up to `probe_gap_cap`."""
     probe_gap_cap: float = 5.0
     """Maximum seconds between two probes."""
     strikes: int = 3
-    """Consecutive rejections of a key or model that has worked before, after which it is given up."""
+    """Number of consecutive rejections after which a key or model that has worked before is given up."""
 
 
 @dataclass(slots=True)
@@ -55,21 +58,21 @@ class _ModelHealth:
 
     answered: bool = False
     strikes: int = 0
-    """Consecutive rejections."""
+    """Number of consecutive rejections."""
     verdict: tuple[Message | str, int | None, str] | None = None
     """Message, HTTP status and reason of the error, once the model is given up."""
 
 
 @dataclass(slots=True)
 class Health:
-    """State of one endpoint. For one event loop only."""
+    """Health of one endpoint. Must be used in one event loop only."""
 
     label: str
     """Name of the endpoint for messages."""
     policy: HealthPolicy = field(default_factory=HealthPolicy)
     clock: Clock = field(default_factory=Clock)
     blocked: bool = False
-    """Whether a request may have to wait or fail; if false, `admit` need not be called."""
+    """Whether a request may have to wait or fail. If false, `admit` need not be called."""
     reachable: bool = False
     """Whether any HTTP reply was ever received, with any status."""
     _out: dict[object, tuple[str, float]] = field(default_factory=dict[object, tuple[str, float]])
@@ -79,24 +82,25 @@ class Health:
     _first_try: float | None = None
     _refusals: int = 0
     _away_since: float | None = None
-    """Start of the present outage, as returned by `_awake_time`; None if there is no outage."""
+    """Start of the current outage, as returned by `_awake_time`; None if there is no outage."""
     _away_why: str = ""
     _probing: bool = False
     _last_answer: float = -math.inf
-    """Time of the last HTTP answer."""
+    """Time at which the last HTTP answer was received."""
     _last_away: float = -math.inf
-    """Time at which the last outage was found."""
+    """Time at which the last outage was detected."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self) -> None:
-        """Start the connect deadline, at the first request."""
+        """At the first request, start the time within which the endpoint must accept a connection."""
         if self._first_try is None:
             self._first_try = self._awake_time()
 
     async def admit(self, model: str, probe: Probe) -> None:
-        """Wait until a request may be sent, that is, until the endpoint is no longer away. The caller holds no slot.
+        """Wait until a request may be sent, that is, until the endpoint can be reached again. The caller must not hold
+        a slot.
 
-        One of the waiting calls probes for all; if it is cancelled, another continues.
+        One of the waiting calls probes the endpoint for all of them; if that call is cancelled, another continues.
 
         Raises:
             SystemicError: the endpoint is given up.
@@ -116,7 +120,8 @@ class Health:
                 self._wake()
 
     def admits(self, model: str) -> bool:
-        """Whether `admit` would return at once for this model; `blocked` may be due to another model."""
+        """Return whether `admit` would return at once for this model. (`blocked` may be true because of another
+        model.)"""
         state = self._models.get(model)
         is_open = self._dead is None and self._away_since is None and not self._probing
         return is_open and (state is None or state.verdict is None)
@@ -140,7 +145,7 @@ class Health:
         """Record that the key or the model was rejected.
 
         Raises:
-            SystemicError: the model has never replied, or was rejected too many times in a row.
+            SystemicError: the model has never replied before, or too many requests in a row were rejected.
         """
         state = self._models.setdefault(model, _ModelHealth())
         if state.answered:
@@ -161,18 +166,20 @@ class Health:
         del self._out[request]
 
     def got_only_pages(self, model: str, message: str, since: float) -> None:
-        """Record a call that got a page that is no reply of an API (a web page, an empty body) at every attempt.
+        """Record a call whose every attempt received a page (such as a web page or an empty body) instead of a reply
+        from an API.
 
-        The model is not given up while a request that was sent before `since` is in flight: a web page is returned at
-        once, so that request has reached a working host. One broken host of several must not stop a run.
+        The model is not given up while a request that was sent before `since` is still in flight: since web pages are
+        returned at once, that request must have reached a working host. One broken host among several must not stop a
+        run.
 
         Args:
             model: Model name in the request.
-            message: Message of the error.
-            since: Send time, on `clock`, of the call's attempt before the last.
+            message: Error message if the model is given up.
+            since: Time, on the clock of this object, at which the call's second-to-last attempt was sent.
 
         Raises:
-            SystemicError: this model never answered and has no such request, so the address is wrong.
+            SystemicError: this model has never answered and has no such request in flight, so the address is wrong.
         """
         state = self._models.setdefault(model, _ModelHealth())
         is_awaited = any(other == model and moment <= since for other, moment in self._out.values())
@@ -182,7 +189,8 @@ class Health:
         self._raise_verdict(model)
 
     def unreachable(self, why: str) -> None:
-        """Record a failed connection. If it shows that the endpoint is away or dead, `admit` then waits or raises."""
+        """Record a failed connection. If the failure shows that the endpoint cannot be reached, later calls of `admit`
+        wait for the endpoint or raise an error."""
         if self.reachable:
             if self._away_since is None:
                 self._away_since, self._last_away = self._awake_time(), self.clock.now()
@@ -193,18 +201,20 @@ class Health:
         self.begin()
         waited = self._awake_time() - (self._first_try or 0.0)
         if self._refusals >= self.policy.refusals or waited >= self.policy.connect_deadline:
-            self.give_up(f"{why}, and it has never answered; is the server running, and is the base URL right?")
+            self.give_up(
+                f"{why}, and this endpoint has never answered; is the server running, and is the base URL right?"
+            )
 
     async def is_gone(self, why: str, since: float, probe: Probe) -> bool:
-        """Whether the host was gone when a request, sent at `since`, timed out.
+        """Return whether the host was gone when a request that was sent at `since` timed out.
 
         A slow model may also time out, but then the host answers other requests. If nothing was received after `since`,
-        one probe is sent for all waiting calls, and requests wait for its result. If the host is gone, `admit` then
-        waits for it, or raises.
+        one probe is sent for all waiting calls, and requests wait for its result. If the host is gone, later calls of
+        `admit` wait for it or raise an error.
 
         Args:
-            why: Description of the request's failure.
-            since: Send time of the request, on `clock`.
+            why: Description of the timeout, for the error message.
+            since: Time, on the clock of this object, at which the request was sent.
             probe: Function that probes the host.
         """
         while self._probing and self._away_since is None:
@@ -227,18 +237,21 @@ class Health:
         if self.reachable:
             self.unreachable(why)
         else:
-            self.give_up(f"{why}, and it has never answered anything; is it the right address, and does it work?")
+            self.give_up(
+                f"{why}, and this endpoint has never answered any request; is the base URL right, and is the "
+                "server working?"
+            )
         return True
 
     def give_up(self, why: str) -> None:
-        """Make every further request to this endpoint fail, with the reason `why`."""
+        """Make every further request to this endpoint fail with the reason `why`."""
         if self._dead is None:
             self._dead = f"{self.label}: {why}"
             self.blocked = True
             self._wake()
 
     def note(self) -> str:
-        """Return why the endpoint's state makes requests wait; "" if it does not."""
+        """Return the reason why requests wait because of the endpoint's health; "" if they do not."""
         if self._dead is not None:
             return "endpoint given up"
         if self._away_since is None:
@@ -247,10 +260,10 @@ class Health:
             silent = now - max(oldest, self._last_answer)
             return f"endpoint silent for {silent:.0f} s" if silent >= SILENCE else ""
         left = max(0.0, self._away_since + self.policy.grace - self._awake_time())
-        return f"endpoint away, probing for {left:.0f} s more"
+        return f"endpoint cannot be reached, probing it for {left:.0f} s more"
 
     def _awake_time(self) -> float:
-        """Return the monotonic time in seconds, without the time in which this process was blocked."""
+        """Return the monotonic time in seconds, not counting time in which this process was blocked."""
         return self.clock.now() - self.clock.lost()
 
     def _raise_verdict(self, model: str) -> None:
@@ -263,12 +276,15 @@ class Health:
             raise SystemicError(message, status=status, reason=reason)
 
     async def _probe_until_settled(self, probe: Probe) -> None:
-        """Probe an endpoint that is away until it answers or is given up."""
+        """Probe an endpoint that cannot be reached until it answers or is given up."""
         gap = self.policy.probe_gap
         while self._dead is None and self._away_since is not None:
             left = self._away_since + self.policy.grace - self._awake_time()
             if left <= 0.0:
-                self.give_up(f"{self._away_why}; it had answered before, but not for {self.policy.grace:g} s now")
+                self.give_up(
+                    f"{self._away_why}; this endpoint had answered before, but has not answered for "
+                    f"{self.policy.grace:g} s"
+                )
                 return
             await self.clock.sleep(min(gap, left))
             left = self._away_since + self.policy.grace - self._awake_time()
@@ -279,7 +295,7 @@ class Health:
             gap = min(gap * 2.0, self.policy.probe_gap_cap)
 
     def _settle(self) -> None:
-        """Recompute `blocked`."""
+        """Recompute `blocked` from the current outage and the verdicts on the endpoint and its models."""
         self.blocked = (
             self._dead is not None
             or self._away_since is not None

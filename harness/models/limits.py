@@ -1,6 +1,6 @@
 """Limits of one endpoint, identified by URL and key: slots for requests in flight, requests and tokens per minute, and
-adaptive concurrency. Decides which request is next. Nothing is sent or retried here. The caller holds a slot from send
-to reply."""
+adaptive concurrency. Also decides which request is sent next. This module does not send or retry requests. The caller
+holds a slot from sending a request until the reply arrives."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from dataclasses import dataclass
 from harness.models.clock import Clock
 
 CUT = 0.5
-"""Factor by which a 429 reduces the window of requests in flight. Half, as in TCP: two cuts leave a quarter."""
+"""Factor by which a reply with status 429 reduces the window (the current maximum of requests in flight). As in TCP,
+the window is halved."""
 
 GROWTH = 0.05
-"""Share of the bound by which the window grows, per as many successful requests as it has slots; at least one slot.
-From half to full takes ten rounds of replies; +1 per round would take hundreds of requests."""
+"""Share of its upper bound by which the window (the current maximum of requests in flight) grows in one round, that is,
+after as many successful requests as the window has slots. Growing from half to full takes ten rounds."""
 
 COOLDOWN = 1.0
-"""Minimum seconds between two cuts of the window; a longer `Retry-After` extends it."""
+"""Minimum seconds between two reductions of the window; a longer `Retry-After` extends this time."""
 
 BURST_SECONDS = 1.0
-"""Unused part of a rate that may be spent at once, in seconds. With 1, a minute has at most 61 seconds' worth."""
+"""Seconds of unused rate that may be spent at once. With 1, at most 61 seconds' worth of requests is sent in a
+minute."""
 
 TYPICAL_OUTPUT = 256
-"""Estimated output tokens of a request without `max_tokens`, until the first reply has reported usage."""
+"""Estimated output tokens of a request without `max_tokens`, until a reply has reported its usage."""
 
 
 class Bucket:
-    """Token bucket for a rate per minute. Its level may become negative, so that a large request is delayed but not
-    blocked for ever."""
+    """Token bucket for a rate per minute. The level of the bucket may become negative, so that a large request is
+    delayed but not blocked forever."""
 
     __slots__ = ("_burst", "_level", "_stamp", "per_minute")
 
@@ -51,7 +53,7 @@ class Bucket:
         return 0.0 if missing <= 1e-9 else missing / rate
 
     def take(self, cost: float) -> None:
-        """Charge `cost`; a negative cost is a refund."""
+        """Subtract `cost` from the level of the bucket; a negative cost is a refund."""
         self._level -= cost
 
 
@@ -63,12 +65,12 @@ class Waiter:
     tokens: int
     """Estimated tokens of the request."""
     future: asyncio.Future[None]
-    """Set when the request gets its slot."""
+    """Future that is done when the request gets its slot."""
 
 
 class LaneQueue:
-    """Queue of requests: first in, first out within a lane, round robin between lanes. A lane contains the requests of
-    one run."""
+    """Queue of requests in lanes, with one lane for each run: first in, first out within a lane, and round robin
+    between lanes."""
 
     __slots__ = ("_lanes", "_turns")
 
@@ -77,7 +79,7 @@ class LaneQueue:
         self._turns: deque[str] = deque()
 
     def put(self, waiter: Waiter) -> None:
-        """Append `waiter` to its lane."""
+        """Append a waiting request to its lane."""
         lane = self._lanes.get(waiter.lane)
         if lane is None:
             self._lanes[waiter.lane] = lane = deque[Waiter]()
@@ -85,8 +87,8 @@ class LaneQueue:
         lane.append(waiter)
 
     def head(self) -> Waiter | None:
-        """Return the next waiter; None if the queue is empty. Cancelled waiters are removed here, since removing each
-        one at once would need a scan of its lane."""
+        """Return the next waiting request; None if the queue is empty. Cancelled requests are removed only here, since
+        removing each of them at once would require a scan of its lane."""
         while self._turns:
             lane = self._lanes[self._turns[0]]
             while lane:
@@ -97,7 +99,7 @@ class LaneQueue:
         return None
 
     def pop(self) -> None:
-        """Remove the waiter returned by `head`; its lane moves to the end of the round."""
+        """Remove the request that `head` returned, and move its lane to the end of the round."""
         name = self._turns.popleft()
         lane = self._lanes[name]
         lane.popleft()
@@ -108,25 +110,25 @@ class LaneQueue:
 
 
 class Limiter:
-    """Limiter of one endpoint, identified by URL and key. For one event loop only.
+    """Limiter of one endpoint, identified by URL and key. Must be used in one event loop only.
 
-    The window, the current maximum of requests in flight, starts at the bound. A 429 halves it, at most once per
-    back-off and only if the request was sent after the last cut; every success widens it again, up to the bound. It is
-    never smaller than one slot.
+    The window, which is the current maximum of requests in flight, starts at its upper bound. A reply with status 429
+    halves the window, at most once per back-off and only if the request was sent after the last reduction. Every
+    successful request widens the window again, up to the bound. The window never has less than one slot.
 
     Args:
         bound: Maximum number of requests in flight; `math.inf` for no bound.
         rpm: Requests per minute, or None.
-        tpm: Tokens per minute, or None. A request is charged its estimated prompt plus `max_tokens` (or the running
-            mean of replies) when it is sent, and corrected when the reply reports its usage.
-        clock: Clock; for tests.
+        tpm: Tokens per minute, or None. A request is charged for its estimated prompt tokens plus `max_tokens` (or the
+            mean length of replies so far) when it is sent. The charge is corrected when the reply reports its usage.
+        clock: Clock, replaceable in tests.
     """
 
     def __init__(
         self, bound: float, rpm: float | None = None, tpm: float | None = None, *, clock: Clock | None = None
     ) -> None:
         if bound < 1:
-            raise ValueError(f"a limiter needs at least one slot, not {bound}")
+            raise ValueError(f"the bound of a limiter must be at least 1, not {bound}")
         self._clock = clock or Clock()
         self.bound = bound
         self.cap = math.inf
@@ -135,7 +137,7 @@ class Limiter:
         self.peak = 0
         """Highest number of requests in flight so far."""
         self.queued = 0
-        """Number of requests waiting for a slot."""
+        """Number of requests that wait for a slot."""
         self._slots = bound
         self._urgent = LaneQueue()
         self._normal = LaneQueue()
@@ -152,7 +154,8 @@ class Limiter:
     # --- settings merged from all runs that share the limiter ---
 
     def widen(self, bound: float) -> None:
-        """Raise the bound to `bound`, if that is larger: runs that share the limiter get the largest bound."""
+        """Raise the limiter's bound to `bound` if that is larger, so that runs that share the limiter get the largest
+        of their bounds."""
         bound = min(bound, self.cap)
         if bound > self.bound:
             untouched = self.window == self.bound
@@ -161,14 +164,15 @@ class Limiter:
                 self._resize(bound)
 
     def fit(self, cap: float) -> None:
-        """Never allow more than `cap` requests in flight, for any requested bound."""
+        """Never allow more than `cap` requests in flight, even if a larger bound is requested."""
         self.cap = max(1.0, cap)
         if self.bound > self.cap:
             self.bound = self.cap
             self._resize(min(self.window, self.cap))
 
     def slow_down(self, rpm: float | None, tpm: float | None) -> None:
-        """Lower the rates to `rpm` and `tpm` where these are lower: a provider's limit applies to all runs together."""
+        """Lower the rates to `rpm` and `tpm` if these are lower, because a provider's limit applies to all runs
+        together."""
         now = self._clock.now()
         if rpm is not None and (self._rpm is None or rpm < self._rpm.per_minute):
             self._rpm = Bucket(rpm, now)
@@ -177,17 +181,17 @@ class Limiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether a limit of tokens per minute is set, so that token estimates are needed."""
+        """Whether token estimates are needed, because a limit of tokens per minute is set."""
         return self._tpm is not None
 
     def estimate(self, prompt_tokens: int, max_tokens: int | None) -> int:
-        """Estimate the tokens of a request, to charge before its reply is received."""
+        """Estimate the tokens of a request, with which it is charged before the reply is received."""
         return prompt_tokens + int(self._typical_output if max_tokens is None else max_tokens)
 
     # --- slots ---
 
     def try_acquire(self, tokens: int = 0) -> bool:
-        """Take a slot if one is free and no request waits; return whether it was taken."""
+        """Take a slot if one is free and no request waits. Return whether a slot was taken."""
         if self.queued or self.in_flight >= self._slots or self._pace(tokens):
             return False
         self._grant(tokens)
@@ -197,7 +201,7 @@ class Limiter:
         """Wait for a slot and take it; the caller returns it with `release`.
 
         Args:
-            lane: Name of the requesting run; lanes take turns.
+            lane: Name of the run that sends the request. Runs take turns.
             urgent: Whether to serve the request before all requests that are not urgent.
             tokens: Estimated tokens of the request.
         """
@@ -219,13 +223,13 @@ class Limiter:
             raise
 
     def release(self) -> None:
-        """Return a slot to the limiter."""
+        """Give a slot back to the limiter."""
         self.in_flight -= 1
         if self.queued:
             self._pump()
 
     def withdraw(self, tokens: int) -> None:
-        """Return the slot of a request that was not sent, and refund its charge."""
+        """Give the slot of a request that was not sent back, and refund the charge."""
         if self._rpm is not None:
             self._rpm.take(-1.0)
         if self._tpm is not None:
@@ -242,7 +246,7 @@ class Limiter:
             self._tpm.take(tokens)
 
     def _pace(self, tokens: int) -> float:
-        """Seconds that a request of `tokens` has to wait for the rate limits."""
+        """Return the seconds for which a request of `tokens` tokens has to wait because of the rate limits."""
         if self._rpm is None and self._tpm is None:
             return 0.0
         now = self._clock.now()
@@ -250,7 +254,7 @@ class Limiter:
         return wait if self._tpm is None else max(wait, self._tpm.wait(tokens, now))
 
     def _pump(self) -> None:
-        """Grant slots to waiting requests, as far as slots and rate limits allow."""
+        """Give slots to waiting requests, as far as free slots and rate limits allow."""
         while self.queued and self.in_flight < self._slots:
             queue, waiter = self._urgent, self._urgent.head()
             if waiter is None:
@@ -283,7 +287,7 @@ class Limiter:
     # --- adaptation to replies ---
 
     def succeeded(self) -> None:
-        """Record a successful reply: widen the window."""
+        """Record a successful reply, and widen the window."""
         if self.window < self.bound:
             bound = self.bound if math.isfinite(self.bound) else self.window
             # At most doubling per round, so that a window of one does not grow by the step of a large bound.
@@ -291,20 +295,20 @@ class Limiter:
             self._resize(min(self.bound, self.window + step / self.window))
 
     def used(self, estimated: int, usage_input: int, usage_output: int) -> None:
-        """Replace the estimated tokens of a request by the reported usage."""
+        """Correct the charge of a request from its estimated tokens to the reported usage."""
         if self._tpm is not None:
             self._typical_output += (usage_output - self._typical_output) * 0.05
             self._tpm.take(usage_input + usage_output - estimated)
             self._pump()
 
     def refused(self, sent_at: float, retry_after: float | None, estimated: int = 0) -> None:
-        """Record a 429: halve the window, at most once per back-off window.
+        """Record a reply with status 429: halve the window, at most once per back-off.
 
         Args:
-            sent_at: Send time of the request, on the limiter's clock. If it was sent before the last cut, the window
-                is not cut again.
-            retry_after: Seconds to wait, as requested by the endpoint; None if it sent no value.
-            estimated: Tokens charged for the request; refunded.
+            sent_at: Time, on the limiter's clock, at which the request was sent. If this was before the last reduction
+                of the window, the window is not reduced again.
+            retry_after: Seconds to wait, as requested by the endpoint; None if the endpoint sent no value.
+            estimated: Tokens with which the request was charged, which are refunded.
         """
         now = self._clock.now()
         if self._tpm is not None:
@@ -320,7 +324,7 @@ class Limiter:
 
     @contextmanager
     def sleeping(self, why: str, seconds: float) -> Generator[None]:
-        """Count a request as backing off for `seconds` while the block runs, for `waiting_note`."""
+        """Context manager during which a request counts as backing off for `seconds`, as shown by `waiting_note`."""
         until = self._clock.now() + seconds
         ends = self._sleeping.setdefault(why, [])
         ends.append(until)
@@ -330,8 +334,8 @@ class Limiter:
             ends.remove(until)
 
     def waiting_note(self) -> str:
-        """Return the reasons why requests wait although fewer are in flight than requested, and how long they wait; ""
-        without reason."""
+        """Return the reasons why requests wait although the maximum number in flight is not reached, and for how long;
+        "" if none wait."""
         now = self._clock.now()
         parts = [
             f"{len(ends)} backing off ({why}), the next for {max(0.0, min(ends) - now):.0f} s more"
@@ -340,7 +344,7 @@ class Limiter:
         ]
         if self.window < self.bound:
             bound = f"{self.bound:.0f}" if math.isfinite(self.bound) else "unlimited"
-            parts.append(f"{int(self._slots)} of {bound} slots after 429")
+            parts.append(f"limited to {int(self._slots)} of {bound} slots after status 429")
         if self._timer is not None and self.queued:
             names = " and ".join(
                 f"{bucket.per_minute:g} {name}" for bucket, name in ((self._rpm, "rpm"), (self._tpm, "tpm")) if bucket

@@ -1,5 +1,5 @@
-"""Provider that sends requests through the package litellm, for APIs whose wire format is not OpenAI's. Imports litellm
-and converts its replies and errors."""
+"""Provider that sends requests through the package litellm, for APIs whose wire format is not OpenAI's. The replies and
+errors of litellm are converted to those of this package."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _ENVIRONMENT = {
 }
 
 _SECRET_NAME = re.compile(r"(?:^|_)(?:\w*APIKEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?|PAT|JWT)(?:_|$)")
-"""Pattern of the names of environment variables that may contain a credential for litellm."""
+"""Pattern of names of environment variables that may contain a credential for litellm."""
 
 _SHORTEST_SECRET = 12
 """Minimum length of a credential, in characters. Shorter values (`MAX_TOKEN=100000`, `X_API_KEY=ollama`) are not
-redacted, since they would also be removed from replies."""
+redacted, because ordinary words and numbers in replies would be redacted, too."""
 
 _OWN_OPTIONS = frozenset({
     "api_base", "api_key", "base_url", "cache", "caching", "client", "context_window_fallback_dict",
@@ -58,12 +58,12 @@ _NOISE = re.compile(
     r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout):?[\s-]+)+|\s*Traceback \(most recent.*|\s*Handle with `.*",
     re.DOTALL,
 )
-"""Exception names before the text of litellm's errors, and the stack trace or advice after it; removed from
-messages."""
+"""Pattern of the exception names before the text of litellm's errors and the stack trace or advice after it, which are
+removed from messages."""
 
 _NO_CONNECTION = frozenset({"ConnectError", "ConnectTimeout", "ClientConnectorError", "ConnectionRefusedError"})
-"""Names of exceptions of HTTP libraries that mean that nothing was sent. Names and not classes, since the library
-depends on the provider and on litellm's version."""
+"""Names of exceptions of HTTP libraries that mean that nothing was sent. Names are used instead of classes, because the
+library depends on the provider and on litellm's version."""
 
 _BROKEN = frozenset(
     {"NetworkError", "RemoteProtocolError", "ClientOSError", "ServerDisconnectedError", "ClientPayloadError"}
@@ -77,7 +77,7 @@ _SETUP_WORDS = re.compile(
     r"api[ _]?key|credential|api[ _]base|base_url|account_id|tenant|pip install|must be installed|access token",
     re.IGNORECASE,
 )
-"""Words in litellm's errors that mean that a setting of the provider is missing, so that every request would fail."""
+"""Pattern of litellm's errors that mean that a setting of the provider is missing, so that every request would fail."""
 
 _NETWORK_PACKAGES = frozenset({"httpx", "httpcore", "aiohttp", "requests", "urllib3", "botocore", "google", "grpc"})
 """Top-level packages whose exceptions may have a network cause: HTTP libraries used by provider code."""
@@ -86,7 +86,7 @@ _CHAIN = 12
 """Maximum depth of the exception chain that is searched."""
 
 _CLOSING = 2.0
-"""Timeout in seconds of litellm's background work after the last reply."""
+"""Timeout in seconds for the background work of litellm after the last reply."""
 
 
 class LiteLLMProvider:
@@ -98,11 +98,12 @@ class LiteLLMProvider:
         connect_timeout: Timeout of the connection in seconds, if the provider's code supports one.
 
     Raises:
-        ConfigError: litellm is not installed, or does not know the provider.
+        ConfigError: litellm is not installed or does not support the provider.
     """
 
     _open = 0
-    """Open providers of this process: litellm shares connections, which are closed with the last one."""
+    """Number of open providers in this process. They share the connections of litellm, which are closed together with
+    the last provider."""
 
     def __init__(self, target: RequestTarget, *, timeout: float, connect_timeout: float) -> None:
         provider = target.provider
@@ -125,7 +126,7 @@ class LiteLLMProvider:
             if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name.upper()) and not os.path.exists(value):
                 redactor.add(value)
         self._completion_tokens: set[str] = set()
-        """Models that rejected `max_tokens` and need `max_completion_tokens`."""
+        """Names of models that rejected `max_tokens` and need `max_completion_tokens`."""
         self._is_open = True
         LiteLLMProvider._open += 1
 
@@ -136,14 +137,15 @@ class LiteLLMProvider:
             AttemptFailed: no usable reply was received.
         """
         if isinstance(call.prompt, str):
-            words = (
-                "a text prompt cannot be sent through litellm; give the address of a completions endpoint as base URL"
-            )
+            words = "a text prompt cannot be sent through litellm; set the base URL to that of a completions endpoint"
             raise AttemptFailed(Failure("unsent", "bad_request", words, False))
         # A copy, since the code of some of litellm's providers changes the messages.
         asked = deepcopy(request_fields(call, completion_tokens=call.model in self._completion_tokens))
         if own := sorted(_OWN_OPTIONS.intersection(asked)):
-            words = f"{', '.join(own)}: an option of litellm and not a field of a request; remove it"
+            words = (
+                f"{', '.join(own)}: a sampling argument must be a field of the request, not an option of litellm; "
+                "remove it"
+            )
             raise AttemptFailed(Failure("unsent", "bad_request", words, False))
         total, connect = self._timeouts
         arguments: JsonDict = {**asked, **self._options}
@@ -170,8 +172,8 @@ class LiteLLMProvider:
         return outcome
 
     async def probe(self) -> bool:
-        """Return True without a request, since only litellm knows the provider's address. The next request then tests
-        the connection."""
+        """Return True without sending a request, since only litellm knows the provider's address. The next request then
+        tests the connection."""
         return True
 
     async def close(self) -> None:
@@ -197,7 +199,8 @@ class LiteLLMProvider:
 
 
 def load(provider: str) -> Any:
-    """Import litellm without network access, without the working directory's .env and without output on stdout.
+    """Import litellm without network access, without reading .env from the working directory and without output on
+    stdout.
 
     Args:
         provider: Name of the provider, for the error message.
@@ -229,7 +232,7 @@ def load(provider: str) -> Any:
 
 
 async def _end_callbacks() -> None:
-    """Wait for litellm's background work, which Python would otherwise cancel with a warning."""
+    """Wait for the background work of litellm, which Python would otherwise cancel with a warning."""
     try:
         worker: Any = import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
     except (ImportError, AttributeError):
@@ -247,7 +250,7 @@ async def _end_callbacks() -> None:
 
 
 def _fields_of(response: Any, position: int) -> JsonDict:
-    """Convert a litellm reply to the fields of an OpenAI reply, with only the choice at `position`."""
+    """Convert a reply from litellm to the fields of an OpenAI reply with only one choice, the one at `position`."""
     fields = cast("JsonDict", plain_json(response.model_dump(exclude_none=True, warnings=False)))
     if 0 < position < len(choices := cast("list[JsonDict]", fields.get("choices") or [])):
         fields["choices"] = [{**choices[position], "index": 0}]
@@ -265,8 +268,8 @@ def _fields_of(response: Any, position: int) -> JsonDict:
 def _translate(error: Exception, timeout: float, sent: bool) -> Failure:
     """Convert an exception of litellm to a failure.
 
-    An HTTP error in the exception chain has priority, because it has the provider's status and message. litellm changes
-    some statuses, and reports any unexpected error as a connection error.
+    An HTTP error in the exception chain has priority, because it has the provider's status and message, whereas litellm
+    changes some statuses and reports any unexpected error as a connection error.
 
     Args:
         error: The exception.
@@ -302,10 +305,11 @@ def _from_kinds(kinds: Set[str], status: int | None, words: str, has_reached_net
     """Create the failure for an exception of litellm without an HTTP or connection error in its chain.
 
     Args:
-        kinds: Names of the exception's class and its base classes.
+        kinds: Names of the exception's class and of its base classes.
         status: HTTP status according to litellm.
         words: The cleaned message.
-        has_reached_network: Whether the request was sent, or may have failed in an HTTP library.
+        has_reached_network: Whether the request was sent, or may have failed in an HTTP library while it was being
+            sent.
     """
     if kinds & {"AuthenticationError", "BudgetExceededError"}:
         return Failure("status", "auth", words, False, status, denied=True)
@@ -322,7 +326,7 @@ def _from_kinds(kinds: Set[str], status: int | None, words: str, has_reached_net
 
 
 def _from_http(error: BaseException, words: str) -> Failure | None:
-    """Parse the provider's reply in an `httpx.HTTPStatusError`; None if it has no reply."""
+    """Parse the provider's reply in an `httpx.HTTPStatusError`. Returns None if the error contains no reply."""
     response: Any = getattr(error, "response", None)
     status = getattr(response, "status_code", None)
     if not isinstance(status, int) or not 300 <= status <= 599:

@@ -1,5 +1,6 @@
-"""Restrictions of litellm's connections: no redirects, no default host of another provider, no proxy for loopback. They
-are set by replacing litellm's cache of HTTP clients. Also records for each request whether it was sent."""
+"""Restrictions on the connections of litellm: no redirects, no default host of another provider, no proxy for loopback
+addresses. They are applied by replacing litellm's cache of HTTP clients. For each request, the module also records
+whether it was sent."""
 
 from __future__ import annotations
 
@@ -27,22 +28,23 @@ class Passage:
     sent: bool = False
     """Whether the request was passed to a connection."""
     failure: Failure | None = None
-    """A wrong host, an incomplete reply, or an error inside a 200; litellm does not notice them, or drops the code of
-    the error."""
+    """Failure that litellm does not detect (a wrong host or an incomplete reply), or whose error code litellm drops (an
+    error in a reply with status 200); None without one."""
     position: int = 0
-    """List position of the choice with index 0, since litellm numbers the choices anew by position."""
+    """Position, in the list of choices, of the choice with index 0. Needed because litellm numbers the choices by their
+    position."""
 
 
 PASSAGE: ContextVar[Passage | None] = ContextVar("PASSAGE", default=None)
-"""Record of the current request."""
+"""Record of the request that is being sent in this context."""
 
 
 class Rejected(Exception):
-    """This module has rejected a request or its reply; the `Passage` contains the failure."""
+    """Raised when a request or its reply is rejected. The `Passage` of the request contains the failure."""
 
 
 def guard(package: Any) -> None:
-    """Replace litellm's cache of HTTP clients by one that restricts the connections of each client; idempotent.
+    """Replace litellm's cache of HTTP clients by one that restricts the connections of every client; idempotent.
 
     Args:
         package: The module litellm.
@@ -52,10 +54,10 @@ def guard(package: Any) -> None:
         return  # already replaced
 
     class RestrictedClients(base):
-        """Cache in which litellm stores every new client."""
+        """Cache in which litellm stores every new HTTP client."""
 
         def set_cache(self, key: object, value: object, **options: object) -> None:
-            """Restrict a client and store it in the cache."""
+            """Restrict the connections of an HTTP client, and store the client in the cache."""
             _restrict(value)
             store: Any = super()
             store.set_cache(key, value, **options)
@@ -65,7 +67,7 @@ def guard(package: Any) -> None:
 
 
 def spare_loopback() -> None:
-    """Exclude loopback addresses from proxies set in the environment."""
+    """Exclude loopback addresses from the proxies that are set in environment variables."""
     if not urllib.request.getproxies_environment() or urllib.request.proxy_bypass("127.0.0.1"):
         return
     name = "no_proxy" if "no_proxy" in os.environ else "NO_PROXY"
@@ -73,7 +75,7 @@ def spare_loopback() -> None:
 
 
 def _restrict(client: Any) -> None:
-    """Disable redirects of a client, and check its requests and replies."""
+    """Disable redirects of an HTTP client, and check its requests and replies."""
     httpx: Any = import_module("httpx")
     # litellm's handlers and the OpenAI SDK's clients wrap an httpx client.
     wrapped: tuple[Any, ...] = (client, getattr(client, "client", None), getattr(client, "_client", None))
@@ -90,7 +92,7 @@ def _restrict(client: Any) -> None:
 
 
 async def _check_request(request: Any) -> None:
-    """Reject a request to a wrong host, or record that it was sent."""
+    """Raise an error if a request goes to a wrong host; otherwise record that the request was sent."""
     passage = PASSAGE.get()
     if passage is None:
         return
@@ -103,19 +105,20 @@ async def _check_request(request: Any) -> None:
 
 
 async def _check_response(response: Any) -> None:
-    """Record what litellm ignores in a 2xx reply: that it is incomplete, an error in it, the position of choice 0."""
+    """Record facts about a reply with a 2xx status that litellm ignores: whether the reply is incomplete or contains an
+    error, and the position of the choice with index 0."""
     passage = PASSAGE.get()
     if passage is None or not response.is_success:
         return
     if response.status_code == 206:
-        passage.failure = bad_reply("it is only a part of a reply (partial content)", 206)
+        passage.failure = bad_reply("the reply is incomplete (partial content)", 206)
     if response.status_code != 200 or "json" not in response.headers.get("Content-Type", ""):
         return
     body = bytearray()
     async for part in response.aiter_bytes():
         body += part
         if len(body) > BODY_CAP:
-            passage.failure = bad_reply(f"its body is larger than {BODY_CAP / 2**20:g} MB")
+            passage.failure = bad_reply(f"the body is larger than {BODY_CAP / 2**20:g} MB")
             raise Rejected
     response._content = bytes(body)  # as `aread` does
     if _is_cut(response):
@@ -133,7 +136,7 @@ async def _check_response(response: Any) -> None:
 
 
 def _is_cut(response: Any) -> bool:
-    """Whether a compressed body is truncated, which httpx does not detect."""
+    """Return whether the compressed body of a reply is truncated, which httpx does not detect."""
     decoder = getattr(response, "_decoder", None)
     decompressors = [getattr(each, "decompressor", None) for each in (decoder, *getattr(decoder, "children", ()))]
     return any(getattr(each, "eof", True) is False for each in decompressors)

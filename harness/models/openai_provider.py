@@ -1,6 +1,6 @@
-"""Provider for APIs with OpenAI's wire format: `/chat/completions` and `/completions`. The module `wire` builds bodies
-and parses replies, and `transport` has the connections. Imported at the first request, because importing aiohttp is
-slow."""
+"""Provider for APIs with OpenAI's wire format: `/chat/completions` and `/completions`. The module `wire` builds request
+bodies and parses replies, and `transport` manages connections. This module is imported at the first request, because
+importing aiohttp is slow."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class OpenAIProvider(Transport):
         super().__init__(target.url, target.over(headers), connect_timeout=connect_timeout)
         self._target = target
         self._completion_tokens: set[str] = set()
-        """Models that rejected `max_tokens` and need `max_completion_tokens`."""
+        """Names of models that rejected `max_tokens` and need `max_completion_tokens`."""
 
     async def complete(self, call: ModelCall) -> ModelResponse:
         """Send `call` and parse the reply.
 
         Raises:
             AttemptFailed: the request failed.
-            ModelError: the call has a value that JSON cannot represent.
+            ModelError: the call contains a value that JSON cannot represent.
         """
         renames = call.model in self._completion_tokens or takes_completion_tokens(self._target.url, call.model)
         is_chat = not isinstance(call.prompt, str)
@@ -64,9 +64,10 @@ class OpenAIProvider(Transport):
 
 @lru_cache(maxsize=1024)
 def takes_completion_tokens(url: str, model: str) -> bool:
-    """Whether requests must use `max_completion_tokens` instead of `max_tokens`, according to the address and the
-    model's name. OpenAI accepts it for every model; Azure's older models do not. For all other endpoints the result is
-    false, and the first rejection of `max_tokens` shows that it is needed."""
+    """Return whether requests must use `max_completion_tokens` instead of `max_tokens`, according to the URL and the
+    name of the model. OpenAI accepts `max_completion_tokens` for every model, but Azure's older models do not. For all
+    other endpoints the result is false, and a rejection of `max_tokens` shows that `max_completion_tokens` is
+    needed."""
     host = (urlsplit(url).hostname or "").lower()
     return host.endswith("api.openai.com") or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
 

@@ -1,5 +1,6 @@
-"""All clients of a process, with one limiter and one health state for each URL and key, shared by all runs; replicas of
-a model; and `BoundChat`, one model as an environment calls it. The module `chat` runs the requests."""
+"""Pool of all clients of a process, in which all runs share one limiter and one health state for each URL and key. Also
+defines replicas of a model, and `BoundChat`, with which an environment calls its model. The module `chat` sends the
+requests."""
 
 from __future__ import annotations
 
@@ -26,25 +27,26 @@ from harness.settings.providers import require_provider
 logger = logging.getLogger(__name__)
 
 FILES_BESIDE = 128
-"""Number of open files reserved for other uses than connections: journals, datasets, libraries, environments."""
+"""Number of open files that are reserved for uses other than connections: journals, datasets, libraries and
+environments."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """Limits and request settings of one run."""
+    """Settings of one run for its requests, including rate limits."""
 
     max_in_flight: int = 32
-    """Maximum number of requests in flight for the run; −1 for no bound."""
+    """Maximum number of requests of the run in flight; −1 for no limit."""
     rpm: float | None = None
-    """Requests per minute; None for the endpoint's own limit."""
+    """Maximum number of requests per minute; None for the endpoint's own limit."""
     tpm: float | None = None
-    """Tokens per minute; None for the endpoint's own limit."""
+    """Maximum number of tokens per minute; None for the endpoint's own limit."""
     request_timeout: float = 600.0
     """Timeout of one attempt in seconds."""
     request_retries: int = 6
     """Number of retries after the first attempt."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers that override the endpoint's; names are case-insensitive."""
+    """Headers that override those of the endpoint; names are case-insensitive."""
 
 
 class PooledClient(Client, Protocol):
@@ -56,15 +58,16 @@ class PooledClient(Client, Protocol):
 
 
 class CallerClient(PooledClient, Protocol):
-    """A client object passed by the program that uses the Python API; see `Endpoint.client`."""
+    """A client object that was passed to the Python API by its caller; see `Endpoint.client`."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of the replies that this client received itself, without those of the pool's clients."""
+        """Number of tokens of the replies that this client received itself, not counting those of the pool's
+        clients."""
         ...
 
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
-        """Use `pool` and `settings` for the requests that this client passes on to other clients."""
+        """Use `pool` and `settings` for requests that this client passes on to other clients."""
         ...
 
 
@@ -72,12 +75,12 @@ class ClientPool:
     """All clients of a process.
 
     Args:
-        environ: Environment variables with API keys; default `os.environ`.
-        policy: Back-off of all clients.
-        health: Health thresholds of all endpoints.
-        clock: Clock of limits, back-off and probes; for tests.
-        sharing: Maximum number of concurrent runs. The largest limit of requests in flight that a run sets for an
-            endpoint is multiplied by it.
+        environ: Environment variables with API keys; by default `os.environ`.
+        policy: Settings of the back-off of all clients.
+        health: Thresholds for the health of all endpoints.
+        clock: Clock of limits, back-off and probes, replaceable in tests.
+        sharing: Maximum number of concurrent runs. The limit of requests in flight to an endpoint is the largest one
+            that a run sets, multiplied by this number.
     """
 
     def __init__(
@@ -99,24 +102,25 @@ class ClientPool:
         self._sharing = sharing
         self._caller_clients: list[CallerClient] = []
         self._tokens = 0
-        """Tokens of clients that are closed."""
+        """Number of tokens of the clients that are closed."""
         self._has_warned = False
-        """Whether the warning about the limit of open files was logged."""
+        """Whether the warning about the limit of open files was already logged."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of all replies to all clients so far, including those of rollouts that were not recorded."""
+        """Number of tokens of all replies to all clients so far, including those of rollouts that were not recorded."""
         return self._tokens + sum(client.tokens for client in (*self._clients.values(), *self._caller_clients))
 
     def get(self, endpoints: Sequence[Endpoint], settings: CallSettings | None = None) -> PooledClient:
-        """Return a client for `endpoints`; with several, each request goes to the least busy one.
+        """Return a client for `endpoints`. If there are several, each request is sent to the least busy one.
 
-        All clients with the same URL and key share a limiter. Its bound is the largest requested one (but at most the
-        endpoint's own `max_concurrent`), its rates are the lowest requested ones.
+        All clients with the same URL and key share a limiter. The limiter's maximum of requests in flight is the
+        largest that is requested (but at most the endpoint's own `max_concurrent`), and its rates are the lowest that
+        are requested.
 
         Raises:
-            ConfigError: a URL is malformed, the variable of a key is not set (loopback needs no key), or litellm is
-                needed and not installed.
+            ConfigError: a URL is malformed, the variable with a key is not set (loopback endpoints need no key), or
+                litellm is needed but not installed.
         """
         settings = settings or CallSettings()
         if endpoints and (own := cast("CallerClient | None", endpoints[0].client)) is not None:
@@ -130,8 +134,8 @@ class ClientPool:
         return members[0][0] if len(members) == 1 else Replicas(members)
 
     def open(self) -> None:
-        """Create the provider of every client before the first rollout, because importing aiohttp is slow. Nothing is
-        sent."""
+        """Create the provider of every client before the first rollout, because importing aiohttp is slow. No requests
+        are sent."""
         for client in self._clients.values():
             client.open()
 
@@ -179,8 +183,8 @@ class ClientPool:
         return client
 
     def _fit_open_files(self, asked: float, target: RequestTarget) -> None:
-        """Limit the requests in flight by the number of files that this process may open, since it also has to write
-        its journal. One endpoint gets at most half of them, since judges or an embedded server may need the other
+        """Return the maximum of requests in flight to an endpoint, limited by the number of files that this process may
+        open. One endpoint gets at most half of these files, since judges or an embedded server may need the other
         half."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if files == resource.RLIM_INFINITY:
@@ -192,14 +196,14 @@ class ClientPool:
             self._has_warned = True
             wanted = "any number" if math.isinf(asked) else f"{asked:.0f}"
             logger.warning(
-                "%s: at most %d requests are in flight instead of %s, because this process may open only %d files; "
-                "raise that limit (ulimit -Hn) for more",
+                "%s: at most %d requests instead of %s can be in flight, because this process may open only %d files; "
+                "raise the limit of open files (ulimit -Hn) to allow more",
                 target.label, share, wanted, files,
             )  # fmt: skip
 
 
 _MANY_FILES = 65_536
-"""Limit of open files from which on no warning is logged if it reduces the requests in flight."""
+"""If the limit of open files is at least this number, no warning is logged when it reduces the requests in flight."""
 
 
 def target_of(
@@ -209,12 +213,12 @@ def target_of(
 
     Args:
         endpoint: The endpoint.
-        environ: Environment variables with its key.
-        headers: Headers that override the endpoint's; names are case-insensitive.
+        environ: Environment variables with the key of the endpoint.
+        headers: Headers that override those of the endpoint. Names are case-insensitive.
 
     Raises:
-        ConfigError: the URL is malformed, the key's variable is not set (loopback needs none) or the key has invalid
-            characters, or litellm is needed and not installed.
+        ConfigError: the URL is malformed, the variable with the key is not set (loopback endpoints need no key), the
+            key contains invalid characters, or litellm is needed but not installed.
     """
     require_provider(endpoint.url)
     headers = headers or {}
@@ -226,16 +230,18 @@ def target_of(
     target = RequestTarget(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
     if key_name and not key and not target.is_loopback:
         raise ConfigError(
-            f"{target.label}: the environment variable {key_name}, which must contain its key, is not set"
+            f"{target.label}: the environment variable {key_name} is not set; it must contain the API key for this "
+            "endpoint"
         )
     return target
 
 
 class Replicas:
-    """Several endpoints of one model. Each request goes to the one with the smallest share of its bound in use.
+    """Several endpoints of one model. Each request is sent to the endpoint that uses the smallest share of its maximum
+    of requests in flight.
 
     Args:
-        members: Clients, each with the model's name at its endpoint.
+        members: Clients of the endpoints, each with the model's name at its endpoint.
     """
 
     def __init__(self, members: Sequence[tuple[ChatClient, str]]) -> None:
@@ -272,8 +278,8 @@ class Replicas:
             await client.close()
 
     def waiting_note(self) -> str:
-        """Return the reasons why requests of the replicas wait, and the number of replicas left if some failed; ""
-        without either."""
+        """Return the reasons why requests to the replicas wait, and how many replicas are left if some have failed; ""
+        if neither applies."""
         notes = [note for client, _ in self._alive if (note := client.waiting_note())]
         if len(self._alive) < len(self._members):
             notes.insert(0, f"{len(self._alive)} of {len(self._members)} replicas left")
@@ -291,19 +297,19 @@ class BoundChat:
     client: Client
     model: str
     sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Sampling arguments of the run; those of a call override them."""
+    """Sampling arguments of the run, which those of a call override."""
     lane: str = ""
-    """Name of the run in the limiter's queue: runs take turns at a shared limiter."""
+    """Name of the run in the limiter's queue, in which runs take turns."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of each request; for an endpoint on this machine they include the rollout header."""
+    """Headers of each request. For an endpoint on this machine, they include the header that names the rollout."""
     urgent: bool = False
-    """Whether requests are served before all others, as for judges."""
+    """Whether requests are sent before waiting requests that are not urgent, as for judges."""
     tools: Sequence[JsonDict] | None = None
     """Tools for calls that do not pass their own."""
     check: Callable[[], None] | None = None
-    """Called before each request and once more when it has a slot; see `ModelCall.check`."""
+    """Called before each request, and again when the request has a slot; see `ModelCall.check`."""
     charge: Callable[[Usage], Usage] | None = None
-    """Called with the usage of each reply as soon as it arrives; returns it with its cost."""
+    """Called with the usage of each reply as soon as the reply arrives; returns the usage with its cost."""
 
     def __post_init__(self) -> None:
         check_sampling_args(self.sampling_args)
@@ -315,7 +321,8 @@ class BoundChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Send a prompt to the model; `sampling_args` override the run's own, `extra_body` key by key.
+        """Send a prompt to the model. `sampling_args` override the run's sampling arguments; within `extra_body`, they
+        do so key by key.
 
         Raises:
             BudgetSpent: the budget is spent; nothing was sent.

@@ -1,5 +1,5 @@
-"""Test request before a run, which checks that the endpoint answers for this model and key. The endpoint's client sends
-the request; this module decides from the result whether the endpoint works, and adds advice to the error."""
+"""Test request before a run, which checks that the endpoint accepts the model and the key. The endpoint's client sends
+the request. This module decides from the result whether the endpoint works, and adds advice to the error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from harness.settings.endpoint_selection import is_reference
 logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
-"""Timeout of the test request in seconds. If a reachable endpoint sends nothing for longer, it may be loading its
-model, so the run starts. If no connection is possible, the client gives up earlier."""
+"""Timeout of the test request in seconds. If an endpoint that can be reached does not answer within this time, it may
+be loading its model, so the run starts nevertheless. If no connection is possible, the client gives up earlier."""
 
 _ADVICE = {
     "auth": "Authentication failed. Check your API key is valid ({api_key}). Details: {details}",
@@ -35,11 +35,12 @@ async def preflight(
     *,
     patience: float = PATIENCE,
 ) -> None:
-    """Request one token from `model`, and raise if the endpoint cannot work.
+    """Request one token from `model`, and raise an error if the endpoint cannot work.
 
-    An endpoint that answers with a rate limit, a server error or a rejection of this request (many models reject
-    `max_tokens`) works. It does not work if it rejects the key, does not know the model or path, or does not reply as
-    an API. Reference models are not tested, since they answer only for known examples.
+    An endpoint is considered to work even if it answers with a rate limit, a server error or a rejection of this
+    particular request (many models reject `max_tokens`). It does not work if it rejects the key, does not know the
+    model or path, or does not reply like an API. Reference models are not tested, since they answer only for known
+    examples.
 
     Args:
         client: Client of the endpoint, or of the model's replicas.
@@ -73,11 +74,11 @@ async def ask_once(
         patience: Timeout in seconds.
 
     Returns:
-        None if the model replied; otherwise the error with which the endpoint answered.
+        None if the model replied; otherwise the error that the endpoint returned.
 
     Raises:
         SystemicError: no request can succeed.
-        TimeoutError: no answer came; the endpoint may still be reachable.
+        TimeoutError: no answer was received in time, although the endpoint may be reachable.
     """
     prompt = [{"role": "user", "content": "hi"}]
     call = ModelCall(model, prompt, None, {"max_tokens": 1}, headers or {}, "preflight", urgent=True, quick=True)
@@ -95,10 +96,10 @@ async def preflight_all(models: Sequence[tuple[Client, str]]) -> list[SystemicEr
     """Run `preflight` for several models concurrently.
 
     Args:
-        models: Client, and model name in the request.
+        models: For each model, the client and the model name in the request.
 
     Returns:
-        The error of each model or None, in the same order.
+        For each model, the error or None, in the same order.
     """
 
     async def verdict(client: Client, model: str) -> SystemicError | None:

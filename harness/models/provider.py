@@ -1,6 +1,7 @@
 """The interface of providers, which send a request to an API and parse its reply. The module `chat` adds limits,
-retries, budgets and health to every provider. `openai_provider` is the provider for the OpenAI wire format, `litellm`
-that for litellm; packages add others under the entry-point group `bench.providers` (docs/concepts/plugins.md)."""
+retries, budgets and health to every provider. `openai_provider` is the provider for the OpenAI wire format, and
+`litellm` is the provider for litellm. Packages can add others in the entry-point group `bench.providers`
+(docs/concepts/plugins.md)."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from harness.settings.providers import provider_entry, require_provider
 
 
 class Provider(Protocol):
-    """Connections to one API, in its wire format."""
+    """Sends requests to one API in the API's wire format."""
 
     async def complete(self, call: ModelCall) -> ModelResponse:
         """Send `call` once and return the reply; limits, retries and timeouts are applied by the caller.
 
         Raises:
-            AttemptFailed: the request failed; its `failure` contains whether a retry may help.
+            AttemptFailed: the request failed; the `failure` of this error says whether a retry may help.
             ModelError: the call cannot be sent in this wire format, so it is not retried.
         """
         ...
@@ -33,7 +34,7 @@ class Provider(Protocol):
 
 
 def open_provider(target: RequestTarget, *, timeout: float, connect_timeout: float) -> Provider:
-    """Create the provider of an endpoint. Nothing is sent.
+    """Create the provider of an endpoint. No request is sent.
 
     Args:
         target: The endpoint; the scheme of its URL names the provider.

@@ -1,4 +1,5 @@
-"""Retry rules: retryable statuses, back-off, and parsing of `Retry-After`. The module `chat` does the waiting."""
+"""Rules for retries: which HTTP statuses are retried, the back-off, and parsing of `Retry-After`. The waiting itself is
+done in the module `chat`."""
 
 from __future__ import annotations
 
@@ -11,39 +12,41 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 RETRY_AFTER_CAP = 120.0
-"""Maximum seconds that a `Retry-After` is obeyed. Providers count requests per minute, but some servers send a day. A
-request is retried after at most this time, and fails as `rate_limit` after its last retry."""
+"""Maximum number of seconds to wait because of a `Retry-After`. Providers count requests per minute, but some servers
+ask clients to wait for a day."""
 
 SPREAD = 0.25
-"""Random share added to a `Retry-After`, so that rejected requests do not all return at the same time."""
+"""Maximum share by which a `Retry-After` is randomly extended, so that rejected requests are not all retried at the
+same time."""
 
 BAD_REPLY_RETRIES = 2
-"""Maximum retries after replies with status 200 that cannot be parsed: enough for an error of a proxy, but few, so that
-a wrong address fails soon."""
+"""Maximum number of retries after replies with status 200 that cannot be parsed. Retries help against a temporary error
+of a proxy, but a wrong address should fail soon."""
 
 _UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 
 _EPOCH_FLOOR = 1e9
-"""Value of a reset header, in seconds, from which on it is a Unix time (after 2001) and not a duration. A thousand
-times this value is a Unix time in milliseconds."""
+"""Values of a reset header from this number on are a Unix time in seconds (after 2001) and not a duration. Values from
+a thousand times this number on are a Unix time in milliseconds."""
 
 
 def retryable_status(status: int) -> bool:
-    """Whether the same request may succeed later: true for 408, 409, 429 and 5xx; false for all others."""
+    """Return whether the same request may succeed later: true for status 408, 409, 429 and 5xx, false for all
+    others."""
     return status in (408, 409, 429) or status >= 500
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Number of retries of a request, and the waits before them."""
+    """Number of retries of a request, and the waiting times before them."""
 
     retries: int = 6
     """Number of retries after the first attempt."""
     base: float = 0.5
-    """Upper end of the first back-off, in seconds."""
+    """Upper limit of the first back-off, in seconds."""
     cap: float = 30.0
-    """Upper end of any back-off, in seconds."""
+    """Upper limit of every back-off, in seconds."""
     retry_after_cap: float = RETRY_AFTER_CAP
     rng: random.Random = field(default_factory=random.Random)
 
@@ -66,16 +69,17 @@ class RetryPolicy:
 
 
 def read_retry_after(headers: Mapping[str, str], status: int, wall: float | None = None) -> float | None:
-    """Parse the time that a reply tells the client to wait, in seconds and uncapped; None if it does not tell any.
+    """Return the seconds that a reply tells the client to wait, without an upper limit. None if the reply has no such
+    header.
 
     The headers are read in this order: `retry-after-ms`; `Retry-After` as seconds or as an HTTP-date (relative to the
-    reply's own `Date`, in case the local clock is wrong); for 429 also `x-ratelimit-reset-*` of the limits whose
-    `x-ratelimit-remaining-*` is 0, or of all if none is 0.
+    reply's own `Date`, in case the local clock is wrong); for status 429 also `x-ratelimit-reset-*` of the limits whose
+    `x-ratelimit-remaining-*` is 0, or of all limits if none is 0.
 
     Args:
         headers: Headers of the reply; names are case-insensitive if the mapping's are.
         status: HTTP status of the reply.
-        wall: Current Unix time; defaults to that of the local clock.
+        wall: Current Unix time; by default that of the local clock.
     """
     wall = time.time() if wall is None else wall
     milliseconds = _number(headers.get("retry-after-ms"))
@@ -93,7 +97,7 @@ def read_retry_after(headers: Mapping[str, str], status: int, wall: float | None
 
 
 def _number(text: str | None) -> float | None:
-    """Parse a finite number that is not negative; None for any other text."""
+    """Parse a finite number that is not negative. Returns None for any other text."""
     if text is None:
         return None
     try:
@@ -104,7 +108,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _http_date(text: str) -> float | None:
-    """Parse an HTTP-date as a Unix time; None for any other text."""
+    """Parse an HTTP-date, and return it as a Unix time. Returns None for any other text."""
     try:
         moment = parsedate_to_datetime(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -113,7 +117,8 @@ def _http_date(text: str) -> float | None:
 
 
 def _read_reset(headers: Mapping[str, str], wall: float) -> float | None:
-    """Return the seconds until the exhausted rate limits of a reply are reset; None if it has no such headers."""
+    """Return the seconds until the exhausted rate limits in the headers of a reply are reset; None without such
+    headers."""
     exhausted: list[float] = []
     others: list[float] = []
     for name, text in headers.items():
@@ -129,8 +134,8 @@ def _read_reset(headers: Mapping[str, str], wall: float) -> float | None:
 
 
 def _reset_seconds(text: str, wall: float) -> float | None:
-    """Parse `1s`, `6m0s`, `120ms`, `7.66`, a Unix time in seconds or milliseconds, or an RFC 3339 time. Returns the
-    seconds from now, or None."""
+    """Parse the value of a rate-limit reset header: `1s`, `6m0s`, `120ms`, `7.66`, a Unix time in seconds or
+    milliseconds, or an RFC 3339 time. Returns the seconds from now; None for any other text."""
     value = _number(text)
     if value is not None:
         if value >= 1000.0 * _EPOCH_FLOOR:

@@ -22,7 +22,7 @@ class RequestTarget:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Headers of every request; they override the default headers."""
     label: str = ""
-    """Name of the endpoint in messages; default: its host."""
+    """Name of the endpoint in messages; by default its host."""
     key_name: str = ""
     """Name of the environment variable that contains the key, for messages."""
 
@@ -34,8 +34,8 @@ class RequestTarget:
             raise ConfigError(f"{redactor.text(self.url)!r} is not an http(s) URL such as http://host/v1")
         if parts.username is not None or parts.password is not None:
             raise ConfigError(
-                f"the URL of {parts.hostname} contains a user or password: put the key into an environment variable "
-                "and name that variable (api_key_var), or pass a header"
+                f"the URL of {parts.hostname} contains a user name or a password; put the key into an environment "
+                "variable and set api_key_var to the name of that variable, or pass a header"
             )
         if not self.label:
             object.__setattr__(self, "label", parts.netloc)
@@ -44,8 +44,8 @@ class RequestTarget:
         if self.key and not self.key.isascii():
             stray = next(c for c in self.key if not c.isascii())
             raise ConfigError(
-                f"{self.label}: the key contains {stray!r}, which is not valid in a key: was it copied together with "
-                "quotes, or from a place that shortens it?"
+                f"{self.label}: the key contains {stray!r}, which is not valid in a key; was the key copied together "
+                "with quotes, or from a page that shows it shortened?"
             )
         for name, value in {"the key": self.key or "", **self.headers}.items():
             if not value.isprintable():
@@ -69,13 +69,13 @@ class RequestTarget:
         return self.url.removeprefix(f"{self.plugin}+")
 
     def over(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Merge the default headers and a provider's `headers`; the endpoint's own headers override both. Names are
-        case-insensitive."""
+        """Return the default headers merged with a provider's `headers`. The endpoint's own headers override both;
+        names are case-insensitive."""
         own = {name.lower() for name in self.headers}
         default = {"Content-Type": "application/json", "User-Agent": "bench-harness", **headers}
         return {**{name: value for name, value in default.items() if name.lower() not in own}, **self.headers}
 
     @property
     def provider(self) -> str:
-        """Name of the litellm provider; "" for an endpoint that is called directly."""
+        """Name of the provider in litellm; "" for an endpoint that is called without litellm."""
         return litellm_provider(self.url) or ""

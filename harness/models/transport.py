@@ -1,6 +1,6 @@
-"""HTTP transport of one endpoint: aiohttp's connections and parser, with proxy and size limits. aiohttp's session
-is not used, because it builds headers, URL and payload anew for every request. Every error is converted to a `Failure`.
-Imported at the first request, because importing aiohttp takes about 0.3 s."""
+"""HTTP transport to one endpoint, which uses aiohttp's connections and parser, and adds proxies and size limits.
+aiohttp's sessions are not used, because they build headers, URL and payload anew for every request. Every error is
+converted to a `Failure`. This module is imported at the first request, because importing aiohttp takes about 0.3 s."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ from harness.core.loopback import is_loopback
 from harness.models.failures import BROKE_OFF, AttemptFailed, Failure, bad_reply, clean
 
 BODY_CAP = 64 * 1024 * 1024
-"""Maximum bytes of a reply after decompression. The longest replies, with log-probabilities, have a few MB."""
+"""Maximum size of a reply in bytes after decompression. The longest replies, which contain log-probabilities, have a
+few MB."""
 
 LARGE_REPLY = 4 * 1024 * 1024
-"""Size in bytes above which a reply waits until fewer than `LARGE_AT_ONCE` others are being read; a text of a million
-tokens is smaller."""
+"""Size in bytes above which a reply is read only when fewer than `LARGE_AT_ONCE` other large replies are being read.
+Text of a million tokens is smaller."""
 
 LARGE_AT_ONCE = 4
 """Maximum number of large replies of one endpoint that are read at the same time, which limits their memory to 256
 MB."""
 
 ERROR_CAP = 64 * 1024
-"""Maximum bytes read of the body of an error; a message contains only 300 characters of it."""
+"""Maximum number of bytes that are read of the body of an error. A message contains only 300 characters of the body."""
 
 ERROR_PATIENCE = 5.0
-"""Timeout in seconds for reading the body of an error. Its status is known by then, and a broken proxy may never
-finish."""
+"""Timeout in seconds for reading the body of an error. The status is already known, and a broken proxy may never finish
+sending the body."""
 
 KEEPALIVE = 4.0
-"""Seconds that an idle connection is kept. uvicorn (vLLM, SGLang) and Node close idle connections after 5 s. A request
-on a connection that is being closed needs a retry; a new connection needs only a handshake."""
+"""Seconds for which an idle connection is kept open. Servers based on uvicorn (vLLM, SGLang) and Node close idle
+connections after 5 s, and a request on a connection that is being closed would have to be retried."""
 
 DNS_TTL = 300
-"""Seconds that a DNS lookup is cached. One lookup for each of 256 connections would overload small resolvers."""
+"""Seconds for which the result of a DNS lookup is cached. One lookup for each of 256 connections would overload small
+resolvers."""
 
 PIECE = 1024 * 1024
-"""Maximum bytes decompressed at a time, since a compressed megabyte may expand a thousandfold."""
+"""Maximum number of bytes decompressed at a time, since a compressed megabyte may expand a thousandfold."""
 
 
 @dataclass(eq=False, slots=True)
@@ -61,18 +63,18 @@ class Reply:
 
 
 _Route: TypeAlias = tuple[aiohttp.ClientRequest, dict[str, str]]
-"""A request for aiohttp's connector, which finds or opens a connection for it; and the first line of the HTTP request
-(under "") and the header lines, by the lower-case name of the header."""
+"""Two parts that all requests to a path share: the request object with which aiohttp's connector finds or opens a
+connection, and the header lines by lower-case name, with the first line of the HTTP request under ""."""
 
 
 class Transport:
-    """Connections to one endpoint. aiohttp's default limits (100 connections, 300 s) are disabled.
+    """HTTP connections to one endpoint, without aiohttp's default limits (100 connections, 300 s).
 
     Args:
         url: Base URL.
         headers: Headers of every request.
         connect_timeout: Timeout in seconds for name lookup, connection and TLS.
-        body_cap: Maximum bytes of a reply.
+        body_cap: Maximum size of a reply in bytes.
 
     Raises:
         ConfigError: the environment sets a proxy that cannot be used.
@@ -109,7 +111,7 @@ class Transport:
         return self._send("POST", path, body, headers or {})
 
     async def probe(self) -> bool:
-        """Send `GET /models` and return whether any HTTP answer came."""
+        """Send `GET /models`, and return whether any HTTP answer was received."""
         try:
             await self._send("GET", "/models", None, {})
         except AttemptFailed:
@@ -121,7 +123,8 @@ class Transport:
         await self._connector.close()
 
     async def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
-        """Send one request over a free or new connection, and read the reply; without a request body only its head."""
+        """Send one request over a free or new connection, and read the reply. If the request has no body, only the
+        status and headers of the reply are read."""
         connection = None
         try:
             request, lines = self._routes.get(path) or self._prepare(method, path)
@@ -157,7 +160,7 @@ class Transport:
         return Reply(status, fields, data)
 
     def _prepare(self, method: str, path: str) -> _Route:
-        """Build the parts that all requests to `path` share."""
+        """Build the parts that all requests to `path` share: connection parameters and header lines."""
         url = URL(self._base.rstrip("/") + path + self._query)
         request = aiohttp.ClientRequest(method, url, headers=self._headers, proxy=self._proxy)
         target = str(url) if self._proxy is not None and not request.is_ssl() else url.raw_path_qs
@@ -166,11 +169,12 @@ class Transport:
         return route
 
     async def _read(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
-        """Read and decompress a body. A large one waits until fewer than `LARGE_AT_ONCE` others are being read."""
+        """Read and decompress the body of a reply. A large body is read only when fewer than `LARGE_AT_ONCE` others are
+        being read."""
         length = int(headers.get("Content-Length", -1))
         if 0 <= length <= LARGE_REPLY and "Content-Encoding" not in headers:
             return await content.read()
-        too_large = bad_reply(f"its body is larger than {self._body_cap / 2**20:g} MB", status)
+        too_large = bad_reply(f"the body is larger than {self._body_cap / 2**20:g} MB", status)
         if length > self._body_cap:
             raise AttemptFailed(too_large)
         body = bytearray()
@@ -187,7 +191,7 @@ class Transport:
 def _head(
     request: aiohttp.ClientRequest, lines: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
 ) -> bytes:
-    """Format the first line and the headers of a request; `headers` override those of the endpoint."""
+    """Format the first line and the headers of a request. `headers` override the headers of the endpoint."""
     own = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
     if not "".join(own.values()).isprintable():
         raise ValueError("a header contains a line break or another control character")
@@ -199,14 +203,14 @@ def _head(
 
 
 async def _unpacked(headers: Mapping[str, str], content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
-    """Yield the decompressed body of a reply, at most `PIECE` bytes of a compressed one at a time.
+    """Yield the decompressed body of a reply. A compressed body is yielded in pieces of at most `PIECE` bytes.
 
     Raises:
-        AttemptFailed: the encoding is not gzip, deflate or identity, or the data is damaged or incomplete.
+        AttemptFailed: the encoding is not gzip, deflate or identity, or the data are damaged or incomplete.
     """
     name = headers.get("Content-Encoding", "").strip().lower()
     if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise AttemptFailed(bad_reply(f"its body is compressed as {clean(name)}, which was not requested"))
+        raise AttemptFailed(bad_reply(f"the body is compressed as {clean(name)}, which was not requested"))
     stream: Any = None
     has_begun = False
     async for data in content.iter_any():
@@ -233,7 +237,7 @@ async def _unpacked(headers: Mapping[str, str], content: aiohttp.StreamReader) -
 
 
 async def _read_error(headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
-    """Read the beginning of an error's body, with a timeout and a size limit."""
+    """Read the beginning of the body of an error, with a timeout and a size limit."""
     body = bytearray()
     # A TimeoutError is an OSError.
     with contextlib.suppress(aiohttp.ClientError, OSError, AttemptFailed):
@@ -257,10 +261,11 @@ def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> sock
 
 
 def find_proxy(url: URL) -> URL | None:
-    """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY set for `url`; None if there is none, and
-    for loopback.
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY set for `url`. Returns None if they set no
+    proxy, and for loopback addresses.
 
-    Called once per endpoint, since aiohttp's own `trust_env` reads the environment and ~/.netrc for every request.
+    Called only once per endpoint, whereas aiohttp's option `trust_env` reads the environment and ~/.netrc for every
+    request.
 
     Raises:
         ConfigError: the proxy is not an HTTP proxy, or its address is not a URL.
@@ -279,8 +284,8 @@ def find_proxy(url: URL) -> URL | None:
         ) from None
     if proxy.scheme not in ("http", "https"):
         raise ConfigError(
-            f"the environment sets a {proxy.scheme} proxy for {url.scheme}://{host}; only http and https proxies work: "
-            f"set {url.scheme.upper()}_PROXY to one, or add {host} to NO_PROXY"
+            f"the environment sets a {proxy.scheme} proxy for {url.scheme}://{host}, but only http and https proxies "
+            f"are supported: set {url.scheme.upper()}_PROXY to such a proxy, or add {host} to NO_PROXY"
         )
     return proxy
 
@@ -289,13 +294,15 @@ def _translate(error: Exception) -> Failure:
     """Convert an exception of aiohttp to a failure."""
     if isinstance(error, aiohttp.ClientConnectorError):
         if error.os_error.errno in (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL):
-            detail = f"this process has no sockets left ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
+            detail = (
+                f"this process cannot open more sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
+            )
             return Failure("broken", "connection", detail, True)
         return Failure("unreachable", "connection", connect_words(error), True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Failure("unreachable", "connection", f"the proxy refused the connection with HTTP {error.status}", True)
     if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
-        return Failure("broken", "bad_response", f"the answer is not HTTP ({clean(error.message)})", True)
+        return Failure("broken", "bad_response", f"the answer is not valid HTTP ({clean(error.message)})", True)
     if isinstance(error, aiohttp.ClientPayloadError):
         return BROKE_OFF
     words = clean(str(error)) or type(error).__name__
@@ -305,7 +312,7 @@ def _translate(error: Exception) -> Failure:
 
 
 def connect_words(error: aiohttp.ClientConnectorError) -> str:
-    """Describe why no connection was made. The message names only addresses other than the endpoint's."""
+    """Describe why no connection could be made. The endpoint's own address is not repeated in the message."""
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"cannot reach the proxy at {error.host}:{error.port}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -1,5 +1,5 @@
-"""OpenAI wire format: build request bodies, parse replies. A reply is valid even if its answer is empty, null or
-truncated, or if the model refused."""
+"""OpenAI wire format: build request bodies, parse replies. A reply is valid even if the answer in it is empty, null or
+truncated, or if the model refused to answer."""
 
 from __future__ import annotations
 
@@ -16,65 +16,68 @@ from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Prom
 from harness.models.failures import Failure, bad_reply, clean, error_inside, json_object, unlisted
 
 CHARS_PER_TOKEN = 4
-"""Estimated characters per token, for rate limits only. Close enough for English; corrected by the reply's usage."""
+"""Estimated number of characters per token, used only for rate limits. It is precise enough for English, and is
+corrected when the reply reports its usage."""
 
 _MOST_DOLLARS = 1e9
-"""Cost of one reply, in dollars, above which a provider's figure is ignored as invalid."""
+"""Costs of one reply above this number of dollars are ignored as invalid."""
 
 MOST_TOKENS = 10**9
-"""Tokens of one reply above which a provider's count is ignored as invalid."""
+"""Token counts of one reply above this number are ignored as invalid."""
 
 IMAGE_TOKENS = 1000
-"""Estimated tokens of a content part that is not text, for rate limits only."""
+"""Estimated number of tokens of a content part that is not text, used only for rate limits."""
 
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
-    """Validate sampling arguments: no streaming, no further answers (which would be paid for and discarded), no API
-    key.
+    """Validate sampling arguments, which must not request streaming or more than one answer (the others would be paid
+    for and discarded) and must not contain an API key.
 
     Raises:
-        ConfigError: `stream` is on, `n` is more than 1, or there is an `api_key`.
+        ConfigError: `stream` is set, `n` is more than 1, or an `api_key` is given.
     """
     for source in _bodies(args):
         if source.get("stream"):
-            raise ConfigError("sampling_args.stream: streamed replies are not supported; remove it")
+            raise ConfigError("sampling_args.stream: streamed replies are not supported; remove this argument")
         n = source.get("n")
         if isinstance(n, int) and n > 1:
             raise ConfigError(
-                f"sampling_args.n = {n}: only one answer per request is used",
+                f"sampling_args.n is {n}, but only one answer per request is used",
                 remedy="for more rollouts, raise {rollouts_per_example}",
             )
         if "api_key" in source:
             raise ConfigError(
-                "sampling_args must not contain an api_key, because runs record them; name the key's environment "
-                "variable instead"
+                "sampling_args must not contain an api_key, because runs record sampling arguments; set the name of "
+                "an environment variable with the key instead"
             )
 
 
 def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
-    """Validate sampling arguments given as settings, which must not change model or prompt.
+    """Validate sampling arguments that are given as settings. They must not change the model or the prompt.
 
-    The code of an agent may set model and prompt in its calls.
+    (Only the calls of an agent may set model and prompt.)
 
     Raises:
-        ConfigError: as in `check_sampling_args`, or one of them is `model`, `messages` or `prompt`.
+        ConfigError: as for `check_sampling_args`, or an argument is `model`, `messages` or `prompt`.
     """
     check_sampling_args(args)
     for source in _bodies(args):
         other = next((name for name in ("model", "messages", "prompt") if name in source), None)
         if other is not None:
-            raise ConfigError(f"sampling_args.{other}: this would replace the {other} that the run records; remove it")
+            raise ConfigError(
+                f"sampling_args.{other} would replace the {other} that the run records; remove this argument"
+            )
 
 
 def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The sampling arguments themselves, and their `extra_body` if there is one."""
+    """Yield the sampling arguments themselves and, if they contain one, their `extra_body`."""
     extra = args.get("extra_body")
     return [args, cast("Mapping[str, Any]", extra)] if isinstance(extra, Mapping) else [args]
 
 
 def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Merge the sampling arguments `over` into `base`, and `extra_body` key by key. A value None is kept; it removes
-    the key when the request body is built."""
+    """Return the sampling arguments `base`, overridden by those in `over`; `extra_body` is merged key by key. An
+    argument whose value is None stays in the result, and is left out when the request body is built."""
     merged = {**base, **(over or {})}
     below, above = base.get("extra_body"), (over or {}).get("extra_body")
     if isinstance(below, Mapping) and isinstance(above, Mapping):
@@ -83,11 +86,13 @@ def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None)
 
 
 def request_fields(call: ModelCall, *, completion_tokens: bool = False) -> JsonDict:
-    """Return the fields of the request of `call`: model, messages or prompt, tools, then the sampling arguments.
+    """Return the fields of the request body for `call`: model, messages or prompt, tools, and then the sampling
+    arguments.
 
     Args:
         call: The model call.
-        completion_tokens: Rename `max_tokens` of a chat to `max_completion_tokens`, unless that is set too.
+        completion_tokens: Whether to rename `max_tokens` of a chat request to `max_completion_tokens`, unless the
+            latter is set too.
     """
     is_chat = not isinstance(call.prompt, str)
     body: JsonDict = {"model": call.model, ("messages" if is_chat else "prompt"): call.prompt}
@@ -105,10 +110,10 @@ def request_fields(call: ModelCall, *, completion_tokens: bool = False) -> JsonD
 
 
 def build_request(call: ModelCall, *, completion_tokens: bool = False) -> bytes:
-    """Build the body of the HTTP request of `call`; see `request_fields`.
+    """Build the body of the HTTP request for `call`, from the fields that `request_fields` returns.
 
     Raises:
-        ModelError: the call has a value that JSON cannot represent.
+        ModelError: the call contains a value that JSON cannot represent.
     """
     fields = request_fields(call, completion_tokens=completion_tokens)
     try:
@@ -147,15 +152,15 @@ def asked_output_tokens(call: ModelCall) -> int | None:
 
 
 def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Failure:
-    """Parse a 2xx reply. Only the choice of index 0 is used.
+    """Parse a reply with a 2xx status. Only the choice with index 0 is used.
 
     Returns:
-        The reply. A failure if the body is not JSON, has no choices or has fields of the wrong type, or if it contains
-        an error (routers send errors with status 200, even beside a choice). Such an error is treated like the HTTP
-        status that it names.
+        The parsed reply, or a failure if the body is not JSON, has no choices, has fields of the wrong type or contains
+        an error. (Routers send errors with status 200, even together with a choice. Such an error is treated like the
+        HTTP status that it names.)
     """
     if status == 206:
-        return bad_reply("it is only a part of a reply (partial content)", status)
+        return bad_reply("the reply is incomplete (partial content)", status)
     try:
         value: object = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -171,7 +176,7 @@ def read_reply(body: bytes, status: int, *, is_chat: bool) -> ModelResponse | Fa
 
 
 def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelResponse | Failure:
-    """Parse the decoded body of a 2xx reply; see `read_reply`."""
+    """Parse the decoded body of a reply with a 2xx status; see `read_reply`."""
     usage = read_usage(fields.get("usage"))
     choice = first_choice(fields.get("choices"))
     outcome = error_inside(fields, choice) or _read_message(choice, is_chat)
@@ -194,8 +199,8 @@ def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelRespons
 
 
 def first_choice(choices: object) -> dict[str, Any] | None:
-    """Return the choice of a reply whose index is 0, at any position, or else the first choice; None if there is
-    none."""
+    """Return the choice with index 0, at any position in the list, or else the first choice. None if there are no
+    choices."""
     if not isinstance(choices, list) or not choices:
         return None
     found = cast("list[object]", choices)
@@ -206,20 +211,20 @@ def first_choice(choices: object) -> dict[str, Any] | None:
 
 
 def is_another_model(asked: str, answered: str) -> bool:
-    """Whether a reply names a model other than the requested one. Dates and variants that providers add to a name do
-    not count, nor do prefixes that routers add. A smaller variant (`mini`) does count."""
+    """Return whether a reply names a model other than the requested one. Dates and variants that providers add to a
+    model's name, and prefixes that routers add, do not count as differences. A smaller variant (`mini`) does."""
     theirs, ours = _words(answered), _words(asked)
     return not (theirs <= ours or ours <= theirs) or bool((theirs ^ ours) & {"mini", "nano", "lite"})
 
 
 def _words(model: str) -> set[str]:
-    """The words and numbers of a model's name, without its prefix."""
+    """Return the words and numbers of a model's name, without a prefix."""
     return set(re.findall(r"[a-z]+|\d+", model.lower().rstrip("/").rpartition("/")[2])) - {"latest", "preview"}
 
 
 def read_usage(usage: object) -> Usage:
-    """Parse the `usage` field of a reply: tokens and cost. Unless both token counts are valid, the reply is counted as
-    `unreported`."""
+    """Parse the tokens and the cost in the field `usage` of a reply. If a token count is missing or invalid, the reply
+    counts as `unreported`."""
     if not isinstance(usage, dict):
         return Usage(requests=1, unreported=1)
     fields = cast("dict[str, Any]", usage)
@@ -241,7 +246,8 @@ def read_usage(usage: object) -> Usage:
 
 
 def _cost(usage: dict[str, Any]) -> float | None:
-    """Cost of a reply as reported by the endpoint. With a user's own key (`is_byok`): router fee plus upstream cost."""
+    """Return the cost of a reply as reported by the endpoint. If a router uses the user's own key for the provider
+    (`is_byok`), this is the router's fee plus the provider's cost."""
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
@@ -260,29 +266,30 @@ def _count(value: object) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Whether a value is a plausible token count. Some providers send -1 for "unknown"; a huge count would overflow."""
+    """Return whether a value is a plausible token count. Some providers send -1 for an unknown count, and a huge count
+    would overflow."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
 
 
 def _read_message(choice: dict[str, Any] | None, is_chat: bool) -> Message | str:
-    """Return the assistant message of a choice for the transcript, or a description of the fault in the reply. The
-    provider's own fields are kept, because it may need them in the next request (signatures). Nulls and empty lists are
-    removed, `reasoning` becomes `reasoning_content`, and the arguments of tool calls stay text as the model wrote
-    it."""
+    """Return the assistant message of a choice for the transcript, or a text that says what is wrong with the reply.
+    Fields that only this provider uses are kept, because the provider may need them in the next request (signatures).
+    Nulls and empty lists are removed, `reasoning` is renamed to `reasoning_content`, and the arguments of tool calls
+    remain the string that the model wrote."""
     if choice is None:
-        return "its choices are empty"
+        return "the list of choices is empty"
     if not is_chat:
         text = choice.get("text")
         if text is not None and not isinstance(text, str):
-            return f"the text of its choice is of type {type(text).__name__}"
-        return {"role": "assistant", "content": text} if "text" in choice else "its choice has no text"
+            return f"the text of the choice has the wrong type {type(text).__name__}"
+        return {"role": "assistant", "content": text} if "text" in choice else "the choice has no text"
     raw = choice.get("message")
     if not isinstance(raw, dict):
-        return "its choice has no message"
+        return "the choice has no message"
     fields = cast("dict[str, Any]", raw)
     content: object = fields.get("content")
     if not (content is None or isinstance(content, str | list)):
-        return f"the content of its message is of type {type(content).__name__}"
+        return f"the content of the message has the wrong type {type(content).__name__}"
     # Some servers return another role, which would be taken for another speaker.
     message: Message = {"role": "assistant", "content": content}
     for name, value in fields.items():
@@ -294,7 +301,7 @@ def _read_message(choice: dict[str, Any] | None, is_chat: bool) -> Message | str
     if "tool_calls" in message:
         calls = _tool_calls(message["tool_calls"])
         if calls is None:
-            return "its tool calls have no function name"
+            return "a tool call has no function name"
         message["tool_calls"] = calls
     return message
 
@@ -330,7 +337,8 @@ def _text(value: object) -> str:
 
 
 def plain_json(value: object) -> object:
-    """Convert a value to one that JSON can represent: lone surrogates become U+FFFD, other objects become text."""
+    """Convert a value to one that JSON can represent. Lone surrogates are replaced by U+FFFD, and other objects by
+    their text."""
     if isinstance(value, dict):
         return {str(key): plain_json(entry) for key, entry in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple):
@@ -341,12 +349,12 @@ def plain_json(value: object) -> object:
 
 
 def _describe_body(body: bytes) -> str:
-    """Describe a reply body that is not a JSON object."""
+    """Say what the body of a reply contains if it is not a JSON object."""
     text = body[:2000].decode("utf-8", "replace").strip()
     if not text:
-        return "its body is empty"
+        return "the body is empty"
     if text[:1] == "<":
-        return f"its body is a web page, not JSON: {clean(text)}"
+        return f"the body is a web page, not JSON: {clean(text)}"
     if text.startswith(("data:", "event:", ":")):
-        return "its body is an event stream, which was not requested"
-    return f"its body is not a JSON object: {clean(text)}"
+        return "the body is an event stream, which was not requested"
+    return f"the body is not a JSON object: {clean(text)}"

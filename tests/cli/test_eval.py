@@ -408,15 +408,22 @@ def test_what_may_not_shrink_is_called_by_its_option(evals: Evals) -> None:
     assert evals.eval("--n", "2").code == 0
     shorter, fewer = evals.eval("--n", "2", "--limit", "2", "--resume"), evals.eval("--resume")
     assert (shorter.code, fewer.code) == (2, 2)
-    assert "error: --limit: was 3 and is now 2;" in shorter.err
+    assert "error: --limit: the earlier value is 3 and the new value is 2" in shorter.err
     assert "Raise --limit to at least 3" in shorter.err
-    assert "error: --n: was 2 and is now 1;" in fewer.err and "Raise --n to at least 2" in fewer.err
+    assert (
+        "error: --n: the earlier value is 2 and the new value is 1" in fewer.err
+        and "Raise --n to at least 2" in fewer.err
+    )
 
 
 def test_a_key_that_is_missing_is_asked_for_by_this_command_s_option(evals: Evals) -> None:
     refused = evals.eval("--baseline-model", "refusing", "--baseline-base-url", evals.model.url)
-    assert refused.err.endswith("no key was sent: name its variable with --baseline-api-key-var\n")
-    assert evals.eval(model="refusing").err.endswith("name its variable with --api-key-var\n")
+    assert refused.err.endswith(
+        "no key was sent: set --baseline-api-key-var to the name of the variable that contains the key\n"
+    )
+    assert evals.eval(model="refusing").err.endswith(
+        "set --api-key-var to the name of the variable that contains the key\n"
+    )
     typed = evals.eval("--api-key", "sk-typed", model="refusing").err
     assert "--api-key" in typed and "BENCH_API_KEY" not in typed and "sk-typed" not in typed
 

@@ -370,7 +370,7 @@ def test_a_dead_endpoint_and_a_dead_judge_end_their_runs_with_one_message_each(s
     assert {name: run["state"] for name, run in runs.items()} == {
         "deaf": "stopped", "judged": "stopped", "fine": "done",
     }  # fmt: skip
-    refused = f"{FAR.split('/')[2]}: connection refused, and it has never answered"
+    refused = f"{FAR.split('/')[2]}: connection refused, and this endpoint has never answered"
     assert runs["deaf"]["note"].startswith(refused)
     assert runs["judged"]["note"].startswith(f"the judge j cannot be used: {refused}")
     assert done.err.count("the judge j cannot be used") == 2  # the line of its end, and the table

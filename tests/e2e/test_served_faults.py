@@ -159,12 +159,12 @@ SYSTEMIC: Mapping[str, tuple[str, int]] = {
     "huge@status=401": ("HTTP 401", 1),
     "close-body@status=401": ("HTTP 401", 1),
     "hang-body@status=403": ("HTTP 403", 1),
-    "html": ("its body is a web page, not JSON", 3),
-    "empty-body": ("its body is empty (3 attempts); is the base URL that of an OpenAI-compatible API?", 3),
-    "event-stream": ("its body is an event stream, which was not requested", 3),
-    "reset": ("at every attempt, and it has never answered", 3),
-    "close": ("at every attempt, and it has never answered", 3),
-    "reset-body": ("the reply broke off in the middle at every attempt, and it has never answered", 3),
+    "html": ("the body is a web page, not JSON", 3),
+    "empty-body": ("the body is empty (3 attempts); is the base URL that of an OpenAI-compatible API?", 3),
+    "event-stream": ("the body is an event stream, which was not requested", 3),
+    "reset": ("at every attempt, and this endpoint has never answered", 3),
+    "close": ("at every attempt, and this endpoint has never answered", 3),
+    "reset-body": ("the reply broke off in the middle at every attempt, and this endpoint has never answered", 3),
 }
 """What no request can get past: words of the one message, and requests until then."""
 
@@ -316,7 +316,7 @@ def test_fewer_open_files_than_requests_lower_what_is_in_flight(shop: Workshop, 
     assert done.code == 0, done.err
     assert done.run["summary"]["scored"] == 216
     wanted = "any number" if asked == "-1" else asked
-    assert f"at most 16 requests are in flight instead of {wanted}" in done.said
+    assert f"at most 16 requests instead of {wanted} can be in flight" in done.said
     assert "160 files" in done.said
 
 

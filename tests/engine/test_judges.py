@@ -159,7 +159,7 @@ def test_a_real_model_is_not_judged_by_the_reference_judge_unless_asked(module: 
         (
             "some-model",
             {"grader": "reference/oracle"},
-            "judge_model reference/oracle, .* set judge_model to reference/judge or to a real",
+            "judge_model is reference/oracle, .* set judge_model to reference/judge or to a real",
         ),
         ("reference/oracle", {"grader": "reference/noisy?seed=2"}, "noisy cannot judge"),
         (
@@ -167,7 +167,7 @@ def test_a_real_model_is_not_judged_by_the_reference_judge_unless_asked(module: 
             {"grader": "reference/null", "judge_base_url": "http://localhost:9/v1"},
             "null cannot judge",
         ),
-        ("some-model", {"sampling": {"n": 4}, "grader": "twins"}, "sampling_args.n = 4"),
+        ("some-model", {"sampling": {"n": 4}, "grader": "twins"}, "sampling_args.n is 4"),
     ],
 )
 def test_a_judge_that_cannot_be_is_refused(module: str, model: str, args: dict[str, Any], words: str) -> None:

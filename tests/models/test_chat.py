@@ -269,7 +269,7 @@ def test_another_models_replies_are_told_once_and_kept(caplog: pytest.LogCapture
                 answers = await outcomes(client, 5)
                 assert {getattr(answer, "model", "") for answer in answers} == {"cheap\x1b[2J"}
             assert [record.getMessage() for record in caplog.records] == [
-                "endpoint: some-model was requested, but cheap?[2J answers"
+                "endpoint: model some-model was requested, but model cheap?[2J answered"
             ]
 
     run(main)
@@ -423,7 +423,7 @@ def test_a_dead_port_is_given_up_quickly_for_every_waiter() -> None:
                 errors = await outcomes(client, count)
                 assert {type(error) for error in errors} == {SystemicError}
                 assert len({str(error) for error in errors}) == 1
-                assert "connection refused, and it has never answered" in str(errors[0])
+                assert "connection refused, and this endpoint has never answered" in str(errors[0])
 
     run(main)
 
@@ -445,7 +445,7 @@ def test_what_speaks_no_http_is_given_up() -> None:
 
     async def main() -> None:
         async with raw_server(talk) as url, client_of(url) as client:
-            with pytest.raises(SystemicError, match="not HTTP"):
+            with pytest.raises(SystemicError, match="not valid HTTP"):
                 await client.request(ASK)
 
     run(main)
@@ -458,7 +458,7 @@ def test_an_endpoint_that_goes_away_and_comes_back_costs_nothing() -> None:
             port = int(server.url.split(":")[2].split("/")[0])
             await server.stop()
             waiting = asyncio.ensure_future(outcomes(client, 30))
-            await until(lambda: "endpoint away" in client.waiting_note())
+            await until(lambda: "endpoint cannot be reached" in client.waiting_note())
             await until(lambda: client.limiter.in_flight == 0)
             async with serving(port=port) as again:
                 assert all(isinstance(answer, ModelResponse) for answer in await waiting)
@@ -540,8 +540,8 @@ def test_an_endpoint_that_takes_requests_and_never_says_a_byte_is_given_up() -> 
             errors = await outcomes(client, 20)
             assert {type(error) for error in errors} == {SystemicError}
             assert {str(error) for error in errors} == {
-                "endpoint: no reply within 0.2 s (request_timeout), and it has never answered anything; "
-                "is it the right address, and does it work?"
+                "endpoint: no reply within 0.2 s (request_timeout), and this endpoint has never answered any request; "
+                "is the base URL right, and is the server working?"
             }
             assert silent.asked.count(b"GET") == 1, "one probe, and no second attempt"
             assert silent.asked.count(b"POST") == 8, "the bound"
@@ -561,14 +561,17 @@ def test_an_endpoint_that_falls_silent_is_waited_for_like_one_that_is_gone(comes
             await client.request(ASK)
             silent.answers.clear()
             waiting = asyncio.ensure_future(outcomes(client, 20))
-            await until(lambda: "endpoint away" in client.waiting_note())
+            await until(lambda: "endpoint cannot be reached" in client.waiting_note())
             if comes_back:
                 silent.answers.set()
                 assert all(isinstance(answer, ModelResponse) for answer in await waiting)
             else:
                 errors = await waiting
                 assert {type(error) for error in errors} == {SystemicError}
-                assert {"it had answered before, but not for 0.5 s now" in str(error) for error in errors} == {True}
+                assert {
+                    "this endpoint had answered before, but has not answered for 0.5 s" in str(error)
+                    for error in errors
+                } == {True}
 
     run(main)
 
@@ -717,7 +720,7 @@ def test_a_line_break_in_a_header_is_refused_without_being_repeated(key: str | N
 @pytest.mark.parametrize("key", ["\u201csk-canary-0123456789\u201d", "\ufeffsk-canary-0123456789", "sk-cana\u20266789"])
 def test_a_key_that_was_copied_with_something_else_is_refused_without_being_repeated(key: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"^host: the key contains '.{1,6}', which is not valid in a key: was it copied"
+        ConfigError, match=r"^host: the key contains '.{1,6}', which is not valid in a key; was the key copied"
     ) as caught:
         RequestTarget("https://host/v1", key)
     assert "cana" not in str(caught.value)
@@ -740,7 +743,7 @@ def test_a_host_that_swallows_connections_is_given_up() -> None:
             async with client_of(url, patience=patience, request_timeout=0.5) as client:
                 errors = await outcomes(client, 5)
                 assert {type(error) for error in errors} == {SystemicError}
-                assert "no connection in time, and it has never answered" in str(errors[0])
+                assert "no connection in time, and this endpoint has never answered" in str(errors[0])
 
     run(main)
 

@@ -128,7 +128,7 @@ def test_a_message_names_the_endpoint_the_attempts_and_the_next_step() -> None:
     )
     assert (error.status, error.retryable, error.reason) == (429, True, "rate_limit")
     assert timed_out(2.5).error("h", 1).reason == "timeout"
-    bad = bad_reply("its body is empty").error("h", 3)
+    bad = bad_reply("the body is empty").error("h", 3)
     assert isinstance(bad, ResponseError)
     assert (bad.reason, bad.retryable) == ("bad_response", True)
 

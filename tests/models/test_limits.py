@@ -391,11 +391,11 @@ def test_the_note_says_what_holds_requests_up() -> None:
     assert limiter.waiting_note() == ""
     with limiter.sleeping("rate_limit", 60.0), limiter.sleeping("rate_limit", 30.0):
         limiter.refused(clock.now(), None)
-        says = "2 backing off (rate_limit), the next for 30 s more, 4 of 8 slots after 429"
+        says = "2 backing off (rate_limit), the next for 30 s more, limited to 4 of 8 slots after status 429"
         assert limiter.waiting_note() == says
-    assert limiter.waiting_note() == "4 of 8 slots after 429"
+    assert limiter.waiting_note() == "limited to 4 of 8 slots after status 429"
 
 
 def test_a_limiter_without_slots_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one slot"):
+    with pytest.raises(ValueError, match="bound of a limiter must be at least 1"):
         Limiter(0)

@@ -267,10 +267,10 @@ REFUSALS = {
              "anthropic (litellm): HTTP 429: slow down (3 attempts); lower max_concurrent, or set rpm and tpm to the "
              "endpoint's limits"),
     "overloaded": (Answer(error("overloaded_error", "busy"), 529), ModelError, "server_error", 3,
-                   "anthropic (litellm): HTTP 529: busy (3 attempts); try again later (retry_failed)"),
+                   "anthropic (litellm): HTTP 529: busy (3 attempts); try again later, with retry_failed"),
     "page": (Answer(b"<html>hi</html>"), ResponseError, "bad_response", 3, "litellm cannot read the reply: "),
     "empty": (Answer(b""), ResponseError, "bad_response", 3, "litellm cannot read the reply: "),
-    "cut": (Answer(cut=True), SystemicError, "connection", 3, "at every attempt, and it has never answered"),
+    "cut": (Answer(cut=True), SystemicError, "connection", 3, "at every attempt, and this endpoint has never answered"),
 }  # fmt: skip
 
 
@@ -324,8 +324,8 @@ def test_a_refused_connection_is_no_attempt_and_a_dead_provider_is_given_up(monk
         with pytest.raises(SystemicError) as caught:
             await client.request(ASK)
         assert str(caught.value) == (
-            "anthropic (litellm): connection refused, and it has never answered; is the server running, and is the "
-            "base URL right?"
+            "anthropic (litellm): connection refused, and this endpoint has never answered; is the server running, "
+            "and is the base URL right?"
         )
 
     run(client, main)
@@ -413,7 +413,9 @@ def test_without_any_key_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> Non
         client = client_of(key=None)
 
         async def main() -> None:
-            with pytest.raises(SystemicError, match="litellm found none: name its variable with api_key_var") as caught:
+            with pytest.raises(
+                SystemicError, match="litellm found no key: set api_key_var to the name of the variable"
+            ) as caught:
                 await client.request(ASK)
             assert caught.value.reason == "auth"
 
@@ -433,7 +435,7 @@ def test_no_redirect_takes_prompt_and_key_elsewhere(named: str, path: str, monke
             async def main() -> None:
                 with pytest.raises(SystemicError) as caught:
                     await client.request(ASK)
-                assert f"HTTP 307 redirects to {other}/taken, which is not followed" in str(caught.value)
+                assert f"HTTP 307 redirects to {other}/taken, but redirects are not followed" in str(caught.value)
 
             run(client, main)
             assert [asked.path for asked in provider.asked] == [path]
@@ -455,7 +457,8 @@ def test_who_answers_is_no_sampling_arguments_business(
                 await client.request(replace(ASK, sampling_args=args))
             [name] = args
             assert str(caught.value) == (
-                f"anthropic (litellm): {name}: an option of litellm and not a field of a request; remove it"
+                f"anthropic (litellm): {name}: a sampling argument must be a field of the request, not an option of "
+                "litellm; remove it"
             )
             assert (caught.value.reason, caught.value.retryable) == ("bad_request", False)
 

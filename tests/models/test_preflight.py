@@ -175,7 +175,7 @@ def test_a_web_server_is_no_endpoint(body: bytes) -> None:
             host = server.url.split("/")[2]
             assert caught.value.text(EVAL).startswith(
                 "The endpoint does not answer as an OpenAI-compatible API. Check --base-url. Details: "
-                f"{host}: HTTP 200, but its body is "
+                f"{host}: HTTP 200, but the body is "
             )
             assert server.stats.requests == 1
 
@@ -201,7 +201,7 @@ def test_a_server_that_is_not_there_is_reported_in_seconds() -> None:
         host = url.split("/")[2]
         assert caught.value.text(EVAL) == (
             f"Cannot connect to API endpoint. Check your --base-url or network. Details: {host}: connection refused, "
-            "and it has never answered; is the server running, and is the base URL right?"
+            "and this endpoint has never answered; is the server running, and is the base URL right?"
         )
         assert caught.value.retryable
 
@@ -211,7 +211,9 @@ def test_a_server_that_is_not_there_is_reported_in_seconds() -> None:
 def test_what_cuts_every_connection_is_no_api_and_is_given_up_after_three() -> None:
     async def main() -> None:
         async with serving(then=Fault("reset")) as server, client_of(server.url) as client:
-            with pytest.raises(SystemicError, match=r"^Cannot connect .* at every attempt, and it has never answered$"):
+            with pytest.raises(
+                SystemicError, match=r"^Cannot connect .* at every attempt, and this endpoint has never answered$"
+            ):
                 await preflight(client, "m")
             assert server.stats.requests == 3
 

@@ -53,7 +53,7 @@ def test_a_reply_up_to_the_cap_is_read() -> None:
     ],
 )
 def test_a_larger_reply_is_not(head: bytes, body: bytes) -> None:
-    with pytest.raises(AttemptFailed, match="its body is larger than") as caught:
+    with pytest.raises(AttemptFailed, match="the body is larger than") as caught:
         fetch(head, body)
     assert caught.value.failure.reason == "bad_response"
 

@@ -89,10 +89,10 @@ def test_replies_that_would_not_be_read_are_not_asked_for(args: dict[str, Any]) 
 
 @pytest.mark.parametrize("args", [{"model": "x"}, {"messages": []}, {"prompt": "x"}, {"extra_body": {"model": "x"}}])
 def test_settings_do_not_ask_for_another_model_or_question_than_the_one_on_record(args: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"^sampling_args\.(\w+): this would replace the \1 that the run records; "):
+    with pytest.raises(ConfigError, match=r"^sampling_args\.(\w+) would replace the \1 that the run records; "):
         check_settings_of_sampling(args)
     check_sampling_args(args)  # an agent may
-    with pytest.raises(ConfigError, match=r"^sampling_args\.n = 2: "):
+    with pytest.raises(ConfigError, match=r"^sampling_args\.n is 2, "):
         check_settings_of_sampling({"n": 2})
 
 
@@ -101,8 +101,8 @@ def test_a_key_is_no_sampling_argument(args: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         check_sampling_args(args)
     assert str(caught.value) == (
-        "sampling_args must not contain an api_key, because runs record them; name the key's environment variable "
-        "instead"
+        "sampling_args must not contain an api_key, because runs record sampling arguments; set the name of an "
+        "environment variable with the key instead"
     )
     assert redactor.text(str(caught.value)) == str(caught.value)
 
@@ -203,13 +203,13 @@ def test_a_completion_is_a_message_too() -> None:
         (b"<!doctype html><html>Sign in</html>", "web page"),
         (b'data: {"choices": []}\n\ndata: [DONE]\n', "event stream"),
         (b"[]", "not a JSON object"),
-        (b'{"choices": []}', "choices are empty"),
-        (b'{"choices": null}', "choices are empty"),
-        (b'{"choices": [null]}', "choices are empty"),
+        (b'{"choices": []}', "list of choices is empty"),
+        (b'{"choices": null}', "list of choices is empty"),
+        (b'{"choices": [null]}', "list of choices is empty"),
         (b'{"choices": [{"finish_reason": "stop"}]}', "no message"),
-        (b'{"choices": [{"message": {"content": 7}}]}', "content of its message is of type int"),
-        (b'{"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}', "tool calls"),
-        (b'{"choices": [{"message": {"tool_calls": "f()"}}]}', "tool calls"),
+        (b'{"choices": [{"message": {"content": 7}}]}', "content of the message has the wrong type int"),
+        (b'{"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}', "a tool call has no function name"),
+        (b'{"choices": [{"message": {"tool_calls": "f()"}}]}', "a tool call has no function name"),
         (b'{"choices": [{"message": {"content": "half"}, "finish_reason": "error"}]}', "finish_reason is `error`"),
         (b'{"error": {"message": "upstream died"}}', "upstream died"),
     ],
@@ -222,7 +222,7 @@ def test_what_is_no_reply_is_named(body: bytes, words: str) -> None:
 
 def test_completions_need_text() -> None:
     assert "no text" in bad(b'{"choices": [{"message": {"content": "x"}}]}', is_chat=False).detail
-    assert "is of type list" in bad(b'{"choices": [{"text": []}]}', is_chat=False).detail
+    assert "wrong type list" in bad(b'{"choices": [{"text": []}]}', is_chat=False).detail
 
 
 ANSWER: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}

@@ -109,7 +109,7 @@ def test_tasks_are_checked_with_their_options_before_the_run() -> None:
             {"schema_mode": "jsonschema"},
             "task 'a': the schema is",
         ),
-        ([{"id": "a", "prompt": "p", "chatOptions": {"n": 3}}], {}, "task 'a': sampling_args.n = 3"),
+        ([{"id": "a", "prompt": "p", "chatOptions": {"n": 3}}], {}, "task 'a': sampling_args.n is 3"),
         ([{"id": "a", "prompt": "p"}], {"chat_options": {"tools": 5}}, "task 'a': chatOptions.tools must be a list"),
         ([{"prompt": "p", "shema": 1}], {}, "task 0: unknown key 'shema'; did you mean \"schema\"?"),
     ]:
