@@ -1,2 +1,2 @@
-"""Types, errors, records, content keys, state, secret redaction, text sanitizing and size limits, used by all other
-rooms."""
+"""Types, errors, records, content keys, state, redaction of secrets, text sanitizing and size limits, which all other
+packages use."""

@@ -61,21 +61,22 @@ class HarnessError(Exception, Spelled):
     """Base class of all errors that are shown to the user without a traceback.
 
     Args:
-        problem: The problem, in one sentence; a `Message` if the text names settings.
-        setting: Name of the setting or option that is wrong; begins the text.
-        given: Its value, which follows the name.
-        remedy: What to do about it: the template of a `Message`.
-        **values: Values of the template.
+        problem: The problem, in one sentence. A `Message` if the sentence contains names of settings.
+        setting: Name of the setting or option that is wrong, with which the error message begins.
+        given: Value of this setting, which follows the name.
+        remedy: What the user can do about the problem, as the template of a `Message`.
+        **values: Values for the placeholders in the templates.
     """
 
     exit_code: int = 1
     place: str = ""
-    """File and key, or option, that the error is about; begins the text if a caller adds it."""
+    """File and key, or option, that the error is about. A caller may set it; the error message then begins with it."""
     setting: str = ""
     given: str = ""
     remedy: Message | None = None
     labels: Labels | None = None
-    """How the command or Python function that shows the error spells settings; set there."""
+    """How the command or Python function that shows the error spells the names of settings; set by the command or
+    function."""
 
     def __init__(
         self, problem: object = "", *, setting: str = "", given: str = "", remedy: str = "", **values: object
@@ -87,7 +88,7 @@ class HarnessError(Exception, Spelled):
 
     @property
     def problem(self) -> object:
-        """The error's text without the name of the setting and without the advice."""
+        """The error message without the name of the setting and without the remedy."""
         return self.args[0] if self.args else ""
 
     def text(self, labels: Labels) -> str:
@@ -106,17 +107,17 @@ class HarnessError(Exception, Spelled):
 
 
 class UsageError(HarnessError):
-    """Invalid command line, or an invalid file named on it."""
+    """The command line, or a file that it names, is invalid."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """An unknown or missing setting, or one of the wrong type or out of range."""
+    """A setting is unknown, missing, of the wrong type or out of range."""
 
 
 class ResumeRefused(UsageError):
-    """The recorded run differs from the requested one in a setting that changes results."""
+    """A run cannot be resumed, because a setting that changes results differs from the recorded run."""
 
 
 class ValidationError(UsageError):
@@ -131,9 +132,9 @@ class EnvironmentFault(HarnessError):
     """The environment's own code raised an exception or violated its interface."""
 
     retryable: bool = False
-    """Whether the rollout may succeed if it is retried at once (`--max-retries`)."""
+    """Whether the rollout may succeed if it is retried at once, for up to `--max-retries` retries."""
     reason: str = "environment_error"
-    """Short stable identifier for tables."""
+    """Short identifier of the reason for tables, which does not change between versions."""
 
 
 class AgentFailed(EnvironmentFault):
@@ -181,11 +182,11 @@ class ToolServerError(EnvironmentFault):
 
 
 class WorkerDied(EnvironmentFault):
-    """The process of an isolated environment ended without having been asked to.
+    """The process of an isolated environment ended unexpectedly.
 
     Args:
         words: How the process ended.
-        reason: Short stable identifier for tables: `worker_died` or `worker_hung`.
+        reason: Short identifier for tables: `worker_died` or `worker_hung`.
     """
 
     def __init__(self, words: str, reason: str = "worker_died") -> None:
@@ -193,24 +194,24 @@ class WorkerDied(EnvironmentFault):
         self.reason = reason
 
     def anew(self) -> WorkerDied:
-        """Copy this error. Each of several waiting tasks must raise its own copy, since an exception stores its
-        traceback."""
+        """Return a copy of this error. Several waiting tasks must each raise their own copy, since an exception stores
+        its traceback."""
         return WorkerDied(str(self), self.reason)
 
 
 class ThreadsHung(EnvironmentFault):
-    """The environment's blocking code hangs in so many threads that further calls would hang too; the run stops."""
+    """So many threads are blocked by the environment's code that further calls would hang as well, so the run stops."""
 
 
 class ModelError(HarnessError):
     """A model call failed after all retries.
 
     Args:
-        message: What failed and at which endpoint; never contains an API key.
+        message: What failed and at which endpoint. Never contains an API key.
         status: HTTP status, if there was a reply.
-        retryable: Whether the same call may succeed later (`--retry-failed` selects it).
-        reason: Short stable identifier for tables: `timeout`, `rate_limit`, `connection`, `server_error`,
-            `bad_request`, `auth`, `not_found`, `bad_response`.
+        retryable: Whether the same call may succeed later, so that `--retry-failed` repeats the rollout.
+        reason: Short identifier for tables: `timeout`, `rate_limit`, `connection`, `server_error`, `bad_request`,
+            `auth`, `not_found`, `bad_response`.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class ContextLengthError(ModelError):
 
 
 class ResponseError(ModelError):
-    """The endpoint answered 2xx, but the body is not a valid model reply."""
+    """The endpoint answered with a 2xx status, but the body is not a valid model reply."""
 
 
 class LimitReached(ModelError):
@@ -238,12 +239,12 @@ class LimitReached(ModelError):
 
 
 class SystemicError(ModelError):
-    """A fatal error of the endpoint: every further call would fail the same way. Examples: bad key, unknown model, host
-    down."""
+    """A fatal error of the endpoint, such as an invalid key, an unknown model or an unreachable host: every further
+    call would fail in the same way."""
 
 
 class BudgetSpent(SystemicError):
-    """The budget of the invocation is spent. The call was not sent. The rollout stays unscored (`budget`) and is
+    """The budget of the invocation is spent. The call was not sent. The rollout gets no score (reason `budget`) and is
     repeated when the run is resumed with a larger budget."""
 
 
@@ -261,11 +262,11 @@ class ToolCallError(ToolError):
 
 
 class SandboxError(HarnessError):
-    """The sandbox failed, not the program in it; the program counts as neither right nor wrong."""
+    """The sandbox itself failed, and not the program in it, so the program counts as neither right nor wrong."""
 
 
 class VerificationError(HarnessError):
-    """A mathematical answer could not be compared with the expected one; it may be right or wrong."""
+    """A mathematical answer could not be compared with the expected answer, so it may be right or wrong."""
 
 
 class JudgeError(HarnessError):
@@ -273,7 +274,7 @@ class JudgeError(HarnessError):
     truncated or without a verdict.
 
     Args:
-        reason: Short stable identifier for tables: `judge refused`, `no verdict`, `judge rate_limit`, …
+        reason: Short identifier for tables: `judge refused`, `no verdict`, `judge rate_limit`, …
         detail: The judge's reply, or the error of the call.
     """
 
@@ -294,19 +295,19 @@ class DatasetParseError(LocalExecutionError):
 
 
 class DatasetValidationError(LocalExecutionError):
-    """A row lacks a required column or has a value that is not text; names the row."""
+    """A row of a dataset lacks a required column or has a value that is not a string. The message names the row."""
 
     exit_code = 2
 
 
 class ToolValidationError(LocalExecutionError):
-    """Endpoints would reject a tool's schema; names the tool."""
+    """Endpoints would reject the schema of a tool. The message names the tool."""
 
     exit_code = 2
 
 
 class ProviderError(LocalExecutionError):
-    """A model call failed after all retries; the `ModelError` is chained."""
+    """A model call failed after all retries. The `ModelError` is the cause of this exception."""
 
 
 class RolloutLimitError(ProviderError):
@@ -316,12 +317,12 @@ class RolloutLimitError(ProviderError):
 
 
 class SystemicProviderError(ProviderError):
-    """A fatal error of the endpoint: every further call would fail the same way.
+    """A fatal error of the endpoint: every further call would fail in the same way.
 
     Args:
         message: What is wrong, and at which endpoint.
-        duration_ms: Duration of the run until then, in milliseconds.
-        tokens: Tokens used by the run until then.
+        duration_ms: Duration of the run until the error, in milliseconds.
+        tokens: Number of tokens that the run had used until the error.
     """
 
     def __init__(self, message: str, duration_ms: float = 0.0, tokens: int = 0) -> None:
@@ -338,13 +339,13 @@ class EvalFnError(HarnessError):
 
 
 class AgentLoadError(HarnessError):
-    """`-m module:attribute` does not name an agent."""
+    """No agent could be loaded from `-m module:attribute`."""
 
     exit_code = 2
 
 
 class MCPLoadError(AgentLoadError):
-    """`--mcp DIR` contains no FastMCP instance."""
+    """The folder in `--mcp DIR` contains no FastMCP instance."""
 
 
 class StateLost(HarnessError):
@@ -356,12 +357,13 @@ class StoreError(HarnessError):
 
 
 class JournalDamaged(StoreError):
-    """A journal line other than an incomplete last one cannot be parsed; names file and line."""
+    """A journal line cannot be parsed, and is not just an incomplete last line. The message names the file and the
+    line."""
 
 
 class RunLocked(StoreError):
-    """Another process has the run folder open for writing."""
+    """Another process has locked the run folder for writing."""
 
 
 class PublishError(HarnessError):
-    """Pushing to the Hub failed; names the repository, the cause and the command that tries again."""
+    """A push to the Hub failed. The message names the repository, the cause and the command with which to try again."""

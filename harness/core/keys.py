@@ -1,7 +1,7 @@
 """Content hashes that identify examples and rollouts.
 
-A rollout's key covers everything that changes the model's input, and nothing else. So a run can be resumed after any
-other change, and a journal never mixes two experiments."""
+A rollout's key depends on everything that changes the model's input, and on nothing else. Therefore a run can be
+resumed after any other change, and a journal never mixes two experiments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from harness.core.errors import EnvironmentFault
 from harness.core.records import Example, Item, Row
 
 HEX_LENGTH = 64
-"""Length of a key: sha256 in hex. Their digits serve as hash values without further hashing."""
+"""Length of a key, which is a SHA-256 digest in hexadecimal digits."""
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 def canonical(value: object) -> bytes:
-    """Serialize a JSON value to bytes. Equal values give equal bytes, in any order of their keys.
+    """Serialize a JSON value to bytes. Equal values give equal bytes, regardless of the order of their keys.
 
     Raises:
         TypeError: the value cannot be represented in JSON.
@@ -37,12 +37,12 @@ def canonical(value: object) -> bytes:
 
 
 def digest(value: object) -> str:
-    """sha256 (hex) of `canonical(value)`."""
+    """Return the SHA-256 digest, in hexadecimal digits, of a JSON value, regardless of the order of its keys."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def hash_files(files: Iterable[Path]) -> str:
-    """sha256 (hex) over the names and contents of `files`, sorted by name."""
+    """Return the SHA-256 digest, in hexadecimal digits, of the names and contents of `files`, sorted by name."""
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda path: path.name):
         whole.update(b"%s\0%s\0" % (file.name.encode(), hashlib.sha256(file.read_bytes()).digest()))
@@ -50,8 +50,8 @@ def hash_files(files: Iterable[Path]) -> str:
 
 
 class KeyIndex:
-    """Memory-saving map that numbers keys 0, 1, 2, … in the order of their first `add`. Keys are compared by 128 bits
-    of their hash. A dict of 100,000 keys takes about 20 MB, this map 3 MB; a run keeps several of them."""
+    """Compact map that numbers keys 0, 1, 2, … in the order in which they are first added. Keys are compared by 128
+    bits of their hash. For 100,000 keys, a dict needs about 20 MB and this map 3 MB; a run has several such maps."""
 
     def __init__(self) -> None:
         self._high = array("Q")
@@ -66,7 +66,7 @@ class KeyIndex:
         return self._table[self._place(*_halves(key))]
 
     def add(self, key: str) -> int:
-        """Return the key's number; a new key gets the next number."""
+        """Return the key's number. A new key is added and gets the next number."""
         high, low = _halves(key)
         place = self._place(high, low)
         number = self._table[place]
@@ -101,15 +101,15 @@ def _halves(key: str) -> tuple[int, int]:
 
 
 class ExampleKeys:
-    """Keys of examples, made from their content. Equal examples get different keys by their occurrence number, so one
-    instance must process all rows of a plan, in order."""
+    """Computes the keys of examples from their content. Equal examples get different keys, which depend on how many
+    equal ones came before, so one object must process all rows of a plan in order."""
 
     def __init__(self) -> None:
         self._seen = KeyIndex()
         self._counts = array("I")
 
     def example(self, row: Row, index: int) -> Example:
-        """Compute the key of a dataset row and make an `Example`; `index` is its position in the plan.
+        """Return the `Example` for a dataset row, with its key; `index` is the position of the row in the plan.
 
         Raises:
             EnvironmentFault: a value of the row cannot be represented in JSON.
@@ -130,22 +130,24 @@ class ExampleKeys:
 
 
 def example_of(row: Row, key: str, index: int) -> Example:
-    """Make an `Example` from a dataset row whose key is already known; `index` is its position in the plan."""
+    """Return the `Example` for a dataset row whose key is already known; `index` is the position of the row in the
+    plan."""
     return Example(key, row.example_id, row.prompt, row.answer, row.task, row.info, index)
 
 
 class RolloutKeys:
-    """Keys of rollouts: sha256 of the run's identity, the example's key and the rollout index."""
+    """Computes the keys of rollouts, which are SHA-256 digests of the run's identity, the example's key and the rollout
+    index."""
 
     def __init__(self, identity: Mapping[str, object]) -> None:
         self._prefix = hashlib.sha256(canonical(identity))
 
     def item(self, example: Example, rollout_index: int) -> Item:
-        """The unit of work for one rollout of `example`."""
+        """Return the item (unit of work) for one rollout of `example`."""
         return Item(self.key(example.key, rollout_index), example, rollout_index)
 
     def key(self, example_key: str, rollout_index: int) -> str:
-        """The key of one rollout of the example with key `example_key`."""
+        """Return the key of one rollout of the example with key `example_key`."""
         key = self._prefix.copy()
         key.update(b"%s/%d" % (example_key.encode("ascii"), rollout_index))
         return key.hexdigest()

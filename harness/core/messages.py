@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "copy_command": "bench env copy",
     "init_path": "--path",
 }
-"""Labels of commands, the same at every front door."""
+"""Spelling of commands in messages, which is the same for every command and Python function."""
 
 
 class Labels(dict[str, str]):
@@ -52,11 +52,14 @@ class Spelled:
 
 
 class Message(Spelled):
-    """Text that names settings and options, spelled as in the command or Python function that shows it.
+    """Text in which the names of settings and options are spelled as in the command or Python function that shows the
+    text.
 
     Args:
-        template: The text; `{api_key_var}` stands for that setting's label, or for a value.
-        **values: Values by name. A `Name`, `Message` or error is spelled, too; a tuple is joined with semicolons.
+        template: The text. A placeholder such as `{api_key_var}` stands for a value of that name or, without such a
+            value, for the spelling of that setting.
+        **values: Values of placeholders by name. Names of settings in a `Name`, `Message` or error are spelled in the
+            same way; the members of a tuple are joined with semicolons.
     """
 
     def __init__(self, template: str, **values: object) -> None:
@@ -73,7 +76,8 @@ class Message(Spelled):
 
 
 def spelled(value: object, labels: Labels) -> object:
-    """Spell the names of settings in a value of a message as in `labels`; other values stay unchanged."""
+    """Return a value of a message with the names of settings spelled as in `labels`. Other values are returned
+    unchanged."""
     if isinstance(value, Name):
         return labels.get(value, value)
     if isinstance(value, tuple):

@@ -1,8 +1,8 @@
-"""Find and load plugins: objects that installed distributions declare under the entry-point groups `bench.…`. Each
-group's reader decides which objects are valid. Also finds the entry points of installed environments. See
-docs/concepts/plugins.md.
+"""Find and load plugins, which are objects that installed distributions declare in the entry-point groups `bench.…`,
+and find the entry points of installed environments. See docs/concepts/plugins.md.
 
-The entry points are read here, since `bench --help` needs them and `importlib.metadata` takes long to import."""
+The files with the entry points are parsed here, because `bench --help` needs them and importing `importlib.metadata`
+takes long."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """One entry point that an installed distribution declares: a plugin or an environment."""
+    """One entry point, declared by an installed distribution, for a plugin or an environment."""
 
     package: str
-    """The distribution that declares it."""
+    """Name of the distribution that declares the entry point."""
     group: str
     name: str
     module: str
     attribute: str
-    """Name of the object in the module; may be dotted, or empty."""
+    """Name of the object in the module. May be dotted or empty."""
 
     def __str__(self) -> str:
         return f"the plugin {self.name!r} of the package {self.package} ({self.group})"
@@ -56,19 +56,19 @@ def load_plugins(
     Args:
         group: The entry-point group.
         kind: Required type of each plugin.
-        name: Load only the plugin of this name; None for all.
-        taken: Names that plugins cannot have.
+        name: Load only the plugin with this name; None loads all plugins.
+        taken: Names that plugins must not have.
         problem_of: Returns the reason why an object cannot be used; "" if it can.
 
     Returns:
-        The objects by name, in the order of the names.
+        The objects by name, sorted by name.
     """
     found: dict[str, T] = {}
     for entry in entries_of(group):
         if name not in (None, entry.name):
             continue
         if entry.name in taken or entry.name in found:
-            _warn_once(entry, "another plugin or a built-in feature has that name")
+            _warn_once(entry, "another plugin or a built-in feature has the same name")
             continue
         value, problem = _load(entry)
         if not isinstance(value, kind):
@@ -84,15 +84,16 @@ def load_plugins(
 
 
 def entries_of(group: str) -> list[PluginEntry]:
-    """Entry points of a group, sorted by name. Cached until a folder of the import path changes."""
+    """Return the entry points of a group, sorted by name. The result is cached until a folder of the import path
+    changes."""
     folders = tuple((folder, _changed(folder)) for folder in sys.path)
     return [entry for entry in _declared(folders) if entry.group == group]
 
 
 @lru_cache(maxsize=4)
 def _declared(folders: tuple[tuple[str, int], ...]) -> tuple[PluginEntry, ...]:
-    """Entry points of all installed distributions in these folders, sorted by name. If a distribution is installed
-    twice, only the first one counts."""
+    """Return the entry points of all distributions in these folders, sorted by name. If a distribution is installed
+    twice, only the first installation counts."""
     seen: set[str] = set()
     entries: list[PluginEntry] = []
     for folder, _ in folders:
@@ -132,7 +133,7 @@ def _changed(folder: str) -> int:
 
 @lru_cache(maxsize=256)
 def _load(entry: PluginEntry) -> tuple[object, str]:
-    """The object, or why it cannot be loaded."""
+    """Return the object of an entry point, or a text that says why it cannot be loaded."""
     try:
         value: object = importlib.import_module(entry.module)
         for name in filter(None, entry.attribute.split(".")):

@@ -11,7 +11,7 @@ FIXED_COLUMNS: tuple[str, ...] = (
     "example_id", "rollout_index", "prompt", "completion", "answer", "task", "info", "reward",
     "outcome", "error", "stop_condition", "is_truncated", "usage", "timing", "model", "env_id",
 )  # fmt: skip
-"""Columns of every dataset. Metrics come after `reward`, state columns at the end."""
+"""Columns of every dataset. Columns for metrics follow `reward`, and state columns are at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Example:
     kind: ClassVar[str] = "example"
 
     key: str
-    """sha256 (hex) of the content and of its occurrence number among equal examples."""
+    """SHA-256 digest of the content and of the example's number among equal examples, in hexadecimal digits."""
     example_id: int | str
     """The dataset's own id, or the row's index in the dataset."""
     prompt: Prompt
@@ -41,12 +41,12 @@ class Example:
     task: str = ""
     info: JsonDict = field(default_factory=dict[str, object])
     index: int = 0
-    """Position in the run's plan, 0-based; the order of rows in every table."""
+    """Position in the run's plan, counted from 0. Tables list the rows in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One unit of work: a rollout that has not been run yet."""
+    """One unit of work: a rollout that is planned."""
 
     key: str
     example: Example
@@ -55,21 +55,21 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Start time and durations of a rollout; durations in seconds."""
+    """Start time of a rollout, and durations in seconds."""
 
     started_at: float = 0.0
     """Start of the rollout as Unix time."""
     generation: float = 0.0
-    """Wall time from the start to the last message."""
+    """Seconds from the start to the last message."""
     model: float = 0.0
-    """Part of `generation` spent in model requests, without retries and waiting for a slot."""
+    """Seconds of `generation` that model requests took, not counting retries and waiting for a slot."""
     waiting: float = 0.0
-    """Part of `generation` in which a request waited for a slot, for pacing or for a retry."""
+    """Seconds of `generation` in which a request waited for a slot, a rate limit or a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A rollout whose generation is complete. Contains all that scoring needs."""
+    """A rollout whose generation is complete, with all data that scoring needs."""
 
     kind: ClassVar[str] = "generated"
 
@@ -77,20 +77,20 @@ class Generated:
     example_key: str
     rollout_index: int
     completion: Prompt
-    """The messages after the prompt, or the completed text of a completion model."""
+    """The messages after the prompt; for a completion model, the generated text."""
     stop_condition: str | None = None
     is_truncated: bool = False
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     attempts: int = 1
-    """Attempts at the whole rollout (see `max_retries`)."""
+    """Number of attempts at the whole rollout (see `max_retries`)."""
     state: JsonDict = field(default_factory=dict[str, object])
-    """The part of the rollout's state that JSON can represent, without the fixed keys."""
+    """Values of the rollout's state that JSON can represent, without the predefined keys."""
     lost: tuple[str, ...] = ()
-    """Names of state values that JSON cannot represent and that are therefore lost after a crash."""
+    """Names of state values that JSON cannot represent, so that they are lost after a crash."""
     replies: list[JsonDict] | None = None
-    """The model's replies (`message`, `finish_reason`) where they cannot be derived from the completion; see
-    `core.replies`."""
+    """The model's replies (`message`, `finish_reason`); None if they can be derived from the completion (see
+    `core.replies`)."""
 
     @property
     def is_empty(self) -> bool:
@@ -108,67 +108,72 @@ class Generated:
 
     @property
     def _last_reply(self) -> Message:
-        """The last assistant message; empty without one, or if the completion is a text."""
+        """Return the last assistant message; an empty one if there is none or if the completion is a string."""
         messages: Messages = [] if isinstance(self.completion, str) else self.completion
         return next((m for m in reversed(messages) if m.get("role") == "assistant"), dict[str, Any]())
 
 
 BUDGET_SPENT = "budget"
-"""Reason of rollouts without outcome because the budget of the invocation was spent. A resume repeats them."""
+"""Reason of rollouts that were not finished because the budget of the invocation was spent. They are repeated when the
+run is resumed."""
 
 STATE_LOST = "state lost"
-"""Prefix of the reason when scoring needs a value that the journal does not contain: the rollout must be made again."""
+"""Beginning of the reason why a rollout has no score if scoring needs a state value that the journal does not contain.
+The rollout must be generated again."""
 
 JUDGEMENTS = "judgements"
-"""State key of the judges' replies about a rollout: a list of `{model, prompt, text, label, …, usage}`."""
+"""Key in the state under which the replies of judges are stored, as a list of `{model, prompt, text, label, …,
+usage}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Result of a rubric for one rollout."""
+    """Result of scoring one rollout with a rubric."""
 
     reward: float | None
     """Weighted sum of the reward functions; None if one of them failed."""
     metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """Value of every function, whether weighted or not; None if it failed."""
+    """Value of every function, with or without a weight; None if the function failed."""
     reasons: dict[str, str] = field(default_factory=dict[str, str])
-    """Reason for each missing value, by function name; `*` if it is not the fault of one function."""
+    """Reason for each missing value, by function name. The name is `*` if the reason concerns no single function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The score of a rollout. If the journal has several for one key, the last one counts."""
+    """The score of a rollout. If the journal has several scores for one key, the last one counts."""
 
     kind: ClassVar[str] = "scored"
 
     key: str
     outcome: str
-    """Kind of the rollout's end: `scored` or `unscored`."""
+    """Outcome of the rollout: `scored` or `unscored`."""
     reward: float | None
     metrics: dict[str, float | None]
     reasons: dict[str, str]
-    """Reason for each missing value, as in `Score`; tables count the first entry."""
+    """Reason for each missing value, as in `Score`. Tables count only the first reason."""
     seconds: float = 0.0
-    """Wall time of scoring in seconds; for group rewards the group's time divided by its members."""
+    """Duration of scoring in seconds. For group rewards, this is the time for the group divided by its number of
+    rollouts."""
     extra: JsonDict = field(default_factory=dict[str, object])
-    """State that scoring added, as JSON (such as a judge's verdict and cost)."""
+    """State values that scoring added, as JSON, such as the verdict and the cost of a judge."""
 
     @property
     def reason(self) -> str:
-        """Short reason for a missing score: the reward function and the kind of failure. Tables count it."""
+        """Short reason for a missing score, for tables: the reward function and the kind of failure."""
         function, words = self._first_reason
         kind = words.split(":", 1)[0]
         return kind if function == "*" else f"{function} {kind}"
 
     @property
     def words(self) -> str:
-        """Full reason for a missing score: the function and its message."""
+        """Full reason for a missing score: the reward function and its error message."""
         function, words = self._first_reason
         return words if function == "*" else f"{function}: {words}"
 
     @property
     def _first_reason(self) -> tuple[str, str]:
-        """The first function without a value and its message; `*` and "" if the rollout has a reward or no reason."""
+        """Return the name and the message of the first function without a value. Returns `*` and "" if the rollout has
+        a reward or no reason is known."""
         return ("*", "") if self.reward is not None else next(iter(self.reasons.items()), ("*", ""))
 
 
@@ -183,17 +188,17 @@ class Failed:
     rollout_index: int
     stage: Literal["setup", "generation", "cancelled"]
     reason: str
-    """Short stable identifier for tables: `timeout`, `rate_limit`, `connection`, `environment_error`, …"""
+    """Short identifier for tables: `timeout`, `rate_limit`, `connection`, `environment_error`, …"""
     error: str
-    """The full message, with secrets redacted."""
+    """The full error message, with secrets redacted."""
     retryable: bool
     attempts: int = 1
     completion: Prompt = ""
-    """The conversation until the failure; kept because its tokens were paid for."""
+    """The conversation until the failure, which is stored because its tokens were paid for."""
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     replies: list[JsonDict] | None = None
-    """The model's replies where they cannot be derived from the completion; see `core.replies`."""
+    """The model's replies; None if they can be derived from the completion (see `core.replies`)."""
 
 
 Record: TypeAlias = Example | Generated | Scored | Failed

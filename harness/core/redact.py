@@ -19,8 +19,8 @@ MIN_SECRET_LENGTH = 6
 damage ordinary text."""
 
 PLACEHOLDERS = frozenset({"dummy-key", "lm-studio", "lm_studio", "no-key", "not-needed", "ollama", "placeholder"})
-"""Placeholder keys for local servers, which ignore the key. They are not redacted, since a model may mention
-"ollama"."""
+"""Placeholder keys for local servers, which ignore the key. They are not redacted, since some are ordinary words such
+as "ollama"."""
 
 _PATTERNS = re.compile(
     r"""
@@ -33,48 +33,48 @@ _PATTERNS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Patterns of API keys. Patterns that start like an English word require a digit, so `sk-learn-documentation` is
-kept."""
+"""Patterns of API keys. Patterns that may also match English words require a digit, so that `sk-learn-documentation` is
+not redacted."""
 
 _KEY_NAMES = re.compile(r"(?:.*_)?(?:[A-Z]*KEY(?:_ID)?|[A-Z]*TOKEN|[A-Z]*SECRET|PASSWORD|PASSWD|PAT)", re.IGNORECASE)
-"""Names of variables and arguments that hold secrets."""
+"""Pattern of the names of variables and arguments that contain secrets."""
 
 _KEY_LIKE = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{12,}")
-"""Pattern of a value that is taken for a secret when only its name suggests it. Redacting `postgres` or `1000000` in
-every answer would falsify the results."""
+"""Pattern that a value must match to be redacted just because of its name. Redacting values such as `postgres` or
+`1000000` in every answer would falsify the results."""
 
 _SECRET_HEADERS = frozenset(
     {"authorization", "auth", "key", "apikey", "accesskey", "secretkey", "token", "accesstoken", "authtoken", "secret",
      "signature", "cookie", "password", "passwd", "credential", "credentials", "bearer", "jwt", "pat", "sas"}
 )  # fmt: skip
-"""Words in header names whose values are secrets. Whole words only: `X-Monkey` has none of them."""
+"""Words in the names of headers whose values are secrets. Only whole words count, so that `X-Monkey` does not match."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-"""Words of a name in any spelling: `apiKey`, `API_KEY`, `api-key`."""
+"""Pattern of the words in a name in any spelling: `apiKey`, `API_KEY`, `api-key`."""
 
 _SHORTEST_HEADER_SECRET = 12
-"""Minimum length in characters of a secret header value. Without it, a value such as that of `X-Token-Limit: 100000`
-would be redacted in every answer."""
+"""Minimum length of a header value, in characters, to be considered a secret. Otherwise, the number in `X-Token-Limit:
+100000` would be redacted in every answer."""
 
 _LABELLED = re.compile(
     r"""((?:authorization|(?:x-)?api[-_]?key)["']?\s*[:=]\s*["']?)(?:(bearer|basic|token)\s+)?[^\s"',;}]+""",
     re.IGNORECASE,
 )
-"""A header or setting that holds a secret according to its name, with its value."""
+"""Pattern of a header or setting, with its value, whose name says that it contains a secret."""
 
 _BEARER = re.compile(r"\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 
 _USERINFO = re.compile(r"""(://)[^\s/@?#"']+@""")
-"""Credentials in `scheme://user:password@host`."""
+"""Pattern of the credentials in `scheme://user:password@host`."""
 
 
 def names_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
+    """Return whether a variable of this name contains a secret."""
     return _KEY_NAMES.fullmatch(name) is not None
 
 
 class Redactor:
-    """Replaces known secrets by `[redacted]`, and on request also strings that look like secrets."""
+    """Replaces known secrets in text by `[redacted]`, and on request also strings that look like secrets."""
 
     def __init__(self) -> None:
         self._secrets: list[str] = []
@@ -85,11 +85,11 @@ class Redactor:
         return len(self._secrets[0]) if self._secrets else 0
 
     def add(self, secret: str) -> None:
-        """Redact `secret` from now on, also in its JSON-escaped, percent-encoded and `repr` forms.
+        """Redact `secret` from now on, including its JSON-escaped, percent-encoded and `repr` forms.
 
         Args:
-            secret: The value. Surrounding white space is removed; values shorter than `MIN_SECRET_LENGTH` and
-                `PLACEHOLDERS` are ignored.
+            secret: The secret. Surrounding white space is removed. A value that is in `PLACEHOLDERS` or shorter than
+                `MIN_SECRET_LENGTH` is ignored.
         """
         secret = secret.strip()
         if len(secret) < MIN_SECRET_LENGTH or secret.lower() in PLACEHOLDERS:
@@ -100,12 +100,12 @@ class Redactor:
         self._secrets = sorted(known, key=lambda form: (-len(form), form))
 
     def add_named(self, values: Mapping[str, object]) -> None:
-        """Redact the values of a process's environment or of arguments whose names say that they are secrets. The run
-        may use only one of them, but a tool or a traceback may print all.
+        """Redact, from now on, the values of environment variables or arguments whose names say that they are secrets.
+        The run may use only one of them, but a tool or a traceback may print all of them.
 
         Args:
-            values: Values by name, nested to any depth. Values with names like `…_API_KEY`, `…_TOKEN` and `…_PASSWORD`
-                are added if they look like a key.
+            values: Values by name, nested to any depth. A value with a name such as `…_API_KEY`, `…_TOKEN` or
+                `…_PASSWORD` is redacted if it looks like a key.
         """
         for name, value in values.items():
             if isinstance(value, Mapping):
@@ -114,8 +114,8 @@ class Redactor:
                 self.add(value)
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Redact the values of headers whose names say that they are secrets, with and without the scheme
-        (`Bearer`)."""
+        """Redact, from now on, the values of headers whose names say that they are secrets, with and without a scheme
+        such as `Bearer`."""
         for name, value in headers.items():
             words = {word.lower() for word in _WORDS.findall(name)}
             if len(value) >= _SHORTEST_HEADER_SECRET and not _SECRET_HEADERS.isdisjoint(words):
@@ -127,11 +127,11 @@ class Redactor:
 
         Args:
             s: Any text.
-            patterns: Also remove strings that look like a secret. On for logs and errors; off for model output and
-                datasets, where such a string is data.
+            patterns: Whether to remove also strings that only look like a secret. Should be true for logs and errors,
+                and false for model output and datasets, where such a string is data.
 
         Returns:
-            The text; the same object if it was not changed.
+            The text without secrets; the same object if nothing was removed.
         """
         for secret in self._secrets:
             if secret in s:
@@ -145,7 +145,7 @@ class Redactor:
 
 
 def _quoted(secret: str) -> set[str]:
-    """Forms of a secret as escaped in JSON and in `repr`, once or twice."""
+    """Return the forms of a secret that is escaped in JSON or by `repr`, once or twice."""
     once = {
         secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
         secret.replace("\\", "\\\\"),
@@ -154,8 +154,8 @@ def _quoted(secret: str) -> set[str]:
 
 
 def _percent(secret: str) -> Iterator[str]:
-    """The percent-encoded forms of a secret in a URL. Clients differ in the characters they escape and in the case of
-    the hex digits."""
+    """Return the percent-encoded forms of a secret in a URL. There are several, since clients escape different
+    characters and use different cases of the hexadecimal digits."""
     for harmless in ("", "/", "=", "/=", "+"):
         form = quote(secret, safe=harmless)
         yield form
@@ -163,7 +163,8 @@ def _percent(secret: str) -> Iterator[str]:
 
 
 redactor = Redactor()
-"""The redactor of this process. Code that reads a key adds it here; code that writes output redacts with it."""
+"""The redactor of this process. Code that reads an API key adds the key, and code that writes output redacts with this
+object."""
 
 
 # Hiding the values of settings whose names say that they are secrets
@@ -172,7 +173,7 @@ _PASSWORDS = frozenset(
     {"authorization", "bearer", "cookie", "credential", "jwt", "passcode", "passphrase", "passwd", "password", "pat",
      "pw", "secret"}
 )  # fmt: skip
-"""Last words of the names of settings that hold a secret."""
+"""Last words of names of settings that contain a secret."""
 
 _PLURALS = frozenset({f"{word}s" for word in _PASSWORDS} | {"keys", "tokens"})
 
@@ -185,7 +186,7 @@ _OWNERS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Words that make a following `key`, `token` or `pass` a secret, for any value."""
+"""Pattern of words that, before `key`, `token` or `pass` in a name, mean that every value of this name is a secret."""
 
 _ORDINARY = re.compile(
     r"""
@@ -201,15 +202,17 @@ _ORDINARY = re.compile(
     """,
     re.VERBOSE,
 )
-"""Words that make a following `key` or `token` an ordinary name: a column, a table key or a text marker."""
+"""Pattern of words that, before `key` or `token` in a name, mean that the value is no secret but, for example, a
+column, a table key or a text marker."""
 
 _TAILS = frozenset({"plain", "raw", "str", "string", "text", "value"})
-"""Words after a secret's name that still mean its value: `password_value`, but not `password_file`."""
+"""Words that may follow a secret's name when the value is still the secret: `password_value` contains a password, but
+`password_file` does not."""
 
 _GLUED = re.compile(r"(\w*?)(password|passwd|passphrase|secret|credential|key|token)(s?)")
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z_. -]*|[<\[].*[>\]]|.{0,3}", re.DOTALL)
-"""A column name or a marker such as `<s>`, which is never a provider's key."""
+"""Pattern of a column name or a marker such as `<s>`, which is never the key of a provider."""
 
 _SCHEMAS = frozenset({"properties", "$defs", "definitions"})
 
@@ -220,7 +223,7 @@ _Likeness: TypeAlias = Literal["secret", "perhaps", "no"]
 
 @lru_cache(maxsize=4096)
 def _likeness(name: str) -> _Likeness:
-    """Whether a setting of this name holds a secret: always, perhaps (depending on its value), or never."""
+    """Return whether a setting of this name contains a secret: always, perhaps (depending on its value), or never."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1] in _TAILS:
         words.pop()
@@ -244,15 +247,16 @@ def _likeness(name: str) -> _Likeness:
 
 
 def hidden(value: object, name: str = "") -> object:
-    """Copy a JSON value of settings and hide the values whose names say that they are secrets. Tuples become lists.
+    """Return a copy of a JSON value in which values are hidden if their names say that they are secrets. Tuples become
+    lists.
 
-    `password`, `provider_key` and similar names hide their whole value. `key`, `token` and `…_key` with an unknown
-    prefix hide all but plain words, such as a column name. `answer_key`, `stop_token`, `max_tokens` and `api_key_var`
-    hide nothing.
+    The values of `password`, `provider_key` and similar names are always hidden. The values of `key`, `token` and
+    `…_key` with an unknown prefix are hidden unless they are plain words, such as a column name. The values of
+    `answer_key`, `stop_token`, `max_tokens` and `api_key_var` are never hidden.
 
     Args:
         value: Any JSON value.
-        name: The name of the value; of a dotted path, the last part.
+        name: The name of the value, or the last part of its dotted path.
     """
     return _hidden(value, _likeness(name.rpartition(".")[2]) if name else "no")
 
@@ -281,7 +285,7 @@ def _item(name: str, item: object, above: _Likeness) -> object:
 
 
 def _without_parts(text: str) -> str:
-    """Hide the values in a URL, connection string or JSON text whose names say that they are secrets, such as
+    """Return a URL, connection string or JSON text without the values whose names say that they are secrets, such as
     `password=…`."""
     if text.lstrip()[:1] in ("{", "["):
         found = _parsed(text)
@@ -303,7 +307,7 @@ def _hide_userinfo(text: str) -> str:
 
 
 def _parsed(text: str) -> object:
-    """Parse a text as JSON or as a TOML value; return the text itself if it is neither."""
+    """Parse a string as JSON or as a TOML value. Returns the string itself if it is neither."""
     with suppress(ValueError, RecursionError):
         return cast(object, json.loads(text))
     with suppress(ValueError, RecursionError):
@@ -312,13 +316,14 @@ def _parsed(text: str) -> object:
 
 
 def hidden_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with the values of secret options hidden (options such as `--api-key`)."""
+    """Return the arguments of a command line, with the values of options such as `--api-key` hidden."""
     options = ["", *words]
     return [_hidden_word(word, before) for before, word in zip(options, words, strict=False)]
 
 
 def hidden_command(command: str) -> str:
-    """A command line with the values of secret options hidden; the same text if it has none."""
+    """Return a command line with the values of options such as `--api-key` hidden; unchanged if it has no such
+    options."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -328,7 +333,7 @@ def hidden_command(command: str) -> str:
 
 
 def hidden_source(source: str) -> str:
-    """The origin of a setting, such as `--set PATH=VALUE` or a file with a key path, without values whose names say
+    """Return the origin of a setting, such as `--set PATH=VALUE` or a file and a key, without values whose names say
     that they are secrets."""
     return " ".join(hidden_words(source.split(" ", 1))) if source.startswith("-") else source
 
