@@ -75,8 +75,7 @@ class HarnessError(Exception, Spelled):
     given: str = ""
     remedy: Message | None = None
     labels: Labels | None = None
-    """How the command or Python function that shows the error spells the names of settings; set by the command or
-    function."""
+    """How the names of settings are spelled; set by the command or Python function that shows the error."""
 
     def __init__(
         self, problem: object = "", *, setting: str = "", given: str = "", remedy: str = "", **values: object
@@ -357,8 +356,7 @@ class StoreError(HarnessError):
 
 
 class JournalDamaged(StoreError):
-    """A journal line cannot be parsed, and is not just an incomplete last line. The message names the file and the
-    line."""
+    """A journal line other than an incomplete last one cannot be parsed. The message names the file and the line."""
 
 
 class RunLocked(StoreError):

@@ -130,14 +130,12 @@ class ExampleKeys:
 
 
 def example_of(row: Row, key: str, index: int) -> Example:
-    """Return the `Example` for a dataset row whose key is already known; `index` is the position of the row in the
-    plan."""
+    """Return the `Example` for a dataset row whose key is known; `index` is the position of the row in the plan."""
     return Example(key, row.example_id, row.prompt, row.answer, row.task, row.info, index)
 
 
 class RolloutKeys:
-    """Computes the keys of rollouts, which are SHA-256 digests of the run's identity, the example's key and the rollout
-    index."""
+    """Computes the keys of rollouts: SHA-256 digests of the run's identity, the example's key and the rollout index."""
 
     def __init__(self, identity: Mapping[str, object]) -> None:
         self._prefix = hashlib.sha256(canonical(identity))

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 class Labels(dict[str, str]):
-    """How one front door spells settings, options and commands, such as `{"api_key_var": "-k"}`.
+    """How a command or Python function spells settings, options and commands, such as `{"api_key_var": "-k"}`.
 
     A name without an entry is spelled as in TOML."""
 
@@ -52,14 +52,11 @@ class Spelled:
 
 
 class Message(Spelled):
-    """Text in which the names of settings and options are spelled as in the command or Python function that shows the
-    text.
+    """Text that spells names of settings and options as in the command or Python function that shows it.
 
     Args:
-        template: The text. A placeholder such as `{api_key_var}` stands for a value of that name or, without such a
-            value, for the spelling of that setting.
-        **values: Values of placeholders by name. Names of settings in a `Name`, `Message` or error are spelled in the
-            same way; the members of a tuple are joined with semicolons.
+        template: The text. A placeholder such as `{api_key_var}` is replaced by the value or setting of that name.
+        **values: Values of placeholders by name. The members of a tuple are joined with semicolons.
     """
 
     def __init__(self, template: str, **values: object) -> None:
@@ -76,8 +73,7 @@ class Message(Spelled):
 
 
 def spelled(value: object, labels: Labels) -> object:
-    """Return a value of a message with the names of settings spelled as in `labels`. Other values are returned
-    unchanged."""
+    """Return a value of a message with the names of settings in it spelled as in `labels`."""
     if isinstance(value, Name):
         return labels.get(value, value)
     if isinstance(value, tuple):

@@ -1,8 +1,7 @@
 """Find and load plugins, which are objects that installed distributions declare in the entry-point groups `bench.…`,
 and find the entry points of installed environments. See docs/concepts/plugins.md.
 
-The files with the entry points are parsed here, because `bench --help` needs them and importing `importlib.metadata`
-takes long."""
+Entry points are parsed here, because `bench --help` needs them and importing `importlib.metadata` takes long."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ def load_plugins(
 
 
 def entries_of(group: str) -> list[PluginEntry]:
-    """Return the entry points of a group, sorted by name. The result is cached until a folder of the import path
-    changes."""
+    """Return the entry points of a group, sorted by name; cached until a folder of the import path changes."""
     folders = tuple((folder, _changed(folder)) for folder in sys.path)
     return [entry for entry in _declared(folders) if entry.group == group]
 

@@ -114,16 +114,13 @@ class Generated:
 
 
 BUDGET_SPENT = "budget"
-"""Reason of rollouts that were not finished because the budget of the invocation was spent. They are repeated when the
-run is resumed."""
+"""Reason of rollouts that were not finished because the budget was spent. A resumed run repeats them."""
 
 STATE_LOST = "state lost"
-"""Beginning of the reason why a rollout has no score if scoring needs a state value that the journal does not contain.
-The rollout must be generated again."""
+"""Beginning of the reason if scoring needs a state value that is not in the journal. The rollout must be repeated."""
 
 JUDGEMENTS = "judgements"
-"""Key in the state under which the replies of judges are stored, as a list of `{model, prompt, text, label, …,
-usage}`."""
+"""Key of the judges' replies in the state: a list of `{model, prompt, text, label, …, usage}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +149,7 @@ class Scored:
     reasons: dict[str, str]
     """Reason for each missing value, as in `Score`. Tables count only the first reason."""
     seconds: float = 0.0
-    """Duration of scoring in seconds. For group rewards, this is the time for the group divided by its number of
-    rollouts."""
+    """Duration of scoring in seconds. For group rewards, the group's time divided by its number of rollouts."""
     extra: JsonDict = field(default_factory=dict[str, object])
     """State values that scoring added, as JSON, such as the verdict and the cost of a judge."""
 
@@ -172,8 +168,7 @@ class Scored:
 
     @property
     def _first_reason(self) -> tuple[str, str]:
-        """Return the name and the message of the first function without a value. Returns `*` and "" if the rollout has
-        a reward or no reason is known."""
+        """Return the first function without a value, and its message; `*` and "" if there is no such function."""
         return ("*", "") if self.reward is not None else next(iter(self.reasons.items()), ("*", ""))
 
 

@@ -163,8 +163,7 @@ def _percent(secret: str) -> Iterator[str]:
 
 
 redactor = Redactor()
-"""The redactor of this process. Code that reads an API key adds the key, and code that writes output redacts with this
-object."""
+"""The redactor of this process. Code that reads an API key adds it here; code that writes output uses it to redact."""
 
 
 # Hiding the values of settings whose names say that they are secrets
@@ -202,12 +201,10 @@ _ORDINARY = re.compile(
     """,
     re.VERBOSE,
 )
-"""Pattern of words that, before `key` or `token` in a name, mean that the value is no secret but, for example, a
-column, a table key or a text marker."""
+"""Pattern of words that make a following `key` or `token` an ordinary name, such as that of a column or text marker."""
 
 _TAILS = frozenset({"plain", "raw", "str", "string", "text", "value"})
-"""Words that may follow a secret's name when the value is still the secret: `password_value` contains a password, but
-`password_file` does not."""
+"""Words that may follow the name of a secret: `password_value` contains a password, but `password_file` does not."""
 
 _GLUED = re.compile(r"(\w*?)(password|passwd|passphrase|secret|credential|key|token)(s?)")
 
@@ -247,8 +244,7 @@ def _likeness(name: str) -> _Likeness:
 
 
 def hidden(value: object, name: str = "") -> object:
-    """Return a copy of a JSON value in which values are hidden if their names say that they are secrets. Tuples become
-    lists.
+    """Return a copy of a JSON value without the values whose names say that they are secrets. Tuples become lists.
 
     The values of `password`, `provider_key` and similar names are always hidden. The values of `key`, `token` and
     `…_key` with an unknown prefix are hidden unless they are plain words, such as a column name. The values of
@@ -322,8 +318,7 @@ def hidden_words(words: Sequence[str]) -> list[str]:
 
 
 def hidden_command(command: str) -> str:
-    """Return a command line with the values of options such as `--api-key` hidden; unchanged if it has no such
-    options."""
+    """Return a command line with the values of options such as `--api-key` hidden."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -1,2 +1,1 @@
-"""The engine, which turns the settings of runs into results: loader, plan, scheduler, rollouts, budgets and
-executors."""
+"""Engine that turns the settings of runs into results: loader, plan, scheduler, rollouts, budgets and executors."""

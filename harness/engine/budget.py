@@ -112,11 +112,9 @@ class Budget:
         if self.reached is not None:
             return
         if self.limits.max_cost is not None and not pricing.is_free and not _is_amount(usage.cost):
-            self._reach("max_cost", f"the cost of a reply of {model} is unknown, so the limit cannot be enforced")
+            self._reach("max_cost", f"the cost of a reply of {model} is unknown, so it cannot be enforced")
         elif self.limits.max_tokens_total is not None and usage.unreported:
-            self._reach(
-                "max_tokens_total", f"a reply of {model} did not report its tokens, so the limit cannot be enforced"
-            )
+            self._reach("max_tokens_total", f"{model} did not report the tokens of a reply, so it cannot be enforced")
         else:
             self._look()
 

@@ -1,6 +1,5 @@
 """Derive runs from another run's journal: replay recorded replies, ask another model for the same examples, or rescore.
-This module plans the rollouts of such a run and copies records from the parent run; `engine.replay` returns the
-recorded replies."""
+Plans the rollouts of such a run and copies records from its parent; `engine.replay` returns the recorded replies."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class Derivation:
     recorded: Recorded
     """The index of the parent run's whole journal."""
     only: str | None = None
-    """What a rescore scores: `unscored` for only the rollouts without a score, the name of a reward function for only
-    this function, or None for everything."""
+    """What to rescore: `unscored` (rollouts without a score), the name of a reward function, or None (everything)."""
     model: str | None = None
     """The model that a replay calls; None to use the recorded replies."""
     taken: Recorded | None = None
@@ -93,8 +91,7 @@ class RecordedRollouts(PlannedRollouts):
         self._asks = derivation.asks_model
         self._fresh_keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
         self._groups: dict[int, list[int]] = {}
-        """Numbers in the journal of each example's rollouts, by the offset of the example's line; sorted as in
-        tables."""
+        """Journal numbers of each example's rollouts, by the offset of the example's line; sorted as in tables."""
         for number in in_order(recorded):
             self._groups.setdefault(recorded.lines(number).example, []).append(number)
         if not self._groups:
@@ -190,8 +187,7 @@ def plan_from(
 
 
 def take_over(derivation: Derivation, target: Path) -> None:
-    """Create the journal of a rescore from the parent's journal: copy the examples and rollouts byte for byte, and the
-    scores that are not to be replaced.
+    """Create the journal of a rescore: copy the parent's examples and rollouts, and the scores that are not replaced.
 
     The file is written atomically. Scores are written after all rollouts, so that no rollout of a group seems to have
     been generated after the group was scored.

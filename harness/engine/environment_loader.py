@@ -214,9 +214,8 @@ def _function_of(env_id: str, module: ModuleType, name: str = _FUNCTION) -> Call
         return function
     where = getattr(module, "__file__", None) or "a folder without an __init__.py"
     raise EnvironmentLoadError(
-        f"environment {env_id!r}: module {module.__name__!r} ({where}) has no function {name}(); define it. If this "
-        "is not the environment's file, another package of the same name hides the environment: uninstall or rename "
-        "one of them"
+        f"environment {env_id!r}: module {module.__name__!r} ({where}) has no {name}(); define it. If this is not the "
+        "environment's file, another package of the same name hides the environment: uninstall or rename one"
     )
 
 

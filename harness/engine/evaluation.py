@@ -1,7 +1,6 @@
 """Evaluate one or more runs together, from their settings to their results. All commands and Python entry points use
-this module. A command calls `prepare` in the main thread, because only there can constructors of environments install
-signal handlers, and then `play` in its own event loop. A Python entry point, which runs in its caller's event loop,
-calls `run`, which does both."""
+this module. A command calls `prepare` in the main thread, where constructors of environments may install signal
+handlers, and then `play` in its own event loop. A Python entry point, inside its caller's loop, calls `run` instead."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class Evaluation:
     clients: ClientPool | None = None
     """Pool of model clients for all runs, closed at the end; None creates a new pool."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """API keys by the name of their environment variable; they override the variables of the process and are never
-    recorded."""
+    """API keys by name of their environment variable. They override the process's variables; never recorded."""
     budget: Budget = field(default_factory=Budget)
     """Budget shared by all runs."""
     listener: EvaluationListener = field(default_factory=EvaluationListener)
@@ -53,8 +51,7 @@ class Evaluation:
     start: StartOptions = field(default_factory=StartOptions)
     """Whether the runs are new, resumed or derived."""
     in_flight: int | None = None
-    """Maximum number of rollouts that all runs together may generate at the same time; None applies only each run's own
-    limit."""
+    """Maximum number of rollouts that all runs together generate at a time; None applies only each run's own limit."""
     at_once: int | None = None
     """Maximum number of runs that execute at the same time; None executes all at once."""
     drain: float = DRAIN_SECONDS
@@ -112,8 +109,7 @@ class Evaluation:
                 await environment.teardown()
 
     def interrupt(self) -> None:
-        """Start no new rollouts, and give rollouts in flight `drain` seconds to finish. May be called from a signal
-        handler."""
+        """Start no new rollouts, and give those in flight `drain` seconds to finish. For use in a signal handler."""
         if self.is_interrupted:
             return
         self.is_interrupted = True
@@ -198,8 +194,7 @@ class Evaluation:
 
 
 def end_interrupted(run: LiveRun) -> None:
-    """Mark an aborted run as interrupted and release the lock of its folder; idempotent. The run's journal stays
-    readable."""
+    """Mark an aborted run as interrupted and release its folder's lock; idempotent. The journal stays readable."""
     if run.progress.finished is not None:
         return
     run.progress.state = "interrupted"

@@ -142,8 +142,8 @@ class RunExecution:
             await asyncio.to_thread(self._settle, journal, begin)
 
     def _settle(self, journal: Journal, begin: int) -> None:
-        """Close the journal, and record in the manifest what the run has spent, including on abandoned rollouts, so
-        that a resumed run can count it."""
+        """Close the journal, and record in the manifest the run's spending, including on abandoned rollouts, so that a
+        resumed run can count it."""
         run, plan = self._run, self._run.plan
         try:
             journal.close()
@@ -159,8 +159,7 @@ class RunExecution:
                     run.manifest = replace(run.manifest, given_up=gone)
 
     async def _passes(self, play: Callable[[Stage], Awaitable[str | None]], journal: Journal) -> str | None:
-        """Generate and score the rollouts in one pass, or generate them in a first pass and score them from the journal
-        in a second."""
+        """Generate and score the rollouts in one pass, or generate them in one pass and score them in a second."""
         run = self._run
         run.progress.state = "running"
         if run.plan.resolved.settings.env.interleave_scoring or run.plan.environment.rubric.needs_live_state:
@@ -315,8 +314,7 @@ def _failure_note(run: LiveRun, record: Failed | Scored) -> str:
 
 
 def _note_failure(progress: RunProgress, error: Exception) -> Literal["failed"]:
-    """Record the error that ended a run in its counters. Only the first error is recorded, since it may have caused
-    later ones."""
+    """Record the error that ended a run in its counters. Only the first error counts, as it may have caused others."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     words = str(error)

@@ -152,8 +152,7 @@ def _bind(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
 
 
 def _is_named(spec: JudgeSpec, resolved: ResolvedRun) -> bool:
-    """Return whether the caller chose this judge, with a judge argument or with any argument whose value is the judge's
-    model name or URL."""
+    """Return whether the caller chose this judge: with a judge argument, or any argument set to its model or URL."""
     tables = ("env.env_args.", "env.extra_env_kwargs.")
     for path, line in resolved.described().items():
         if not path.startswith(tables) or line["origin"] == "package" or line["value"] is None:
@@ -226,9 +225,7 @@ class RunPanel:
         """Return the chat of judge `spec` for the rollout of `state`."""
         judge = self._judges.get(id(spec))
         if judge is None:
-            raise EnvironmentFault(
-                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so it cannot be called"
-            )
+            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None
         if judge.binding.is_embedded and example is None:
             raise EnvironmentFault(

@@ -35,15 +35,13 @@ class EvaluationListener:
     finished: Callable[[LiveRun, Generated | Failed, Scored | None], None] = _nothing
     """Called with each finished rollout, once its journal line is on disk. Must not raise."""
     recorded: Callable[[LiveRun, Recorded], object] = _nothing
-    """Called in a thread with the index of an ended run's whole journal. The journal of an unsaved run is deleted
-    afterwards."""
+    """Called in a thread with the index of an ended run's journal, before the journal of an unsaved run is deleted."""
 
 
 def with_plugins(listener: EvaluationListener) -> EvaluationListener:
     """Return a listener that calls the given listener and then those of plugins.
 
-    An exception raised by a plugin is logged and otherwise ignored, except that a `HarnessError` raised by `admit`
-    refuses the runs.
+    An exception of a plugin is logged and otherwise ignored, except that a `HarnessError` of `admit` refuses the runs.
     """
     plugins = load_plugins(LISTENERS, EvaluationListener)
     if not plugins:

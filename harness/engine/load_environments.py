@@ -78,8 +78,7 @@ class Loader:
 
 
 def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
-    """Memory limit in megabytes of each process of a run; -1 for no limit, which is the only value supported outside
-    Linux.
+    """Memory limit in megabytes of each process of a run; -1 for no limit. Other values work only on Linux.
 
     Raises:
         ConfigError: a limit is set on a system that does not support it.
@@ -96,8 +95,7 @@ def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
 
 
 def _key_vars(resolved: ResolvedRun) -> frozenset[str]:
-    """Names of the environment variables with API keys for the run's endpoints and for all registry entries, which the
-    run's judges may use."""
+    """Environment variables with keys of the run's endpoints and of all registry entries, which judges may use."""
     registered = (
         each.values.get(("model", "api_key_var")) for entries in resolved.registry.entries.values() for each in entries
     )

@@ -138,8 +138,7 @@ def prepare(
     loader: Loader | None = None,
     admit: Callable[[Sequence[LiveRun | FailedRun]], None] | None = None,
 ) -> list[LiveRun | FailedRun]:
-    """Load, plan and open the runs of one invocation. Folders are created only when all runs are accepted, so that a
-    refused invocation leaves no empty folders.
+    """Load, plan and open the runs of one invocation. Folders are created only when all runs have been accepted.
 
     Args:
         runs: Resolved settings of each run.
@@ -186,8 +185,7 @@ def prepare(
 
 
 def _try(step: Callable[..., LiveRun], subject: object, progress: RunProgress, *rest: object) -> LiveRun | FailedRun:
-    """Execute one step of a run's preparation. If it raises an error that concerns only this run, return a failed
-    run."""
+    """Execute one step of a run's preparation. If it raises an error that concerns only this run, the run fails."""
     try:
         return step(subject, progress, *rest)
     except HarnessError as error:
@@ -198,8 +196,7 @@ def _try(step: Callable[..., LiveRun], subject: object, progress: RunProgress, *
 
 
 def _learn_secrets(runs: Sequence[ResolvedRun]) -> None:
-    """Register the runs' secrets for redaction before environment code runs, which could print environment
-    variables."""
+    """Register the runs' secrets for redaction before environment code, which could print them, runs."""
     redactor.add_named(os.environ)
     for run in runs:
         redactor.add_named(run.settings.env.env_args)
@@ -218,9 +215,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
         source = resolved.origins["env.executor"].source
         executor_entry(env.executor, source)
         if env.is_isolated:
-            words = Message(
-                "{source}: the setting `executor` cannot be combined with {isolate} or {workers}", source=source
-            )
+            words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
             raise ConfigError(words, remedy="remove one of them")
     environment = loader.load(resolved)
     _check(resolved, environment)
@@ -243,14 +238,11 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
 
 
 def _check(resolved: ResolvedRun, environment: Environment) -> None:
-    """Raise an error if the environment does not support the run's reference model, or if a sampling argument is
-    invalid."""
+    """Raise an error if the environment does not support the reference model, or if a sampling argument is invalid."""
     model = resolved.endpoints[0].model
     policy = parse_model(model).name if resolved.is_reference else None
     if policy == "judge":
-        raise ConfigError(
-            f"{model} can only be used as a judge, not as the evaluated model; to use it as judge, set judge_model"
-        )
+        raise ConfigError(f"{model} can only be a judge, not the evaluated model; to use it as judge, set judge_model")
     if policy in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
             f"{resolved.env_id} has no reference policy, so {model} cannot be used with this environment",
@@ -265,9 +257,7 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
     if not run.plan.start.resume and run.plan.start.resume_from is None:
         return run
     if not run.plan.resolved.settings.save.save_results:
-        raise UsageError(
-            Message("{resume} needs the journal of an earlier run, but runs with {no_save} have no journal")
-        )
+        raise UsageError(Message("{resume} needs the journal of a run, but {no_save} saves none"))
     folder = _earlier(run)
     if folder is None:
         return run

@@ -29,16 +29,14 @@ _SAMPLE = Usage(input_tokens=1000, output_tokens=1000, requests=1)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model in the price list of `genai_prices`. The cost of each reply is looked up, since the price per token may
-    depend on the reply's length."""
+    """A model in the price list of `genai_prices`. Each reply is looked up, since prices may depend on its length."""
 
     model: str
     url: str
     """URL of the model's endpoint: the list has prices only for models at known hosts."""
 
     def cost_of(self, usage: Usage) -> float | None:
-        """Return the cost of a reply with this usage in US dollars; None if the list does not contain the host or the
-        model."""
+        """Return the cost in US dollars of a reply with this usage; None if the list lacks the host or the model."""
         from genai_prices import Usage as Tokens
         from genai_prices import calc_price
 
@@ -112,8 +110,7 @@ def _is_whole(price: Mapping[str, float] | None) -> bool:
 
 
 def priced(usage: Usage, price: Mapping[str, float]) -> Usage:
-    """Return `usage` with the cost at this price. Unchanged if the endpoint reported a cost or did not report tokens,
-    or if the price is incomplete.
+    """Return `usage` with its cost; unchanged if the endpoint reported a cost or no tokens, or the price is incomplete.
 
     Args:
         usage: Usage of one reply.

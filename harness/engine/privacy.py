@@ -1,5 +1,4 @@
-"""Keep private runs private when they are resumed and when files are derived from them. The file modes of run folders
-are set in `harness.store`."""
+"""Keep private runs private on resume and in derived files. `harness.store` sets the file modes of run folders."""
 
 from __future__ import annotations
 

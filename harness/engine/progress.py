@@ -63,8 +63,7 @@ class RunProgress:
     total: int = 0
     """Number of planned rollouts; 0 until the environment is loaded."""
     held: int = 0
-    """Number of rollouts that earlier attempts at this run finished. A resumed run adds them to the counters
-    gradually."""
+    """Number of rollouts that earlier attempts finished. A resumed run adds them to the counters gradually."""
     resumed: int = 0
     """Number of rollouts of earlier attempts that have been added to the counters so far."""
     scored: int = 0

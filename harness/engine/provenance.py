@@ -31,8 +31,7 @@ def bench_version() -> str:
 
 
 def git_state() -> JsonDict:
-    """Return the Git commit of the working directory and whether it has uncommitted changes; empty outside a
-    repository. Remote names and URLs are never included."""
+    """Return the working directory's Git commit, and whether it has uncommitted changes; empty outside a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)

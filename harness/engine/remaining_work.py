@@ -1,7 +1,6 @@
 """Remaining work of a run, according to its plan and its journal: which items (planned rollouts) must still be
-generated or scored, and which must be scored together as a group. The journal is read but not written. Finished items
-are recognized by their keys, so that neither their dataset rows nor their journal lines must be read before the first
-request."""
+generated or scored, and which must be scored together. Finished items are recognized by their keys, so that neither
+their dataset rows nor their journal lines must be read before the first request."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ from harness.store.resume import missing_examples
 Need: TypeAlias = Literal["generate", "score"] | None
 
 Stage: TypeAlias = Literal["both", "generate", "score"]
-"""Steps that one pass over the plan executes. After a `generate` pass, a `score` pass scores from the reloaded
-journal."""
+"""Steps of a pass over the plan. After a `generate` pass, a `score` pass scores from the reloaded journal."""
 
 COUNTED_AT_ONCE = 64
 """Number of finished rollouts that are counted in one iteration of the event loop, which takes about a millisecond."""
@@ -69,8 +67,7 @@ Aside: TypeAlias = Callable[[], None]
 class Todos(Iterator[Todo]):
     """Iterator over the remaining work of a resumed run. It also adds finished rollouts to the live counters.
 
-    The scheduler calls `step` instead of iterating, because counting the rollouts of a large run takes seconds and
-    would delay the first request.
+    The scheduler calls `step` instead of iterating, because counting a large run would delay the first request.
 
     Args:
         steps: The remaining items in order, and functions that count finished rollouts.
@@ -120,8 +117,7 @@ class Worklist:
 
     @property
     def _is_enough(self) -> bool:
-        """Return whether early stopping has decided that no further example is needed. An example that has begun is
-        completed."""
+        """Return whether early stopping needs no further example. An example that has begun is completed."""
         return self._progress is not None and self._progress.target is not None and self._progress.target.is_enough
 
     def _left(self, recorded: Recorded, stage: Stage) -> Iterator[Todo | Aside]:
@@ -228,8 +224,7 @@ def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader,
 
 
 def _is_stale(recorded: Recorded, keys: Sequence[str]) -> bool:
-    """Return whether a group's scores are outdated, because one of its rollouts was generated or failed after a score
-    was written."""
+    """Return whether a group's scores are outdated: one of its rollouts was generated or failed later."""
     scores = [at for key in keys if (at := recorded.scored_at(key)) is not None]
     members = [at for key in keys for at in (recorded.generated_at(key), recorded.failed_at(key)) if at is not None]
     return bool(scores) and min(scores) < max(members)
@@ -265,8 +260,7 @@ def check_growth(plan: PlannedRollouts, recorded: Recorded, planned: dict[str, i
     for name in now:
         if now[name] < planned.get(name, 0) and recorded.example_count > 0:
             raise ResumeRefused(
-                f"the earlier value is {planned[name]} and the new value is {now[name]}, but a resumed run must not "
-                "become smaller.",
+                f"the earlier value is {planned[name]}, the new one {now[name]}, but a resumed run must not shrink.",
                 setting=name,
                 remedy=f"Raise {{{name}}} to at least {planned[name]}, or start a new run",
             )

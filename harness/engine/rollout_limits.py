@@ -51,8 +51,7 @@ class RolloutLimits:
     is_refusable: bool = False
     """Whether calls may also be refused for another reason: a spent budget, or the end of a replayed recording."""
     largest_max_tokens: int = field(default=sys.maxsize, repr=False)
-    """Largest `max_tokens` to send for a call that does not set this argument. Lowered when the endpoint rejects a
-    value."""
+    """Largest `max_tokens` to send for a call that does not set it. Lowered when the endpoint rejects a value."""
 
     @classmethod
     def of(cls, run: ResolvedRun, *, is_refusable: bool) -> RolloutLimits:
@@ -90,8 +89,7 @@ class CallGate:
     calls: int = 0
     """Number of calls sent."""
     tokens: int = 0
-    """Number of tokens of all ended calls, estimated from the length of the texts if the endpoint does not report
-    it."""
+    """Number of tokens of all ended calls, estimated from their length if the endpoint does not report it."""
     cost: float = 0.0
     """Cost in US dollars of all replies whose cost is known."""
     is_cost_known: bool = True
@@ -188,13 +186,11 @@ class Ticket:
     """Whether the call does not set a token limit itself."""
 
     async def send(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
-        """Send the call through `inner`, with `max_tokens` reduced to the remaining tokens, and count the tokens of the
-        reply."""
+        """Send the call through `inner`, with `max_tokens` reduced to the remaining tokens, and count its tokens."""
         return await self._counted(self._ask(inner, prompt, tools), prompt)
 
     async def relay(self, inner: Chat, prompt: Prompt, tools: Any) -> ModelResponse:
-        """Send the call through `inner` with unchanged arguments, because an isolated process has already reduced
-        `max_tokens`."""
+        """Send the call through `inner` with unchanged arguments: an isolated process has reduced `max_tokens`."""
         try:
             return await self._counted(inner(prompt, tools=tools, sampling_args=self.sampling_args), prompt)
         except ModelError as error:
@@ -266,8 +262,7 @@ def _is_count(value: object) -> bool:
 
 
 def tokens_of(usage: Usage, prompt: Prompt, message: JsonDict | None = None) -> int:
-    """Return the number of tokens of one call, estimated from the length of prompt and reply if the endpoint does not
-    report it.
+    """Return the number of tokens of one call, estimated from its length if the endpoint does not report it.
 
     Args:
         usage: The usage that the endpoint reported.

@@ -64,20 +64,17 @@ class Bounds:
 
     @property
     def scorers(self) -> int:
-        """Number of workers that score. Each of them scores all rollouts of a group together, so that fewer workers are
-        needed for larger groups."""
+        """Number of workers that score, each of which scores all rollouts of a group together."""
         return max(1, _workers(self.scoring, self.total) // self.group_size)
 
     @property
     def backlog(self) -> int:
-        """Maximum number of groups waiting to be scored, which is large enough for all rollouts that may be generated
-        at once."""
+        """Maximum number of groups waiting to be scored: enough for all rollouts that may be generated at once."""
         return max(1, self.generators // self.group_size)
 
 
 _Batch: TypeAlias = list[tuple[Finished, Future[int] | None]]
-"""Rollouts that are scored together, each with a future that is done when its line is on disk, or None if it is
-already."""
+"""Rollouts that are scored together, each with a future that is done when its line is on disk, or None if it is."""
 
 
 def _workers(gate: int, total: int) -> int:
@@ -163,8 +160,7 @@ class Schedule:
         self._stopping = True
 
     def cancel(self) -> None:
-        """Cancel work in flight. When the run is resumed, generated rollouts are scored and unfinished ones are
-        repeated."""
+        """Cancel work in flight. If the run is resumed, generated rollouts are scored and unfinished ones repeated."""
         self._stopping = True
         for task in self._workers:
             task.cancel()
@@ -203,8 +199,7 @@ class Schedule:
                 await self._admit(todo, record, acknowledged)
 
     async def _next(self) -> Todo | None:
-        """Return the next item that needs work; None at the end. Lets other tasks run while finished items are
-        counted."""
+        """Return the next item; None at the end. Other tasks may run while finished items are counted."""
         while not self._stopping and self._bounds.may_start():
             step = self._step()
             if step is None or isinstance(step, Todo):

@@ -1,4 +1,4 @@
-"""Sum what a run has spent: on the rollouts in its journal, and on abandoned rollouts that are not in its journal.
+"""Sum the spending of a run on the rollouts in its journal and on abandoned rollouts that are not in its journal.
 `engine.budget` enforces limits, and `engine.prices` computes prices."""
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class SpendTracker:
 
 
 def given_up(paid: Usage, recorded: Iterator[tuple[Usage, bool]], earlier: JsonDict) -> JsonDict:
-    """Sum the usage of replies that were paid for but are not in the run's journal, such as those of cancelled
-    rollouts.
+    """Sum the usage of replies that were paid for but are not in the journal, such as those of cancelled rollouts.
 
     Args:
         paid: Usage of all replies of this attempt at the run.

@@ -1,6 +1,5 @@
-"""Client of one endpoint. It handles a request from queueing to reply, in these steps: check the endpoint's health,
-wait for a slot, send, evaluate the reply, and, before a retry, back off. It holds a slot of the limiter from send to
-reply, but not during back-off."""
+"""Client of one endpoint. It runs a request from queueing to reply, in these steps: check the endpoint's health, wait
+for a slot, send, evaluate the reply, back off. The slot is held from send to reply."""
 
 from __future__ import annotations
 
@@ -85,13 +84,11 @@ class ChatClient:
 
     @property
     def load(self) -> float:
-        """Number of requests in flight and queued, as a share of the maximum in flight. Used to choose the least busy
-        replica."""
+        """Requests in flight and queued, as a share of the maximum in flight, to choose the least busy replica."""
         return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
 
     def waiting_note(self) -> str:
-        """Return the reasons why requests wait although the maximum number in flight is not reached; "" if none
-        wait."""
+        """Return the reasons why requests wait although the maximum in flight is not reached; "" if none wait."""
         return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
 
     async def request(self, call: ModelCall) -> ModelResponse:
@@ -156,8 +153,7 @@ class ChatClient:
         return call
 
     async def _take_slot(self, call: ModelCall, tokens: int, progress: _Progress) -> bool:
-        """Wait for a slot, and return whether the call has one. If the endpoint becomes unusable in the meantime, the
-        slot is given back.
+        """Wait for a slot. If the endpoint becomes unusable in the meantime, give the slot back and return False.
 
         Raises:
             BudgetSpent: the budget does not allow the call.
@@ -189,16 +185,13 @@ class ChatClient:
             await provider.close()
 
     def _note_reply(self, call: ModelCall, reply: ModelResponse, tokens: int) -> None:
-        """Report a reply to the limiter and the health of the endpoint. Log a warning once if the reply comes from a
-        model other than the requested one."""
+        """Report a reply to limiter and health. Warn once if it comes from a model other than the requested one."""
         if reply.model and reply.model != call.model:
             pair = (call.model, reply.model)
             if pair not in self._model_pairs and len(self._model_pairs) < _MAX_MODEL_PAIRS:
                 self._model_pairs.add(pair)
                 if is_another_model(*pair):
-                    logger.warning(
-                        "%s: model %s was requested, but model %s answered", self.target.label, pair[0], clean(pair[1])
-                    )
+                    logger.warning("%s: %s was requested, but %s answered", self.target.label, pair[0], clean(pair[1]))
         self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         self.health.answered(call.model)
         self.limiter.succeeded()
@@ -223,8 +216,7 @@ class ChatClient:
         return gone and progress.outages <= MAX_OUTAGES
 
     def _settle(self, call: ModelCall, failure: Failure, progress: _Progress, sent_at: float, tokens: int) -> float:
-        """Report a failure to the limiter and the health of the endpoint, and return the seconds to wait before the
-        next attempt.
+        """Report a failure to limiter and health, and return the seconds to wait before the next attempt.
 
         Raises:
             ModelError: the call is not retried.
@@ -255,7 +247,7 @@ class ChatClient:
             message = str(failure.error(self.target.label, progress.attempts))
             self.health.got_only_pages(call.model, message, progress.earlier)
         if failure.kind == "broken" and not self.health.reachable and progress.attempts >= _SURELY_DEAD:
-            self.health.give_up(f"{failure.detail} at every attempt, and this endpoint has never answered")
+            self.health.give_up(f"{failure.detail} at every attempt, and it has never answered")
             return 0.0
         raise failure.error(self.target.label, progress.attempts, progress.wasted)
 
@@ -291,8 +283,7 @@ class ChatClient:
         )
 
     def open(self) -> Provider:
-        """Return the provider, which is created at the first call because importing aiohttp is slow. No request is
-        sent.
+        """Return the provider, created at the first call because importing aiohttp is slow. Nothing is sent.
 
         Raises:
             ConfigError: the endpoint's provider is not installed, or litellm does not know it.

@@ -83,8 +83,7 @@ class within(Expiry):
 
     Args:
         clock: Clock whose `lost` time is not counted.
-        seconds: Timeout of the `with` block. Including time that is not counted, the block may take `MOST_EXTENDED`
-            times as long.
+        seconds: Timeout of the `with` block, which may take at most `MOST_EXTENDED` times as long in total.
 
     Raises:
         TimeoutError: the timeout has expired; raised at the end of the block.
@@ -157,8 +156,7 @@ class ManualClock(Clock):
         """Do nothing: a test sets `seconds_lost`."""
 
     async def advance(self, seconds: float) -> None:
-        """Advance the clock, and run the timers that are due in order. After each timer, the tasks that it wakes are
-        run."""
+        """Advance the clock, and run the timers that are due, each followed by the tasks that it wakes."""
         end = self._now + seconds
         await self._let_run()
         while self._timers and self._timers[0][0] <= end:

@@ -87,8 +87,7 @@ _STATUS_OF_CODE = {
 Needed for errors in the body of a reply with status 200."""
 
 _ERROR_FINISHES = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
-"""Finish reasons that mean a failure of the server, according to the documentation of OpenRouter, vLLM, SGLang, Zhipu
-and DeepSeek."""
+"""Finish reasons that OpenRouter, vLLM, SGLang, Zhipu and DeepSeek document as failures of the server."""
 
 _DROP_IT = "remove it from the sampling arguments"
 
@@ -96,12 +95,10 @@ _COMPLETION_TOKENS = re.compile(
     r"\bmax_tokens\b.{0,160}?\b(?:use|try|with)\b\W{0,3}(?:the\W+)?(?:parameter\W+)?max_completion_tokens",
     re.DOTALL | re.IGNORECASE,
 )
-"""Pattern of the error message with which OpenAI's reasoning models reject `max_tokens`. A proxy may quote it in its
-own message."""
+"""Pattern of the message with which OpenAI's reasoning models reject `max_tokens`, also as quoted by a proxy."""
 
 _MODERATION_WORDS = re.compile(r"moderation|flagged", re.IGNORECASE)
-"""Pattern of OpenRouter's message, with status 403, for a prompt that its moderation rejected. Any other 403 means that
-the key was rejected."""
+"""Pattern of OpenRouter's message for a prompt that its moderation rejects. Any other 403 means a rejected key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +116,7 @@ class Failure:
     retry_after: float | None = None
     """Seconds to wait, as requested by the endpoint."""
     denied: bool = False
-    """Whether the endpoint rejected the key or the model, or the quota is used up, so that every request will probably
-    fail."""
+    """Whether the endpoint rejected the key, quota or model, so that every request will probably fail."""
     too_long: bool = False
     """Whether the prompt exceeds the context window."""
     slow: bool = False
@@ -156,8 +152,7 @@ class Failure:
 
 
 def without_advice(error: ModelError) -> str:
-    """Return the message of an error created by `Failure.error`, without the advice at its end, for callers that give
-    other advice."""
+    """Return the message of an error created by `Failure.error` without the advice at its end."""
     return str(error).removesuffix(f"; {_ADVICE.get(error.reason, _DROP_IT)}")
 
 
@@ -238,8 +233,7 @@ def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | Non
 
 
 def _named_error(fields: Mapping[str, object]) -> Failure | None:
-    """Parse the field `error` of a reply. Returns None if the field is empty: some servers always send null, {} or an
-    object with empty fields."""
+    """Parse the field `error` of a reply; None if it is empty: some servers always send null, {} or empty fields."""
     error = fields.get("error")
     if _is_empty(error):
         return None
@@ -251,8 +245,7 @@ def _named_error(fields: Mapping[str, object]) -> Failure | None:
 
 
 def _minimax_error(base: object) -> Failure | None:
-    """Parse the field `base_resp` of a reply, in which MiniMax sends errors. Returns None if the field reports
-    success."""
+    """Parse the field `base_resp` of a reply, in which MiniMax sends errors; None if the field reports success."""
     fields = json_object(base)
     if _is_empty(fields.get("status_code")):
         return None
@@ -318,8 +311,7 @@ def timed_out(seconds: float) -> Failure:
 
 
 def read_error(body: bytes) -> tuple[str, str]:
-    """Parse the code and the message of an error body in any known format. If the format is unknown, the whole body is
-    the message."""
+    """Parse code and message of an error body in any known format; otherwise the whole body is the message."""
     try:
         error = unlisted(orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -334,8 +326,7 @@ def read_error(body: bytes) -> tuple[str, str]:
 
 
 def unlisted(value: object) -> object:
-    """Return the entry of a list that has only one, and any other value unchanged. Google sends errors as lists with
-    one entry."""
+    """Return the only entry of a list, or any other value unchanged. Google sends errors as lists with one entry."""
     entries = cast("list[object]", value) if isinstance(value, list) else ()
     return entries[0] if len(entries) == 1 else cast("object", value)
 
@@ -346,8 +337,7 @@ def json_object(value: object) -> JsonDict:
 
 
 def clean(text: str) -> str:
-    """Clean text from a provider for use in a message: make it one line, redact secrets, remove control characters, and
-    shorten it to `DETAIL_LENGTH`."""
+    """Make a provider's text fit for a message: one short line without secrets or control characters."""
     # Redact before cutting: the redactor does not recognise a part of a key.
     line = redactor.text(" ".join(text[: DETAIL_LENGTH * 20].split()))
     line = "".join(c if c.isprintable() else "?" for c in line)

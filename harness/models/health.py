@@ -1,5 +1,4 @@
-"""Health of an endpoint: detects rejected keys, unknown models and dead hosts, and has a circuit breaker for hosts that
-become unreachable.
+"""Health of an endpoint: detects rejected keys, unknown models and dead hosts; breaks the circuit to unreachable hosts.
 
 This module sends no requests itself (callers pass a function that sends a probe) and retries none.
 
@@ -24,13 +23,11 @@ from harness.core.messages import Message
 from harness.models.clock import Clock
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
-"""Function that takes a timeout in seconds, sends a request to the host, and returns whether any HTTP answer was
-received."""
+"""Function that sends a request to the host, with a timeout in seconds, and returns whether any HTTP answer came."""
 
 
 SILENCE = 20.0
-"""Seconds without any answer after which the status display shows that the endpoint is silent. The model may be slow,
-or the host dead."""
+"""Seconds without any answer after which the display reports it: the model may be slow, or the host dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +94,9 @@ class Health:
             self._first_try = self._awake_time()
 
     async def admit(self, model: str, probe: Probe) -> None:
-        """Wait until a request may be sent, that is, until the endpoint can be reached again. The caller must not hold
-        a slot.
+        """Wait until a request may be sent, that is, until the endpoint can be reached. The caller must hold no slot.
 
-        One of the waiting calls probes the endpoint for all of them; if that call is cancelled, another continues.
+        One of the waiting calls probes the endpoint for all; if that call is cancelled, another continues.
 
         Raises:
             SystemicError: the endpoint is given up.
@@ -120,8 +116,7 @@ class Health:
                 self._wake()
 
     def admits(self, model: str) -> bool:
-        """Return whether `admit` would return at once for this model. (`blocked` may be true because of another
-        model.)"""
+        """Return whether `admit` would return at once for this model. `blocked` may be due to another model."""
         state = self._models.get(model)
         is_open = self._dead is None and self._away_since is None and not self._probing
         return is_open and (state is None or state.verdict is None)
@@ -166,12 +161,10 @@ class Health:
         del self._out[request]
 
     def got_only_pages(self, model: str, message: str, since: float) -> None:
-        """Record a call whose every attempt received a page (such as a web page or an empty body) instead of a reply
-        from an API.
+        """Record a call whose every attempt got a web page or an empty body instead of a reply from an API.
 
-        The model is not given up while a request that was sent before `since` is still in flight: since web pages are
-        returned at once, that request must have reached a working host. One broken host among several must not stop a
-        run.
+        The model is not given up while a request sent before `since` is in flight: web pages are returned at once, so
+        that request must have reached a working host. One broken host among several must not stop a run.
 
         Args:
             model: Model name in the request.
@@ -189,8 +182,7 @@ class Health:
         self._raise_verdict(model)
 
     def unreachable(self, why: str) -> None:
-        """Record a failed connection. If the failure shows that the endpoint cannot be reached, later calls of `admit`
-        wait for the endpoint or raise an error."""
+        """Record a failed connection. If the endpoint seems unreachable, `admit` then waits for it or raises."""
         if self.reachable:
             if self._away_since is None:
                 self._away_since, self._last_away = self._awake_time(), self.clock.now()
@@ -201,9 +193,7 @@ class Health:
         self.begin()
         waited = self._awake_time() - (self._first_try or 0.0)
         if self._refusals >= self.policy.refusals or waited >= self.policy.connect_deadline:
-            self.give_up(
-                f"{why}, and this endpoint has never answered; is the server running, and is the base URL right?"
-            )
+            self.give_up(f"{why}, and it has never answered; is the server running, and is the base URL right?")
 
     async def is_gone(self, why: str, since: float, probe: Probe) -> bool:
         """Return whether the host was gone when a request that was sent at `since` timed out.
@@ -237,10 +227,7 @@ class Health:
         if self.reachable:
             self.unreachable(why)
         else:
-            self.give_up(
-                f"{why}, and this endpoint has never answered any request; is the base URL right, and is the "
-                "server working?"
-            )
+            self.give_up(f"{why}, and it has never answered any request; is the base URL right, and does it work?")
         return True
 
     def give_up(self, why: str) -> None:
@@ -281,10 +268,7 @@ class Health:
         while self._dead is None and self._away_since is not None:
             left = self._away_since + self.policy.grace - self._awake_time()
             if left <= 0.0:
-                self.give_up(
-                    f"{self._away_why}; this endpoint had answered before, but has not answered for "
-                    f"{self.policy.grace:g} s"
-                )
+                self.give_up(f"{self._away_why}; it answered before, but not for the last {self.policy.grace:g} s")
                 return
             await self.clock.sleep(min(gap, left))
             left = self._away_since + self.policy.grace - self._awake_time()

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from harness.models.clock import Clock
 
 CUT = 0.5
-"""Factor by which a reply with status 429 reduces the window (the current maximum of requests in flight). As in TCP,
-the window is halved."""
+"""Factor by which a 429 reduces the window (the current maximum of requests in flight). TCP halves it, too."""
 
 GROWTH = 0.05
 """Share of its upper bound by which the window (the current maximum of requests in flight) grows in one round, that is,
@@ -25,8 +24,7 @@ COOLDOWN = 1.0
 """Minimum seconds between two reductions of the window; a longer `Retry-After` extends this time."""
 
 BURST_SECONDS = 1.0
-"""Seconds of unused rate that may be spent at once. With 1, at most 61 seconds' worth of requests is sent in a
-minute."""
+"""Seconds of unused rate that may be spent at once. With 1, at most 61 seconds' worth is sent in a minute."""
 
 TYPICAL_OUTPUT = 256
 """Estimated output tokens of a request without `max_tokens`, until a reply has reported its usage."""
@@ -154,8 +152,7 @@ class Limiter:
     # --- settings merged from all runs that share the limiter ---
 
     def widen(self, bound: float) -> None:
-        """Raise the limiter's bound to `bound` if that is larger, so that runs that share the limiter get the largest
-        of their bounds."""
+        """Raise the limiter's bound to `bound` if that is larger. Runs that share a limiter get their largest bound."""
         bound = min(bound, self.cap)
         if bound > self.bound:
             untouched = self.window == self.bound
@@ -171,8 +168,7 @@ class Limiter:
             self._resize(min(self.window, self.cap))
 
     def slow_down(self, rpm: float | None, tpm: float | None) -> None:
-        """Lower the rates to `rpm` and `tpm` if these are lower, because a provider's limit applies to all runs
-        together."""
+        """Lower the rates to `rpm` and `tpm` if these are lower: a provider's limit applies to all runs together."""
         now = self._clock.now()
         if rpm is not None and (self._rpm is None or rpm < self._rpm.per_minute):
             self._rpm = Bucket(rpm, now)

@@ -102,8 +102,7 @@ class LiteLLMProvider:
     """
 
     _open = 0
-    """Number of open providers in this process. They share the connections of litellm, which are closed together with
-    the last provider."""
+    """Number of open providers in this process. litellm's connections are closed with the last one."""
 
     def __init__(self, target: RequestTarget, *, timeout: float, connect_timeout: float) -> None:
         provider = target.provider
@@ -142,10 +141,7 @@ class LiteLLMProvider:
         # A copy, since the code of some of litellm's providers changes the messages.
         asked = deepcopy(request_fields(call, completion_tokens=call.model in self._completion_tokens))
         if own := sorted(_OWN_OPTIONS.intersection(asked)):
-            words = (
-                f"{', '.join(own)}: a sampling argument must be a field of the request, not an option of litellm; "
-                "remove it"
-            )
+            words = f"{', '.join(own)}: an option of litellm is not allowed as a sampling argument; remove it"
             raise AttemptFailed(Failure("unsent", "bad_request", words, False))
         total, connect = self._timeouts
         arguments: JsonDict = {**asked, **self._options}
@@ -199,8 +195,7 @@ class LiteLLMProvider:
 
 
 def load(provider: str) -> Any:
-    """Import litellm without network access, without reading .env from the working directory and without output on
-    stdout.
+    """Import litellm without network access, without reading ./.env and without output on stdout.
 
     Args:
         provider: Name of the provider, for the error message.
@@ -308,8 +303,7 @@ def _from_kinds(kinds: Set[str], status: int | None, words: str, has_reached_net
         kinds: Names of the exception's class and of its base classes.
         status: HTTP status according to litellm.
         words: The cleaned message.
-        has_reached_network: Whether the request was sent, or may have failed in an HTTP library while it was being
-            sent.
+        has_reached_network: Whether the request was sent, or may have failed in an HTTP library.
     """
     if kinds & {"AuthenticationError", "BudgetExceededError"}:
         return Failure("status", "auth", words, False, status, denied=True)

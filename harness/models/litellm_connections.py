@@ -1,6 +1,5 @@
 """Restrictions on the connections of litellm: no redirects, no default host of another provider, no proxy for loopback
-addresses. They are applied by replacing litellm's cache of HTTP clients. For each request, the module also records
-whether it was sent."""
+addresses. They are applied by replacing litellm's cache of HTTP clients. Also records whether each request was sent."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Passage:
     """Failure that litellm does not detect (a wrong host or an incomplete reply), or whose error code litellm drops (an
     error in a reply with status 200); None without one."""
     position: int = 0
-    """Position, in the list of choices, of the choice with index 0. Needed because litellm numbers the choices by their
-    position."""
+    """List position of the choice with index 0, since litellm renumbers the choices by their position."""
 
 
 PASSAGE: ContextVar[Passage | None] = ContextVar("PASSAGE", default=None)
@@ -105,8 +103,7 @@ async def _check_request(request: Any) -> None:
 
 
 async def _check_response(response: Any) -> None:
-    """Record facts about a reply with a 2xx status that litellm ignores: whether the reply is incomplete or contains an
-    error, and the position of the choice with index 0."""
+    """Record facts that litellm ignores in a 2xx reply: truncation, an error, and the position of the first choice."""
     passage = PASSAGE.get()
     if passage is None or not response.is_success:
         return

@@ -65,9 +65,8 @@ class OpenAIProvider(Transport):
 @lru_cache(maxsize=1024)
 def takes_completion_tokens(url: str, model: str) -> bool:
     """Return whether requests must use `max_completion_tokens` instead of `max_tokens`, according to the URL and the
-    name of the model. OpenAI accepts `max_completion_tokens` for every model, but Azure's older models do not. For all
-    other endpoints the result is false, and a rejection of `max_tokens` shows that `max_completion_tokens` is
-    needed."""
+    model's name. OpenAI accepts the former for every model; Azure's older models do not. For all other endpoints the
+    result is false, and the first rejection of `max_tokens` shows that the former is needed."""
     host = (urlsplit(url).hostname or "").lower()
     return host.endswith("api.openai.com") or (host.endswith(_AZURE_HOSTS) and bool(_REASONING.match(model.lower())))
 

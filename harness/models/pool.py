@@ -1,6 +1,5 @@
-"""Pool of all clients of a process, in which all runs share one limiter and one health state for each URL and key. Also
-defines replicas of a model, and `BoundChat`, with which an environment calls its model. The module `chat` sends the
-requests."""
+"""Pool of all clients of a process, in which runs share one limiter and one health state per URL and key. Also defines
+replicas of a model, and `BoundChat`, with which environments call models. The module `chat` sends the requests."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ from harness.settings.providers import require_provider
 logger = logging.getLogger(__name__)
 
 FILES_BESIDE = 128
-"""Number of open files that are reserved for uses other than connections: journals, datasets, libraries and
-environments."""
+"""Number of open files reserved for uses other than connections: journals, datasets, libraries, environments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,7 @@ class CallerClient(PooledClient, Protocol):
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the replies that this client received itself, not counting those of the pool's
-        clients."""
+        """Tokens of the replies that this client received itself, not counting those of the pool's clients."""
         ...
 
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
@@ -114,9 +111,8 @@ class ClientPool:
     def get(self, endpoints: Sequence[Endpoint], settings: CallSettings | None = None) -> PooledClient:
         """Return a client for `endpoints`. If there are several, each request is sent to the least busy one.
 
-        All clients with the same URL and key share a limiter. The limiter's maximum of requests in flight is the
-        largest that is requested (but at most the endpoint's own `max_concurrent`), and its rates are the lowest that
-        are requested.
+        All clients with the same URL and key share a limiter, which applies the largest requested concurrency (but at
+        most the endpoint's own `max_concurrent`) and the lowest requested rates.
 
         Raises:
             ConfigError: a URL is malformed, the variable with a key is not set (loopback endpoints need no key), or
@@ -230,15 +226,13 @@ def target_of(
     target = RequestTarget(endpoint.url, key or None, {**merged, **headers}, key_name=key_name)
     if key_name and not key and not target.is_loopback:
         raise ConfigError(
-            f"{target.label}: the environment variable {key_name} is not set; it must contain the API key for this "
-            "endpoint"
+            f"{target.label}: the environment variable {key_name}, which must contain its key, is not set"
         )
     return target
 
 
 class Replicas:
-    """Several endpoints of one model. Each request is sent to the endpoint that uses the smallest share of its maximum
-    of requests in flight.
+    """Several endpoints of one model. Each request is sent to the endpoint with the smallest share of its slots in use.
 
     Args:
         members: Clients of the endpoints, each with the model's name at its endpoint.
@@ -321,8 +315,7 @@ class BoundChat:
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Send a prompt to the model. `sampling_args` override the run's sampling arguments; within `extra_body`, they
-        do so key by key.
+        """Send a prompt to the model. `sampling_args` override the run's own; `extra_body` is merged key by key.
 
         Raises:
             BudgetSpent: the budget is spent; nothing was sent.

@@ -37,10 +37,9 @@ async def preflight(
 ) -> None:
     """Request one token from `model`, and raise an error if the endpoint cannot work.
 
-    An endpoint is considered to work even if it answers with a rate limit, a server error or a rejection of this
-    particular request (many models reject `max_tokens`). It does not work if it rejects the key, does not know the
-    model or path, or does not reply like an API. Reference models are not tested, since they answer only for known
-    examples.
+    An endpoint works even if it answers with a rate limit, a server error or a rejection of this particular request
+    (many models reject `max_tokens`). It does not work if it rejects the key, does not know the model or path, or does
+    not reply like an API. Reference models are not tested, since they answer only for known examples.
 
     Args:
         client: Client of the endpoint, or of the model's replicas.

@@ -1,7 +1,6 @@
 """The interface of providers, which send a request to an API and parse its reply. The module `chat` adds limits,
-retries, budgets and health to every provider. `openai_provider` is the provider for the OpenAI wire format, and
-`litellm` is the provider for litellm. Packages can add others in the entry-point group `bench.providers`
-(docs/concepts/plugins.md)."""
+retries, budgets and health to every provider. `openai_provider` is the provider for the OpenAI wire format, `litellm`
+that for litellm; packages add others in the entry-point group `bench.providers` (docs/concepts/plugins.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Rules for retries: which HTTP statuses are retried, the back-off, and parsing of `Retry-After`. The waiting itself is
-done in the module `chat`."""
+"""Rules for retries: retryable HTTP statuses, back-off, and parsing of `Retry-After`. The module `chat` waits."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ RETRY_AFTER_CAP = 120.0
 ask clients to wait for a day."""
 
 SPREAD = 0.25
-"""Maximum share by which a `Retry-After` is randomly extended, so that rejected requests are not all retried at the
-same time."""
+"""Maximum share by which a `Retry-After` is randomly extended, so that requests are not retried all at once."""
 
 BAD_REPLY_RETRIES = 2
 """Maximum number of retries after replies with status 200 that cannot be parsed. Retries help against a temporary error
@@ -32,8 +30,7 @@ a thousand times this number on are a Unix time in milliseconds."""
 
 
 def retryable_status(status: int) -> bool:
-    """Return whether the same request may succeed later: true for status 408, 409, 429 and 5xx, false for all
-    others."""
+    """Return whether the same request may succeed later: true for 408, 409, 429 and 5xx, false for all others."""
     return status in (408, 409, 429) or status >= 500
 
 
@@ -69,8 +66,7 @@ class RetryPolicy:
 
 
 def read_retry_after(headers: Mapping[str, str], status: int, wall: float | None = None) -> float | None:
-    """Return the seconds that a reply tells the client to wait, without an upper limit. None if the reply has no such
-    header.
+    """Return the seconds that a reply tells the client to wait, with no upper limit; None if it does not tell any.
 
     The headers are read in this order: `retry-after-ms`; `Retry-After` as seconds or as an HTTP-date (relative to the
     reply's own `Date`, in case the local clock is wrong); for status 429 also `x-ratelimit-reset-*` of the limits whose
@@ -117,8 +113,7 @@ def _http_date(text: str) -> float | None:
 
 
 def _read_reset(headers: Mapping[str, str], wall: float) -> float | None:
-    """Return the seconds until the exhausted rate limits in the headers of a reply are reset; None without such
-    headers."""
+    """Return the seconds until the exhausted rate limits in a reply's headers are reset; None without such headers."""
     exhausted: list[float] = []
     others: list[float] = []
     for name, text in headers.items():

@@ -23,8 +23,7 @@ from harness.core.loopback import is_loopback
 from harness.models.failures import BROKE_OFF, AttemptFailed, Failure, bad_reply, clean
 
 BODY_CAP = 64 * 1024 * 1024
-"""Maximum size of a reply in bytes after decompression. The longest replies, which contain log-probabilities, have a
-few MB."""
+"""Maximum bytes of a reply after decompression. The longest replies, with log-probabilities, have a few MB."""
 
 LARGE_REPLY = 4 * 1024 * 1024
 """Size in bytes above which a reply is read only when fewer than `LARGE_AT_ONCE` other large replies are being read.
@@ -46,8 +45,7 @@ KEEPALIVE = 4.0
 connections after 5 s, and a request on a connection that is being closed would have to be retried."""
 
 DNS_TTL = 300
-"""Seconds for which the result of a DNS lookup is cached. One lookup for each of 256 connections would overload small
-resolvers."""
+"""Seconds for which a DNS lookup is cached. One lookup for each of 256 connections would overload small resolvers."""
 
 PIECE = 1024 * 1024
 """Maximum number of bytes decompressed at a time, since a compressed megabyte may expand a thousandfold."""
@@ -123,8 +121,7 @@ class Transport:
         await self._connector.close()
 
     async def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
-        """Send one request over a free or new connection, and read the reply. If the request has no body, only the
-        status and headers of the reply are read."""
+        """Send one request over a free or new connection, and read the reply; without a request body, only its head."""
         connection = None
         try:
             request, lines = self._routes.get(path) or self._prepare(method, path)
@@ -169,8 +166,7 @@ class Transport:
         return route
 
     async def _read(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
-        """Read and decompress the body of a reply. A large body is read only when fewer than `LARGE_AT_ONCE` others are
-        being read."""
+        """Read and decompress a body. A large body waits until fewer than `LARGE_AT_ONCE` others are being read."""
         length = int(headers.get("Content-Length", -1))
         if 0 <= length <= LARGE_REPLY and "Content-Encoding" not in headers:
             return await content.read()
@@ -264,8 +260,7 @@ def find_proxy(url: URL) -> URL | None:
     """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY set for `url`. Returns None if they set no
     proxy, and for loopback addresses.
 
-    Called only once per endpoint, whereas aiohttp's option `trust_env` reads the environment and ~/.netrc for every
-    request.
+    Called once per endpoint; aiohttp's own `trust_env` would read the environment and ~/.netrc for every request.
 
     Raises:
         ConfigError: the proxy is not an HTTP proxy, or its address is not a URL.
@@ -294,9 +289,7 @@ def _translate(error: Exception) -> Failure:
     """Convert an exception of aiohttp to a failure."""
     if isinstance(error, aiohttp.ClientConnectorError):
         if error.os_error.errno in (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL):
-            detail = (
-                f"this process cannot open more sockets ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
-            )
+            detail = f"no sockets are left ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
             return Failure("broken", "connection", detail, True)
         return Failure("unreachable", "connection", connect_words(error), True)
     if isinstance(error, aiohttp.ClientHttpProxyError):

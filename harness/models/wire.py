@@ -16,8 +16,7 @@ from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Prom
 from harness.models.failures import Failure, bad_reply, clean, error_inside, json_object, unlisted
 
 CHARS_PER_TOKEN = 4
-"""Estimated number of characters per token, used only for rate limits. It is precise enough for English, and is
-corrected when the reply reports its usage."""
+"""Estimated characters per token, for rate limits only. Close enough for English; corrected by the reply's usage."""
 
 _MOST_DOLLARS = 1e9
 """Costs of one reply above this number of dollars are ignored as invalid."""
@@ -64,9 +63,7 @@ def check_settings_of_sampling(args: Mapping[str, Any]) -> None:
     for source in _bodies(args):
         other = next((name for name in ("model", "messages", "prompt") if name in source), None)
         if other is not None:
-            raise ConfigError(
-                f"sampling_args.{other} would replace the {other} that the run records; remove this argument"
-            )
+            raise ConfigError(f"sampling_args.{other} would replace the {other} that the run records; remove it")
 
 
 def _bodies(args: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -86,13 +83,11 @@ def merge_sampling_args(base: Mapping[str, Any], over: Mapping[str, Any] | None)
 
 
 def request_fields(call: ModelCall, *, completion_tokens: bool = False) -> JsonDict:
-    """Return the fields of the request body for `call`: model, messages or prompt, tools, and then the sampling
-    arguments.
+    """Return the fields of the request body for `call`: model, messages or prompt, tools, sampling arguments.
 
     Args:
         call: The model call.
-        completion_tokens: Whether to rename `max_tokens` of a chat request to `max_completion_tokens`, unless the
-            latter is set too.
+        completion_tokens: Whether to rename `max_tokens` of a chat to `max_completion_tokens`, unless that is set too.
     """
     is_chat = not isinstance(call.prompt, str)
     body: JsonDict = {"model": call.model, ("messages" if is_chat else "prompt"): call.prompt}
@@ -246,8 +241,7 @@ def read_usage(usage: object) -> Usage:
 
 
 def _cost(usage: dict[str, Any]) -> float | None:
-    """Return the cost of a reply as reported by the endpoint. If a router uses the user's own key for the provider
-    (`is_byok`), this is the router's fee plus the provider's cost."""
+    """Return the reported cost of a reply. With a user's own key (`is_byok`): router's fee plus provider's cost."""
     cost = _dollars(usage.get("cost"))
     if cost is None or usage.get("is_byok") is not True:
         return cost
@@ -266,13 +260,12 @@ def _count(value: object) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Return whether a value is a plausible token count. Some providers send -1 for an unknown count, and a huge count
-    would overflow."""
+    """Return whether a value is a plausible token count. Some providers send -1; huge counts would overflow."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
 
 
 def _read_message(choice: dict[str, Any] | None, is_chat: bool) -> Message | str:
-    """Return the assistant message of a choice for the transcript, or a text that says what is wrong with the reply.
+    """Return the assistant message of a choice for the transcript, or a text that describes the error in the reply.
     Fields that only this provider uses are kept, because the provider may need them in the next request (signatures).
     Nulls and empty lists are removed, `reasoning` is renamed to `reasoning_content`, and the arguments of tool calls
     remain the string that the model wrote."""
@@ -337,8 +330,7 @@ def _text(value: object) -> str:
 
 
 def plain_json(value: object) -> object:
-    """Convert a value to one that JSON can represent. Lone surrogates are replaced by U+FFFD, and other objects by
-    their text."""
+    """Convert a value to one that JSON can represent: lone surrogates become U+FFFD, other objects become strings."""
     if isinstance(value, dict):
         return {str(key): plain_json(entry) for key, entry in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple):
@@ -349,7 +341,7 @@ def plain_json(value: object) -> object:
 
 
 def _describe_body(body: bytes) -> str:
-    """Say what the body of a reply contains if it is not a JSON object."""
+    """Describe the body of a reply that is not a JSON object."""
     text = body[:2000].decode("utf-8", "replace").strip()
     if not text:
         return "the body is empty"

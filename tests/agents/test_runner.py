@@ -477,11 +477,11 @@ def test_an_evaluation_goes_on_where_it_was_ended(tmp_path: Path) -> None:
         assert scores(again) == scores(result) and len(model.requests) <= 25
         assert 0 < result.resumed_runs < 24 and again.resumed_runs == result.resumed_runs
         with pytest.raises(
-            ResumeRefused, match=r"rows: the earlier value is 6 and the new .* 5, .* Raise rows to at least 6"
+            ResumeRefused, match=r"rows: the earlier value is 6, the new one 5, .* Raise rows to at least 6"
         ):
             asyncio.run(runner.run_eval(rows_of(5), n_runs=2, output_dir=tmp_path, resume=True))
         with pytest.raises(
-            ResumeRefused, match=r"n_runs: the earlier value is 2 and the new .* 1, .* Raise n_runs to at least 2"
+            ResumeRefused, match=r"n_runs: the earlier value is 2, the new one 1, .* Raise n_runs to at least 2"
         ):
             asyncio.run(runner.run_eval(rows_of(6), output_dir=tmp_path, resume=True))
         with pytest.raises(ResumeRefused, match="max_turns was 10, now 3"):

@@ -408,12 +408,9 @@ def test_what_may_not_shrink_is_called_by_its_option(evals: Evals) -> None:
     assert evals.eval("--n", "2").code == 0
     shorter, fewer = evals.eval("--n", "2", "--limit", "2", "--resume"), evals.eval("--resume")
     assert (shorter.code, fewer.code) == (2, 2)
-    assert "error: --limit: the earlier value is 3 and the new value is 2" in shorter.err
+    assert "error: --limit: the earlier value is 3, the new one 2" in shorter.err
     assert "Raise --limit to at least 3" in shorter.err
-    assert (
-        "error: --n: the earlier value is 2 and the new value is 1" in fewer.err
-        and "Raise --n to at least 2" in fewer.err
-    )
+    assert "error: --n: the earlier value is 2, the new one 1" in fewer.err and "Raise --n to at least 2" in fewer.err
 
 
 def test_a_key_that_is_missing_is_asked_for_by_this_command_s_option(evals: Evals) -> None:

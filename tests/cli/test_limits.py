@@ -169,7 +169,7 @@ def test_a_looping_agent_of_a_silent_server_ends(evals: Evals) -> None:
         begun = ("eval", "-m", "stubborn:Stubborn", *usual)
         spent = evals.bench(*begun, "--max-turns", "3", "--max-tokens-total", "3000")
         assert spent.code == 1 and model.by_model["some-model"] <= 2, "a reply, and the connection check"
-        assert "did not report its tokens" in spent.out and "budget: 1 of 1" in spent.out
+        assert "did not report the tokens" in spent.out and "budget: 1 of 1" in spent.out
         before = model.requests
         done = evals.bench(*begun, "--message-limit", "5")
         assert done.code == 0 and model.requests - before in (15, 16), done.err

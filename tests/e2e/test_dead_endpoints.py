@@ -106,11 +106,11 @@ STATUSES = {name: Fault("status", status=int(name)) for name in ("401", "403", "
 
 SAID = {
     # refused; on a busy machine too late to be told
-    "refused": ", and this endpoint has never answered; is the server running",
-    "swallowed": "no connection in time, and this endpoint has never answered",
-    "silent": "no reply within 3 s (request_timeout), and this endpoint has never answered any request",
-    "no-host": "the host name no-such-host.invalid cannot be resolved, and this endpoint has never answered",
-    "no-tls": "and this endpoint has never answered",
+    "refused": ", and it has never answered; is the server running",
+    "swallowed": "no connection in time, and it has never answered",
+    "silent": "no reply within 3 s (request_timeout), and it has never answered any request",
+    "no-host": "the host name no-such-host.invalid cannot be resolved, and it has never answered",
+    "no-tls": "and it has never answered",
     "unvouched": "CERTIFICATE_VERIFY_FAILED",
     "401": "HTTP 401",
     "403": "HTTP 403",
@@ -262,7 +262,7 @@ def test_an_endpoint_that_dies_in_the_middle_costs_no_rollout(
     else:
         assert (code, run["state"], numbers["scored"], numbers["unscored"]) == (1, "stopped", 8, {})
         assert (numbers["not_run"], numbers["reward"]["mean"]) == (16, 1.0)
-        assert run["note"].endswith("; this endpoint had answered before, but has not answered for 1 s")
+        assert run["note"].endswith("; it answered before, but not for the last 1 s")
         assert err.count(run["note"]) <= 2
         with FaultServer(port=server.port):
             again = bench("resume", str(path), "--json")

@@ -10,7 +10,7 @@ from dead_ports import free_port
 @pytest.mark.parametrize(
     ("server_args", "model", "words"),
     [
-        (None, "reference/oracle", "connection refused, and this endpoint has never answered; is the server running"),
+        (None, "reference/oracle", "connection refused, and it has never answered; is the server running"),
         (("--fail-rate", "1", "--fail-status", "401"), "reference/oracle", "HTTP 401"),
         ((), "reference/orcle", "did you mean reference/oracle?"),
     ],

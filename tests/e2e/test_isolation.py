@@ -94,7 +94,7 @@ def test_whoever_ends_its_process_alone_fails_and_everything_else_is_finished(sh
         4: f"worker_died: {process} was killed by SIGKILL",
         6: f"{process} exited with code 3",
         8: f"{process} was ended: its code wrote into the pipe through which bench communicates with it",
-        10: f"{process} was ended because its code closed the pipe through which bench reads its messages",
+        10: f"{process} was ended because its code closed the pipe to bench",
     }
     assert (group["scored"], group["unscored"]) == (6, {"worker_died": 2})
     assert set(failures(shop, runs["group"])) == {1}
@@ -370,7 +370,7 @@ def test_a_dead_endpoint_and_a_dead_judge_end_their_runs_with_one_message_each(s
     assert {name: run["state"] for name, run in runs.items()} == {
         "deaf": "stopped", "judged": "stopped", "fine": "done",
     }  # fmt: skip
-    refused = f"{FAR.split('/')[2]}: connection refused, and this endpoint has never answered"
+    refused = f"{FAR.split('/')[2]}: connection refused, and it has never answered"
     assert runs["deaf"]["note"].startswith(refused)
     assert runs["judged"]["note"].startswith(f"the judge j cannot be used: {refused}")
     assert done.err.count("the judge j cannot be used") == 2  # the line of its end, and the table

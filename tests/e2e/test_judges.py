@@ -237,7 +237,7 @@ def test_a_judge_inside_a_group_of_environments(shop: Workshop) -> None:
 def test_the_judge_plays_nothing(shop: Workshop) -> None:
     done = shop.bench("run", "judged", "-m", "reference/judge")
     assert done.code == 2
-    assert "reference/judge can only be used as a judge" in done.said
+    assert "reference/judge can only be a judge" in done.said
 
 
 def test_a_key_in_place_of_its_variables_name_is_written_nowhere(shop: Workshop) -> None:

@@ -136,8 +136,8 @@ def test_what_changes_results_is_refused_by_name(shop: Workshop) -> None:
     refused(r'env\.env_args\.hint was not set, now "more"', "-a", '{"hint": "more"}')
     refused(r"order\.shuffle was false, now true", "--shuffle")
     refused(r"timeout was null, now 5", "--timeout", "5")
-    refused(r"-n: the earlier value is 6 and the new value is 5, but", "-n", "5")
-    refused(r"-r: the earlier value is 2 and the new value is 1", "-r", "1")
+    refused(r"-n: the earlier value is 6, the new one 5, but", "-n", "5")
+    refused(r"-r: the earlier value is 2, the new one 1", "-r", "1")
     other = ("-m", "reference/null", "--resume-from", run.name)
     refused(r'model\.names was \["reference/oracle"\], now \["reference/null"\]', *other)
     questions(shop, range(4, 10))
@@ -215,7 +215,7 @@ def test_damage_in_the_middle_is_named_and_nothing_is_changed(shop: Workshop) ->
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("sums", "--no-save", "--resume"), "the journal of an earlier run, but runs with --no-save have no journal"),
+        (("sums", "--no-save", "--resume"), "--resume needs the journal of a run, but --no-save saves none"),
         (("sums,sums", "--resume-from", "latest"), "resumes one run, but this command starts 2 runs"),
     ],
 )

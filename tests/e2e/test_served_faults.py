@@ -162,9 +162,9 @@ SYSTEMIC: Mapping[str, tuple[str, int]] = {
     "html": ("the body is a web page, not JSON", 3),
     "empty-body": ("the body is empty (3 attempts); is the base URL that of an OpenAI-compatible API?", 3),
     "event-stream": ("the body is an event stream, which was not requested", 3),
-    "reset": ("at every attempt, and this endpoint has never answered", 3),
-    "close": ("at every attempt, and this endpoint has never answered", 3),
-    "reset-body": ("the reply broke off in the middle at every attempt, and this endpoint has never answered", 3),
+    "reset": ("at every attempt, and it has never answered", 3),
+    "close": ("at every attempt, and it has never answered", 3),
+    "reset-body": ("the reply broke off in the middle at every attempt, and it has never answered", 3),
 }
 """What no request can get past: words of the one message, and requests until then."""
 

@@ -105,7 +105,7 @@ def test_a_reply_of_unknown_cost_ends_a_bound_on_dollars() -> None:
     budget = Budget(BudgetLimits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
     assert spend(budget, Usage(10, 5, requests=1)) == [False]
     assert budget.note() == (
-        "the budget is reached (--max-cost 5): the cost of a reply of some/model is unknown, so the limit "
+        "the budget is reached (--max-cost 5): the cost of a reply of some/model is unknown, so it "
         "cannot be enforced; resume the run with a price in the [[endpoint]] table of the model (or pip install "
         "'bench-harness[prices]'), or without max_cost"
     )
@@ -125,7 +125,7 @@ def test_a_cost_that_is_no_amount_is_unknown(cost: float) -> None:
 def test_unreported_tokens_end_a_bound_on_tokens_and_no_other() -> None:
     tokens = Budget(BudgetLimits(max_tokens_total=1000))
     assert spend(tokens, SILENT) == [False]
-    assert "did not report its tokens" in tokens.note()
+    assert "did not report the tokens" in tokens.note()
     dollars = Budget(BudgetLimits(max_cost=1.0))
     assert spend(dollars, Usage(requests=1, unreported=1, cost=0.1)) == [True]
 

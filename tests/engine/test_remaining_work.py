@@ -406,10 +406,10 @@ def test_a_plan_may_grow_and_not_shrink(tmp_path: Path) -> None:
     check_growth(plan_of(9, 3), recorded, planned)
     with pytest.raises(
         ResumeRefused,
-        match=r"num_examples: the earlier value is 4 and the new .* 3, .*Raise num_examples to at least 4, or",
+        match=r"num_examples: the earlier value is 4, the new one 3, .*Raise num_examples to at least 4, or",
     ):
         check_growth(plan_of(3, 2), recorded, planned)
-    with pytest.raises(ResumeRefused, match="rollouts_per_example: the earlier value is 2 and the new value is 1"):
+    with pytest.raises(ResumeRefused, match="rollouts_per_example: the earlier value is 2, the new one 1"):
         check_growth(plan_of(4, 1), recorded, planned)
 
 

@@ -121,7 +121,7 @@ def test_no_connection_while_the_loop_was_blocked_says_nothing_of_the_endpoint()
             block(2.0)
             await asyncio.sleep(0.05)
             assert not health.blocked, "one refusal would be enough, and this was none"
-            with pytest.raises(SystemicError, match="no connection in time, and this endpoint has never answered"):
+            with pytest.raises(SystemicError, match="no connection in time, and it has never answered"):
                 await asked
         finally:
             await client.close()
@@ -144,7 +144,7 @@ def test_the_deadline_for_a_first_connection_counts_no_lost_time() -> None:
         await health.admit("m", never)
         await clock.advance(3.5)
         health.unreachable("refused")
-        with pytest.raises(SystemicError, match="refused, and this endpoint has never answered"):
+        with pytest.raises(SystemicError, match="refused, and it has never answered"):
             await health.admit("m", never)
 
     asyncio.run(main())

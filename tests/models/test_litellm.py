@@ -270,7 +270,7 @@ REFUSALS = {
                    "anthropic (litellm): HTTP 529: busy (3 attempts); try again later, with retry_failed"),
     "page": (Answer(b"<html>hi</html>"), ResponseError, "bad_response", 3, "litellm cannot read the reply: "),
     "empty": (Answer(b""), ResponseError, "bad_response", 3, "litellm cannot read the reply: "),
-    "cut": (Answer(cut=True), SystemicError, "connection", 3, "at every attempt, and this endpoint has never answered"),
+    "cut": (Answer(cut=True), SystemicError, "connection", 3, "at every attempt, and it has never answered"),
 }  # fmt: skip
 
 
@@ -324,7 +324,7 @@ def test_a_refused_connection_is_no_attempt_and_a_dead_provider_is_given_up(monk
         with pytest.raises(SystemicError) as caught:
             await client.request(ASK)
         assert str(caught.value) == (
-            "anthropic (litellm): connection refused, and this endpoint has never answered; is the server running, "
+            "anthropic (litellm): connection refused, and it has never answered; is the server running, "
             "and is the base URL right?"
         )
 
@@ -457,8 +457,7 @@ def test_who_answers_is_no_sampling_arguments_business(
                 await client.request(replace(ASK, sampling_args=args))
             [name] = args
             assert str(caught.value) == (
-                f"anthropic (litellm): {name}: a sampling argument must be a field of the request, not an option of "
-                "litellm; remove it"
+                f"anthropic (litellm): {name}: an option of litellm is not allowed as a sampling argument; remove it"
             )
             assert (caught.value.reason, caught.value.retryable) == ("bad_request", False)
 

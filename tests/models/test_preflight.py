@@ -201,7 +201,7 @@ def test_a_server_that_is_not_there_is_reported_in_seconds() -> None:
         host = url.split("/")[2]
         assert caught.value.text(EVAL) == (
             f"Cannot connect to API endpoint. Check your --base-url or network. Details: {host}: connection refused, "
-            "and this endpoint has never answered; is the server running, and is the base URL right?"
+            "and it has never answered; is the server running, and is the base URL right?"
         )
         assert caught.value.retryable
 
@@ -211,9 +211,7 @@ def test_a_server_that_is_not_there_is_reported_in_seconds() -> None:
 def test_what_cuts_every_connection_is_no_api_and_is_given_up_after_three() -> None:
     async def main() -> None:
         async with serving(then=Fault("reset")) as server, client_of(server.url) as client:
-            with pytest.raises(
-                SystemicError, match=r"^Cannot connect .* at every attempt, and this endpoint has never answered$"
-            ):
+            with pytest.raises(SystemicError, match=r"^Cannot connect .* at every attempt, and it has never answered$"):
                 await preflight(client, "m")
             assert server.stats.requests == 3
 

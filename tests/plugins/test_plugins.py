@@ -197,7 +197,7 @@ def test_a_package_adds_environments_an_executor_and_a_listener(site: Path, tmp_
     both = python(
         tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--executor", "oldkit", "--isolate", code=2
     )
-    assert "--executor oldkit: the setting `executor` cannot be combined with --isolate or --workers" in both.stderr
+    assert "--executor oldkit: an executor cannot be combined with --isolate or --workers" in both.stderr
     gone = python(tmp_path, [site], *BENCH, "run", "oldkit/small", *options, "--executor", "newkit", code=2)
     assert "--executor newkit: the executor 'newkit' is not installed" in gone.stderr
     unknown = python(tmp_path, [site], *BENCH, "run", "oldkit/smal", *options, code=2)
@@ -228,7 +228,7 @@ def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: 
     assert len(notes) == 3, shown.stderr
     assert any("'gone' of the package bench_broken" in note and "no_such_module" in note for note in notes)
     assert any("'wrong'" in note and "must be a CommandEntry, not a function" in note for note in notes)
-    assert any("'run'" in note and "another plugin or a built-in feature has that name" in note for note in notes)
+    assert any("'run'" in note and "another plugin or a built-in feature has the same name" in note for note in notes)
     ran = python(tmp_path, path, *BENCH, "run", "oldenv", "-m", "reference/oracle")
     assert ran.stderr.count("is not used") == 2, ran.stderr  # an import hook and a listener
     assert "'strange' (bench.listeners) failed in finished: ValueError: no listening today" in ran.stderr

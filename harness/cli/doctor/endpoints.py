@@ -243,7 +243,7 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
 def _words(error: ModelError, client: ChatClient | None) -> str:
     """Format a client's error without advice, without the parts that the finding repeats, and with keys redacted."""
     label = f"{client.target.label}: " if client is not None else ""
-    words = without_advice(error).removeprefix(label).partition(", and this endpoint has never answered")[0]
+    words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]
     return _HALF_SHOWN.sub("[redacted]", words)
 
 

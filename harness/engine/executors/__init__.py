@@ -72,8 +72,7 @@ class ExecutorEntry:
     """A plugin of the group `bench.executors`. The entry point's name is the value of the setting `executor`."""
 
     create: Callable[[Execution], AbstractAsyncContextManager[Executor]]
-    """Returns a context manager that starts the executor of one run, in the run's event loop, and releases it at the
-    end."""
+    """Returns a context manager that starts and releases the executor of one run, in the run's event loop."""
 
 
 def executor_entry(name: str, source: str) -> ExecutorEntry:

@@ -1,6 +1,5 @@
-"""Executor of an isolated environment: rollouts run in worker processes, and the parent process calls models and
-judges. If a process dies, its rollouts are retried; a rollout fails if its process dies while it is alone in this
-process."""
+"""Executor of an isolated environment: rollouts run in worker processes, and the parent calls models and judges. If a
+process dies, its rollouts are retried; a rollout that was alone in a process when it died has failed."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class _Work:
     model: MeteredChat | None = None
     """Model for the generation of a rollout; None for scoring."""
     gate: CallGate | None = None
-    """Enforces the rollout's limits in the parent process too, since environment code could remove them in the
-    worker."""
+    """Enforces the rollout's limits in the parent too, since environment code could remove them in the worker."""
     is_beyond_limits: bool = False
     """Whether the worker was ended because the rollout exceeded its limits, so that a retry is pointless."""
     waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
@@ -83,8 +81,7 @@ class IsolatedExecutor:
         )
 
     async def generate(self, item: Item) -> Generated | Failed:
-        """Generate one rollout. If its process dies, retry, and do so alone in a process unless the rollout was waiting
-        for its model."""
+        """Generate one rollout. If its process dies, retry, alone in a process unless it was waiting for its model."""
         order: JsonDict = {
             "type": "generate", "run": self._run, "key": item.key, "rollout_index": item.rollout_index,
             "example": document_of(item.example),
@@ -124,9 +121,7 @@ class IsolatedExecutor:
         limits = replace(self._terms.limits.times(1 + self._terms.max_retries), is_refusable=False)
         if not limits.may_refuse:
             return None
-        death = WorkerDied(
-            f"the environment {worker.recipe.name} kept calling its model after the rollout's limits were reached"
-        )
+        death = WorkerDied(f"{worker.recipe.name} kept calling its model after the rollout's limits were reached")
 
         def stop() -> None:
             work.is_beyond_limits = True
@@ -262,9 +257,7 @@ class IsolatedExecutor:
             return work.model
         spec, seated = self._environment.judges[place], panel()
         if seated is None:
-            raise EnvironmentFault(
-                f"the judge {spec.model!r} cannot be called here: this run has no connection to judges"
-            )
+            raise EnvironmentFault(f"the judge {spec.model!r} is not connected to this run")
         example = work.examples.get(frame["example_key"])
         return seated.chat(spec, None if example is None else _named(example, frame["rollout_index"]))
 

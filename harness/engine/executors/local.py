@@ -69,8 +69,7 @@ class LocalExecutor:
         return attempt.record
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
-        """Score rollouts from their live states. Rollouts that an earlier process generated are scored from the
-        journal."""
+        """Score rollouts from their live states, or from the journal if an earlier process generated them."""
         if self._environment.rubric.needs_live_state and any(f.record.key not in self._live for f in rollouts):
             return [unscored(f.record.key, STATE_LOST) for f in rollouts]
         states = [self._state(finished) for finished in rollouts]

@@ -25,8 +25,7 @@ class _Request:
     is_waiting: bool = False
 
     def wait(self, *, waits: bool) -> None:
-        """Stop the rollout's timeout clock while the request waits in a queue of the parent process, and restart it
-        afterwards."""
+        """Pause the rollout's timeout while the request waits in a queue of the parent process."""
         if self.clock is None or waits == self.is_waiting:
             return
         self.is_waiting = waits
@@ -78,8 +77,7 @@ class PendingRequests:
 
 @dataclass(frozen=True, slots=True)
 class ChildChat:
-    """Chat in an isolated process that forwards the calls of one rollout to its model or judge through the parent
-    process."""
+    """Chat in an isolated process: forwards the calls of one rollout to its model or judge through the parent."""
 
     pending: PendingRequests
     environment: Environment
@@ -88,8 +86,7 @@ class ChildChat:
     model: str
     """Name of the model at its endpoint."""
     plays: Sequence[str]
-    """Names of the environment's methods that compute the replies if the embedded reference server is the model or
-    judge."""
+    """Names of the environment's methods that compute the replies if the embedded server is the model or judge."""
     example: Example | None
     rollout_index: int | None
     judge: int | None = None
@@ -113,8 +110,7 @@ class ChildChat:
         )  # fmt: skip
 
     def _played(self, example: Example, prompt: Prompt) -> JsonDict:
-        """Return the replies of the environment's reference methods. They are sent to the embedded reference server,
-        which runs in the parent process and cannot call these methods."""
+        """Return the replies of the environment's reference methods, for the embedded server in the parent process."""
         messages: Messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         said: JsonDict = {}
         for method in self.plays:

@@ -5,8 +5,7 @@ environment's process ends or the parent exits, the keeper ends all descendants 
                  ▲                                          │
                  └──────────── adopts orphans ──────────────┘
 
-On Linux, the keeper adopts orphaned descendants, even daemons. On other systems, it ends all processes of the
-environment's session.
+On Linux, the keeper adopts orphaned descendants, even daemons. Elsewhere, it ends the environment's session.
 """
 
 from __future__ import annotations
@@ -31,13 +30,11 @@ _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 
 def keep(life: int, pipes: Sequence[int]) -> None:
-    """Fork, and return in the new process only. The original process becomes the keeper, and exits with the status of
-    the new process.
+    """Fork, and return in the new process only. This process becomes the keeper and exits when the new process exits.
 
     Args:
         life: A pipe that is closed when the parent exits or requests termination.
-        pipes: Pipes of the new process. They are closed in the keeper and are not inherited by processes that the new
-            process starts.
+        pipes: Pipes of the new process; closed in the keeper, and not inherited by the new process's children.
     """
     parent, keeper = os.getppid(), os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
@@ -73,8 +70,7 @@ def ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 def _wait(pid: int, parent: int, life: int, woken: int) -> int | None:
-    """Wait until process `pid` ends, and return its status. Returns None if the parent requests termination or has
-    exited."""
+    """Wait until process `pid` ends, and return its status; None if the parent exits or requests termination."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(woken, select.POLLIN)

@@ -26,8 +26,7 @@ _GRACE = 5.0
 
 @dataclass(eq=False, slots=True)
 class _Seat:
-    """Slot for one worker process, with the number of orders (to generate or score a rollout) that the process
-    executes."""
+    """Slot for one worker process, with the number of orders (to generate or score a rollout) that it executes."""
 
     worker: Worker | None = None
     busy: int = 0
@@ -76,13 +75,11 @@ class Pool:
 
     @asynccontextmanager
     async def place(self, wanted: Worker | None = None, number: int | None = None) -> AsyncGenerator[Worker]:
-        """Context manager that assigns a process, by default the least busy one, to the generation or scoring of a
-        rollout.
+        """Context manager that assigns a process, by default the least busy one, to one rollout or scoring.
 
         Args:
             wanted: Preferred process, used if it is alive.
-            number: If `wanted` is not used, select process `number` modulo the pool size, to keep related work
-                together.
+            number: Otherwise, select process `number` modulo the pool size, to keep related work together.
 
         Raises:
             EnvironmentFault: processes repeatedly died before a rollout was finished.
@@ -106,8 +103,7 @@ class Pool:
 
     @asynccontextmanager
     async def alone(self, *, fresh: bool) -> AsyncGenerator[Worker]:
-        """Context manager that assigns a process exclusively to the generation or scoring of one rollout; raises as
-        `place` does.
+        """Context manager that assigns a process exclusively to one rollout or scoring; raises as `place` does.
 
         Args:
             fresh: Require a process that has executed nothing before.

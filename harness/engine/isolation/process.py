@@ -185,8 +185,7 @@ class Worker(asyncio.Protocol):
 
     @contextlib.contextmanager
     def order(self, frame: JsonDict, patience: float | None) -> Generator[Call]:
-        """Context manager that sends an order. Reports about the order arrive in the inbox of the returned call. If the
-        block is left early, the order is cancelled."""
+        """Context manager that sends an order; leaving it early cancels the order. Reports arrive in the inbox."""
         if self.death is not None:
             raise self.death.anew()
         self.is_fresh = False
@@ -217,11 +216,7 @@ class Worker(asyncio.Protocol):
                     async with asyncio.timeout(patience):
                         await self._ended
                 except TimeoutError:
-                    logger.warning(
-                        "%s: the process of this environment was ended, because its teardown took longer than %g s",
-                        self.recipe.name,
-                        patience,
-                    )
+                    logger.warning("%s: the process was ended: its teardown took over %g s", self.recipe.name, patience)
                 else:
                     if not self._has_said_end:
                         logger.warning("%s while its environment was being torn down", self._spawned.how_it_ended())

@@ -30,17 +30,14 @@ from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
 from harness.usercode.scope import enter_run
 
-_CANCELS = (
-    "the environment's code cancelled the task that runs it; change the code to cancel only tasks that it has started"
-)
+_CANCELS = "the environment's code cancelled the task that runs it; change it to cancel only tasks that it has started"
 
 BEAT = 1.0
 """Seconds between two heartbeats of the event loop."""
 
 
 class _Run:
-    """One run in an isolated process: its live rollouts, and its chats, which forward model calls to the parent
-    process.
+    """One run in an isolated process: its live rollouts, and chats that forward model calls to the parent process.
 
     Args:
         environment: The loaded environment.
@@ -89,9 +86,7 @@ class _Run:
         place = next((number for number, each in enumerate(self._specs) if each is spec), None)
         judge = None if place is None else self._judges[place]
         if judge is None:
-            raise EnvironmentFault(
-                f"the judge {spec.model!r} was not among the rubric's judges when the run began, so it cannot be called"
-            )
+            raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None
         index = None if state is None or example is None else state["rollout_index"]
         return ChildChat(self._pending, self._environment, order, judge.model, judge.plays, example, index, place)

@@ -49,8 +49,7 @@ _LONGEST_LINE = 1 << 16
 """Maximum number of bytes of a line of output; a longer line is shown in parts."""
 
 _LONGEST_SEQUENCE = 64
-"""Maximum length of a terminal control sequence in characters. An incomplete sequence is held back until more output
-arrives."""
+"""Maximum length of a control sequence in characters; an incomplete one is held back until more output arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,7 @@ class Recipe:
     allowed: frozenset[str] = frozenset()
     """Environment variables that the process receives although their names look like those of keys."""
     hidden: frozenset[str] = frozenset()
-    """Environment variables that are hidden from the process because they hold keys of the runs, although their names
-    do not look like it."""
+    """Environment variables hidden from the process because they hold keys, although their names do not suggest it."""
     load_seconds: float = LOAD_SECONDS
     """Timeout in seconds for loading the environment, and for each request for rows."""
     silence: float = SILENCE
@@ -77,8 +75,7 @@ class Recipe:
     """Seconds without a heartbeat after the time limit of an order, after which the process counts as hung."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
-        """Return those of the given environment variables that the process would receive although they hold keys and
-        are not in `allowed`."""
+        """Return those of the given key variables that the process would receive although `allowed` lacks them."""
         given = self.environ(os.environ)
         return frozenset(name for name in names if name and name in given and name not in self.allowed)
 
@@ -151,10 +148,7 @@ class Spawned:
         self.watch.join(patience)
         code = self._process.poll()
         if code is None:
-            return (
-                f"the process of {self._name} was ended because its code closed the pipe through which bench reads "
-                "its messages"
-            )
+            return f"the process of {self._name} was ended because its code closed the pipe to bench"
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"the process of {self._name} was killed by {signal.Signals(-code).name}"
@@ -178,8 +172,7 @@ class _Watch:
         self._thread.start()
 
     def on_end(self, notify: Callable[[], None]) -> None:
-        """Register a callback for the end of the process. It may be called in any thread, and is called at once if the
-        process has ended."""
+        """Register a callback for the end of the process, called in any thread, and at once if it has ended."""
         with self._lock:
             self._notify, has_ended = notify, self._has_ended
         if has_ended:

@@ -1,6 +1,5 @@
 """Wire format between a parent process and an isolated environment's process: one JSON object per line in both
-directions. Defines the settings of a run and the encoding of model replies and errors; records are encoded as in the
-journal."""
+directions, including the settings of a run, model replies and errors. Records are encoded as in the journal."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ class IsolatedRunConfig:
     function: str | None = None
     """Name of the only reward function to run; None for the whole rubric."""
     plays: Sequence[str] = ()
-    """Names of the environment's methods that compute the replies if the embedded reference server is the run's
-    model."""
+    """Names of the environment's methods that compute the replies if the embedded server is the run's model."""
     judges: Sequence[IsolatedJudge | None] = ()
     """The judges in the order of the rubric; None in place of a judge that the run does not call."""
 
