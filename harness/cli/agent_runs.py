@@ -1,5 +1,5 @@
-"""Convert the options of `bench eval` and `bench test` to runs: load the agent and its rows, find the endpoint of each
-model, resolve every setting. Errors are reported in the order agent, dataset, eval functions, keys. Sends nothing."""
+"""Convert the options of `bench eval` and `bench test` to runs. Loads the agent, then the dataset and the eval
+functions, finds each model's endpoint and key, and resolves the settings. Sends no request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PRIMARY, BASELINE = "primary", "baseline"
 
 _OWN = {"model.model": "model", "model.api_base_url": "base-url", "model.api_key_var": "api-key-var"}
-"""Settings that `--set` may not change, with the option that sets each, such as a model's name, address and key."""
+"""Settings that `--set` may not change, such as a model's name, each with the option that sets it instead."""
 
 ISOLATION = frozenset({"env.isolate", "env.workers", "env.worker_memory_mb", "env.worker_vars"})
 """Settings of process isolation, which only `bench run` supports."""
@@ -53,8 +53,8 @@ _ENV_ARGS = {
     "offset": "--offset",
     "debug_dir": "--debug-dir",
 }
-"""Arguments of the environment, with the option that sets each. `--set` may not change them either, because header and
-report name the options."""
+"""Arguments of the environment, each with the option that sets it. `--set` may not change them, because the header and
+the report show the values of these options."""
 
 MOST_RUNS = 10_000_000
 """Maximum number of rollouts of one model, since each takes some memory and a line on disk."""
@@ -71,12 +71,12 @@ _FLAGS = {
     "model.max_concurrent_scoring": "--batch-size",
     "save.output_dir": "--output-dir",
 }
-"""Labels in these commands of settings that `bench run` sets with other flags."""
+"""Labels for settings that these commands set with other options than `bench run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedModel:
-    """One requested model of an evaluation."""
+    """A model that the user requested for an evaluation."""
 
     model: str
     tag: str | None = None
@@ -95,7 +95,7 @@ class RequestedModel:
 
 @dataclass(frozen=True, slots=True)
 class AgentInvocation:
-    """One validated invocation, ready to execute."""
+    """One validated invocation of `bench eval` or `bench test`, ready to execute."""
 
     sides: tuple[RequestedModel, ...]
     environments: tuple[AgentEnv, ...]
@@ -107,7 +107,7 @@ class AgentInvocation:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files that the evaluation reads: its rows, and the sources of agent, tools and functions."""
+        """Files that the evaluation reads: the dataset, and the source code of agent, tools and eval functions."""
         environment = self.environments[0]
         return (*environment.options.files, Path(environment.env_args["dataset"]))
 
@@ -123,7 +123,7 @@ class AgentInvocation:
 
 
 def requested_models(options: AgentFlags) -> tuple[RequestedModel, ...]:
-    """Requested models: one, or primary and baseline."""
+    """Return the requested models: one, or the primary model and the baseline."""
     literal = options.literal_keys
 
     def requested(
@@ -142,7 +142,7 @@ def requested_models(options: AgentFlags) -> tuple[RequestedModel, ...]:
 
 
 def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> AgentInvocation:
-    """Load the agent, route the models and resolve the settings.
+    """Load the agent, find the models' endpoints and resolve the settings.
 
     Args:
         options: Validated options.
@@ -159,7 +159,7 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
         environments = [_load(env_args(options, mode, side.tag)) for side in sides]
     row_count = environments[0].row_count
     if row_count == 0:
-        rest = f": --offset {options.offset} leaves none" if options.offset else f": {options.dataset} has none"
+        rest = f": --offset {options.offset} skips all rows" if options.offset else f": {options.dataset} has no rows"
         raise DatasetValidationError(f"No rows to evaluate{rest}")
     environ = ChainMap(options.literal_keys, os.environ)
     registry = load_registry(None, Path.cwd())
@@ -180,8 +180,8 @@ def make_job(options: AgentFlags, mode: str, flags: Mapping[str, object]) -> Age
         rows = row_count if env.num_examples == -1 else min(env.num_examples, row_count)
         if rows * env.rollouts_per_example > MOST_RUNS:
             raise UsageError(
-                f"--n {env.rollouts_per_example} makes {rows * env.rollouts_per_example} runs of {rows} rows; "
-                f"at most {MOST_RUNS} can be made at once"
+                f"--n {env.rollouts_per_example} requires {rows * env.rollouts_per_example} runs for {rows} rows, "
+                f"but the maximum is {MOST_RUNS}; reduce --n or --limit"
             )
     return AgentInvocation(sides, tuple(environments), resolution, options.literal_keys)
 
@@ -215,7 +215,7 @@ def _load(args: JsonDict) -> AgentEnv:
 
 
 def _refuse_unplaced_baseline(sides: Sequence[RequestedModel], registry: Registry) -> None:
-    """Reject a baseline model without a provider in its name, which would be sent to OpenAI by mistake."""
+    """Reject a baseline model whose name has no provider, since its requests would go to OpenAI by mistake."""
     primary, baseline = sides[0], sides[-1]
     if not baseline.is_baseline or primary.base_url is None or baseline.base_url is not None:
         return
@@ -234,7 +234,7 @@ def _resolve(
     environ: Mapping[str, str],
     registry: Registry,
 ) -> Resolution:
-    """Resolve the run of one model."""
+    """Resolve the settings of one model's run."""
     way: Route | None = None  # the registry or the reference players have it
     is_known = side.base_url is None and side.key_var is None and side.model in registry.entries
     if not (is_known or (side.base_url is None and is_reference(side.model))):
@@ -260,12 +260,12 @@ def _resolve(
 
 
 def _route_origins(side: RequestedModel, way: Route | None) -> dict[str, str]:
-    """Origins of a model's name, address and key, by setting."""
+    """Return the origins of a model's name, address and key, by setting."""
     dash = "--baseline-" if side.is_baseline else "--"
     provider = f"provider {way.provider}" if way is not None else ""
     moved = f", moved by {way.moved_by}" if way is not None and way.moved_by else ""
     key = f"{dash}api-key" if side.has_key else f"{dash}api-key-var"
-    keyless = "none: a base URL gets no key that it was not given" if side.base_url else provider
+    keyless = "none, because no key was given for the base URL" if side.base_url else provider
     return {
         "model.model": f"{dash}model",
         "model.api_base_url": f"{dash}base-url" if side.base_url else provider + moved,
@@ -274,7 +274,7 @@ def _route_origins(side: RequestedModel, way: Route | None) -> dict[str, str]:
 
 
 def _sets_for(options: AgentFlags, side: RequestedModel) -> list[str]:
-    """`--set` texts for one model: `baseline:model.rpm=60` applies only to the baseline."""
+    """Return the `--set` values for one model: `baseline:model.rpm=60` applies only to the baseline."""
     names = [PRIMARY, BASELINE] if side.tag else []
     chosen: list[str] = []
     for text in options.set or ():
@@ -285,14 +285,14 @@ def _sets_for(options: AgentFlags, side: RequestedModel) -> list[str]:
             chosen.append(text)
         elif override.env_id not in names:
             known = suggestion(str(override.env_id), [*names, AGENT_EVAL])
-            raise ConfigError(f"--set {text}: no run of {override.env_id!r}; {known}")
+            raise ConfigError(f"--set {text}: there is no run named {override.env_id!r}; {known}")
         elif override.env_id == side.tag:
             chosen.append(text.partition(":")[2])
     return chosen
 
 
 def _refuse_own(name: str, path: Sequence[str]) -> None:
-    """Reject a `--set` of a setting that has an option of its own."""
+    """Reject a `--set` of a setting that this command sets with another option."""
     setting = ".".join(path[:2])
     if setting in ISOLATION:
         raise ConfigError(
@@ -309,7 +309,7 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
 
 
 def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> dict[str, Origin]:
-    """Name the origins of settings after the options of `bench eval` and `bench test`."""
+    """Rename the origins of settings to the options of `bench eval` and `bench test`."""
     names = {**_FLAGS, **labels}
     names |= {f"model.sampling_args.{each.key}": each.flags[0] for each in SHORTCUTS if len(each.path) > 2}
     labelled = dict(origins)
@@ -321,7 +321,7 @@ def _with_labels(origins: Mapping[str, Origin], labels: Mapping[str, str]) -> di
 
 
 def _keyless(side: RequestedModel, run: ResolvedRun) -> list[str]:
-    """Notices about remote hosts to which no API key is sent; empty if every host gets one."""
+    """Return notices about remote hosts to which no API key is sent."""
     url = side.base_url
     if url is None or is_loopback_url(url) or any(each.key_var for each in run.endpoints):
         return []

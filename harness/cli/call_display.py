@@ -1,4 +1,4 @@
-"""Progress of an evaluation that Python code starts: a bar in a notebook, else the display of the commands."""
+"""Progress of an evaluation started from Python: a bar in a notebook, elsewhere the command line's display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class CallDisplay(Protocol):
-    """Progress display of an evaluation that Python code started."""
+    """Progress display of an evaluation started from Python."""
 
     def say(self, text: str) -> None:
         """Print a line for the user."""
@@ -34,8 +34,8 @@ class CallDisplay(Protocol):
 
 @contextmanager
 def progress_of(evaluation: Evaluation, budget: Budget, *, shown: bool) -> Generator[CallDisplay]:
-    """Make the progress display of an evaluation from Python: a bar in a notebook, otherwise the lines of the commands;
-    if the progress is not shown, texts are only logged."""
+    """Show the progress of an evaluation started from Python: as a bar in a notebook, elsewhere as on the command line.
+    If `shown` is false, messages are only logged."""
     if not shown:
         yield _Log()
     elif "ipykernel" in sys.modules:
@@ -50,7 +50,7 @@ def progress_of(evaluation: Evaluation, budget: Budget, *, shown: bool) -> Gener
 
 
 class _Log:
-    """Replacement for a progress display: writes all texts to the log."""
+    """Replacement for a progress display that only logs its messages."""
 
     def say(self, text: str) -> None:
         """Log a line."""
@@ -64,7 +64,7 @@ class _Log:
 
 
 class _CommandDisplay(_Log):
-    """The display of the commands, which polls the counters."""
+    """The command line's progress display, updated by polling."""
 
     def __init__(self, display: Display) -> None:
         self._display = display

@@ -21,7 +21,7 @@ def check_connections(
     """Send one short request to every model of these runs, except to the embedded server.
 
     Args:
-        runs: Runs with the models to check, each with whether it is the baseline.
+        runs: Pairs of a run, whose model is checked, and whether that model is the baseline.
         keys: Literal API keys by variable name.
         say: Called with a progress line at the start.
 

@@ -28,7 +28,7 @@ from harness.store.safe_files import read_file
 RUN, OUTPUT = "New run", "Output"
 GROUPS = (RUN, OUTPUT)
 SETTINGS = {RUN: ("endpoints_path", "max_concurrent", *SHARED)}
-"""Settings of the table that are options of all three commands, by group."""
+"""Keys of the settings that are options of all three commands, by help group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class DerivedOptions(RunOptions):
 
     run: str = argument("RUN", "The run: its folder, its id, the beginning of exactly one id, or `latest`.")
     settings: Mapping[str, object]
-    """Given options that are settings of the table, by key."""
+    """Values of the given options that are settings, by setting key."""
     sets: list[str] | None = option(RUN, "--set PATH=VALUE", "Any other setting of the run; repeatable.")
     trust: bool = switch(RUN, "--trust", TRUST_HELP)
     output_dir: str = option(OUTPUT, "--output-dir -o DIR", "Where the runs are. [default: outputs]", "outputs")
@@ -56,12 +56,12 @@ _LIMITS = (*ROLLOUT_LIMITS, "max_failures")
 _OF_JUDGES = (*_BOUNDS, "request_timeout", "request_retries")
 """Settings of `model` that apply even if only judges are called."""
 
-_PATHS = "relative paths begin in the folder where the command is typed, so type it where the run was made"
+_PATHS = "relative paths start in the working directory, so run the command where the run was made"
 
 
 def overrides(given: Mapping[str, object]) -> list[Override]:
-    """Convert given options to overrides, since flags would not override recorded settings. Budgets and the endpoint
-    registry are not recorded, so they stay flags.
+    """Convert the given options to overrides, which take precedence over recorded settings. Budgets and the endpoint
+    registry are not recorded, so they are left out.
 
     Raises:
         ConfigError: a value is invalid.
@@ -96,22 +96,20 @@ def check_derived(options: DerivedOptions, *, asks_model: bool) -> None:
         typed |= {f"--set {text}": (path[0], path[1]) for path in parse_set(text).layer}
     for text, (group, key) in typed.items():
         if group == "env" and key in _RECORDED:
-            raise UsageError(
-                f"{text}: cannot be set here, because the examples and rollouts are those of the recorded run"
-            )
+            raise UsageError(f"{text} cannot be set here, because the rollouts are those of the recorded run")
         if group == "env" and key in _LIMITS and not asks_model:
             raise UsageError(
-                f"{text}: has no effect, because no model is called: the recorded replies are used, with the "
+                f"{text} has no effect, because no model is called: the recorded replies are used, with the "
                 "limits of the recorded run"
             )
         if (group, key) == ("model", "model"):
-            raise UsageError(f"{text}: to call another model, use `bench replay RUN --model`")
+            raise UsageError(f"{text} has no effect here; to call another model, use `bench replay RUN --model`")
         if group == "model" and not asks_model and key not in _OF_JUDGES:
-            raise UsageError(f"{text}: has no effect, because no model is called: the recorded replies are used")
+            raise UsageError(f"{text} has no effect, because no model is called: the recorded replies are used")
 
 
 def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
-    """Find a named run that can be loaded from its folder and is not being written, with its manifest.
+    """Find a run by name, check that it can be loaded and is not being written, and return it with its manifest.
 
     Args:
         output_dir: The output folder.
@@ -120,7 +118,7 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     Raises:
         UsageError: no run or several runs match, the run was imported, or its rows exist only in a Python program.
         RunLocked: another process is writing the run.
-        StoreError: the settings file is a link, or no regular file.
+        StoreError: the settings file is a link, or not a regular file.
     """
     folder = RunDir(find_run(output_dir, name))
     manifest = folder.read_manifest()
@@ -168,8 +166,8 @@ def settings_of(folder: RunDir, options: DerivedOptions, ours: Sequence[Override
 
 
 def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
-    """Notices about these settings. A replaced model needs no notice that the recorded URL and headers are unused,
-    since the user asked for the other model.
+    """Return notices about the settings of a derived run. If the user replaced the model, there is no notice that the
+    recorded URL and headers are unused.
 
     Args:
         folder: The run's folder.
@@ -180,19 +178,19 @@ def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
 
 
 def placed(words: str) -> str:
-    """Add to an error about a missing file of a recorded run that relative paths start at the working directory."""
+    """Add a hint about relative paths to an error about a missing file of a recorded run."""
     return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
 
 
 def of_new_run(folder: RunDir, output_dir: str) -> list[Override]:
-    """Settings of a new derived run: saved beside its parent, at the parent's present location, and not published
-    unless requested.
+    """Return the overrides for a new derived run: it is saved next to the present folder of its parent run, and
+    published only on request.
 
     Args:
         folder: The recorded run's folder.
-        output_dir: Output folder in which the run was searched.
+        output_dir: Output folder in which the recorded run was looked up.
     """
-    made = "made of a recorded run"
+    made = "derived from a recorded run"
     return [
         *in_place(folder, output_dir),
         _override(("save", "save_to_hf_hub"), False, made),
@@ -201,13 +199,13 @@ def of_new_run(folder: RunDir, output_dir: str) -> list[Override]:
 
 
 def in_place(folder: RunDir, output_dir: str) -> list[Override]:
-    """Override that keeps a run in its folder, since the recorded path may be relative to another working
+    """Return the override that keeps a run in its folder, since the recorded path may be relative to another working
     directory."""
     return [_override(("save", "output_dir"), home_of(folder, output_dir), IN_PLACE)]
 
 
 def home_of(folder: RunDir, output_dir: str) -> str:
-    """Output folder of a run; for a run outside of any, the folder in which it was searched."""
+    """Return the output folder that contains a run; for a run outside of any output folder, `output_dir`."""
     parents = folder.path.parents
     if len(parents) > 2 and parents[1].name == "evals":
         return str(parents[2])
@@ -217,7 +215,7 @@ def home_of(folder: RunDir, output_dir: str) -> str:
 
 def _check_free(folder: RunDir) -> None:
     if folder.is_in_use():
-        raise RunLocked(f"run {folder.path} is being written by another process; wait until it ends")
+        raise RunLocked(f"run {folder.path} is being written by another process; wait until that process ends")
 
 
 def _check_rows(folder: RunDir, manifest: Manifest) -> None:
@@ -225,6 +223,6 @@ def _check_rows(folder: RunDir, manifest: Manifest) -> None:
     arguments = cast("dict[str, object]", manifest.settings.get("env.env_args") or {})
     if ours is not None and not ours.has_rows(arguments):
         raise UsageError(
-            f"{folder.path} was made by a Python program, and what it evaluates is in that program: no command can "
-            "load it. Run the program again; with resume=True it goes on with this run"
+            f"{folder.path} was made by a Python program, and its rows exist only in that program, so that no command "
+            "can load them. To resume the run, start the program again with resume=True"
         )

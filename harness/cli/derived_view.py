@@ -1,4 +1,4 @@
-"""Output of replay and rescore: checks before the evaluation, and the comparison with the parent run after it."""
+"""Output of `bench replay` and `bench rescore`: checks before the evaluation, and a comparison after it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from harness.store.journal_index import Recorded
 
 
 def execute_derived(resolution: Resolution, options: RunOptions, derivation: Derivation) -> int:
-    """Execute and print a run derived from another one. Arguments and exit code as of `execute`."""
+    """Execute a run derived from another run, and print it. Arguments and exit code are those of `execute`."""
     evaluation = Evaluation(resolution.runs, start=StartOptions(derive=derivation))
     return execute(resolution, options, DerivedView(derivation), evaluation)
 
 
 class DerivedView(View):
-    """Printer of one derived run.
+    """View that prints one derived run.
 
     Args:
         derivation: Parent run and kind of derivation.
@@ -59,11 +59,11 @@ class DerivedView(View):
             if made < planned:
                 self.display.say(
                     f"note: {clean(self._from.parent.id)} has {numerals.count(made)} of its {numerals.count(planned)} "
-                    f"rollouts; this run is made of those, and of their {run.plan.rollouts.num_examples:,} examples"
+                    f"rollouts; this run uses only these, and their {run.plan.rollouts.num_examples:,} examples"
                 )
 
     def _coverage(self) -> tuple[int, int]:
-        """Number of rollouts that the parent run has, and number that were planned for it."""
+        """Return the numbers of recorded and of planned rollouts of the parent run."""
         parent, recorded = self._from.parent, len(self._from.recorded)
         manifest = parent.read_manifest()
         if manifest.derived:  # an example may have had fewer replies than planned
@@ -75,7 +75,7 @@ class DerivedView(View):
         self._after = marks_of(journal)
 
     def json_fields(self, runs: Sequence[LiveRun]) -> JsonDict:
-        """The parent run, and the comparison with it."""
+        """Return the JSON fields about the parent run and the comparison with it."""
         changes = self._changes(runs)
         return {"parent": self._parent_json(), "changes": None if changes is None else changes.to_json()}
 
@@ -96,7 +96,7 @@ class DerivedView(View):
             show_changes(self._from.parent.id, changes, console)
 
     def _changes(self, runs: Sequence[LiveRun]) -> Changes | None:
-        """Comparison with the parent run; None if the run has not ended."""
+        """Return the comparison with the parent run; None if the run has not ended."""
         if self._after is None:
             return None
         manifests = self._from.parent.read_manifest(), *(run.manifest for run in runs)

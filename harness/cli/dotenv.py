@@ -1,5 +1,5 @@
 """Load `.env` of the working directory into the environment. Only the command line does this, so that importing the
-package never changes a process."""
+package never changes environment variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(path: Path, environ: MutableMapping[str, str]) -> list[str]:
         return [f"{path.name} was not read: {type(error).__name__}"]
     for name, value in variables.items():
         environ.setdefault(name, value)
-    return [f"{path.name}, line {line}: not NAME=value; skipped" for line in wrong]
+    return [f"{path.name}, line {line} was skipped: it is not of the form NAME=value" for line in wrong]
 
 
 def parse(text: str) -> tuple[dict[str, str], list[int]]:

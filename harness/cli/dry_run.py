@@ -21,7 +21,7 @@ from harness.settings.resolver import Resolution, ResolvedRun, missing_keys
 _COLUMNS = ("setting", "value", "origin", "source")
 
 _PIPED_WIDTH = 200
-"""Columns of output that is no terminal: enough for a source with its path on one line."""
+"""Width in columns of output that is not a terminal: enough for a setting's source with its path on one line."""
 
 
 def dry_run(resolution: Resolution, environ: Mapping[str, str], *, as_json: bool, labels: Labels = RUN) -> int:
@@ -31,7 +31,7 @@ def dry_run(resolution: Resolution, environ: Mapping[str, str], *, as_json: bool
         resolution: The runs.
         environ: Environment variables with the API keys.
         as_json: Print JSON instead of tables.
-        labels: Spelling of settings at the command.
+        labels: How the command spells settings.
 
     Returns:
         The exit code 0.
@@ -39,7 +39,7 @@ def dry_run(resolution: Resolution, environ: Mapping[str, str], *, as_json: bool
     try:
         missing_keys(resolution, environ)
     except ConfigError as error:
-        typer.echo(f"note: a run would stop: {error.text(labels)}", err=True)
+        typer.echo(f"note: a real run would not start: {error.text(labels)}", err=True)
     if as_json:
         typer.echo(_json(resolution))
     else:
@@ -48,8 +48,8 @@ def dry_run(resolution: Resolution, environ: Mapping[str, str], *, as_json: bool
 
 
 def _json(resolution: Resolution) -> str:
-    """Settings of all runs as JSON: `{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value", "origin",
-    "source"}, …}}]}`."""
+    """Return the settings of all runs as JSON: `{"runs": [{"env_id", "name", "settings": {"env.num_examples": {"value",
+    "origin", "source"}, …}}]}`."""
     runs = [
         {"env_id": run.env_id, "name": run.settings.env.name, "settings": run.described()} for run in resolution.runs
     ]
@@ -70,7 +70,7 @@ def show(resolution: Resolution, out: TextIO) -> None:
         sources = clean(", ".join(resolution.limits.sources.values()), 2000)
         console.print(f"budget of the whole invocation: {sources}", markup=False)
     count = len(resolution.runs)
-    console.print(f"{count} run{'s' if count != 1 else ''}; nothing was called.")
+    console.print(f"{count} run{'s' if count != 1 else ''}; no model was called.")
 
 
 def _table(run: ResolvedRun) -> object:

@@ -23,16 +23,14 @@ _WIDEST = 120
 def check(
     name: str = positional("NAME", "The environment's name or path.", ...),
     args: list[str] | None = flag("--env-args -a JSON|KEY=VALUE", ENV_ARGS_HELP),
-    num_examples: int = flag(
-        "--num-examples -n", "Examples to play; -1 is all. Rows are all looked at anyway.", EXAMPLES
-    ),
-    strict: bool = flag("--strict", "A check that cannot be made is a failure, too.", False),
+    num_examples: int = flag("--num-examples -n", "Examples to run; -1 is all. All rows are checked anyway.", EXAMPLES),
+    strict: bool = flag("--strict", "Treat a check that cannot be made as a failure.", False),
     as_json: bool = flag("--json", "Print the findings as JSON on stdout.", False),
 ) -> None:
     """Check that an environment is sound, without any model.
 
-    Looks at the package and at every row, then plays the reference policies through the engine: the ideal player must
-    get the best reward, a player that says nothing the worst. Exit code 1 if anything is wrong.
+    Checks the package and every row, then runs the reference policies through the engine: the ideal player must get the
+    best reward, and a player that says nothing the worst. The exit code is 1 if a check fails.
     """
     given = env_args(args)
     with own_stdout() as stdout:
@@ -61,5 +59,5 @@ def _verdict(report: Report, *, strict: bool, run: str) -> str:
         return f"{name}: {report.counts()}"
     if report.skipped:
         what = ", ".join(finding.name for finding in report.skipped)
-        return f"{name}: {report.counts()} ({what})" + ("; --strict takes that for a failure" if strict else "")
+        return f"{name}: {report.counts()} ({what})" + ("; --strict treats that as a failure" if strict else "")
     return f"{name} is sound: {report.counts()}. Next: {run} -m MODEL"

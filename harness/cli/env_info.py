@@ -34,8 +34,8 @@ def info(
 ) -> None:
     """Show prompts, arguments, rewards and tools of an environment.
 
-    Loads it, for its dataset and its rubric. If that fails, the rest is shown with the reason, and the exit code is 1,
-    or 2 if it needs other arguments.
+    Loads the environment, to show its dataset and rubric. If that fails, the rest is shown with the reason, and the
+    exit code is 1, or 2 if the environment needs other arguments.
     """
     given = env_args(args)
     with own_stdout():
@@ -143,7 +143,7 @@ def _rollouts(content: EnvironmentDetails) -> list[tuple[str, ...]]:
     reference = "yes: -m reference/oracle plays it" if content.has_reference else "none: only a model can play it"
     rows.append(("reference policy", reference))
     if content.needs_live_state:
-        rows.append(("state", "scored at once after generation: it cannot be kept in a journal"))
+        rows.append(("state", "scored immediately after generation, since it cannot be stored in a journal"))
     return rows
 
 
@@ -180,7 +180,7 @@ def _text_of(message: Message) -> str:
 
 
 def _block(label: str, text: str, width: int) -> Iterator[str]:
-    """Lines of a labelled text: wrapped, control characters removed, truncated if long."""
+    """Format a labelled text as lines: wrapped, without control characters, and truncated if long."""
     head = f"{_INDENT}{clean(label, 12):<10}│ "
     below = f"{_INDENT}{'':<10}│ "
     room = max(20, width - len(head))

@@ -53,7 +53,7 @@ def _told(created: Created) -> list[str]:
 
 
 def _first_steps(created: Created) -> list[str]:
-    """Commands to try the new environment, ready to paste."""
+    """Return commands that try the new environment, ready to paste."""
     name, folder, bench, python = created.names.name, _folder(created), _bench(), _python()
     pytest = [] if importlib.util.find_spec("pytest") else [_install("pytest")]
     pip = [] if _has_pip() or shutil.which("uv") else [f"{python} -m ensurepip"]  # pip or uv must be there first
@@ -91,7 +91,7 @@ def _has_pip() -> bool:
 
 
 def _for_uv() -> str:
-    """Option that makes uv use this interpreter; by default, uv uses the active virtual environment."""
+    """Return the option that makes uv use this interpreter; by default, uv uses the active virtual environment."""
     active = os.environ.get("VIRTUAL_ENV")
     is_active = active is not None and Path(active).resolve() == Path(sys.prefix).resolve()
     return "" if is_active else f" --python {shlex.quote(sys.executable)}"
@@ -102,7 +102,7 @@ def _folder(created: Created) -> str:
 
 
 def _python() -> str:
-    """Shell command of this interpreter."""
+    """Return the shell command that runs this interpreter."""
     found = shutil.which("python")
     return "python" if found and Path(found).parent == Path(sys.executable).parent else shlex.quote(sys.executable)
 

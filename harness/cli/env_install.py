@@ -43,9 +43,9 @@ def install(
 ) -> None:
     """Install environments next to bench, with pip, or with uv where there is no pip.
 
-    A folder is installed editable: what one evaluates is what one sees. Before a name that nothing here has is taken
-    from the package index, you are asked, unless it has an exact version (NAME==1.2). Afterwards a new process looks
-    whether each environment can be imported. Exit code 1 if one cannot be installed or used.
+    Folders are installed in editable mode, so that edits take effect at once. Before a package that is not found
+    locally is installed from the package index, you are asked, unless it has an exact version (NAME==1.2). A new
+    process then checks that each environment can be imported. The exit code is 1 if one cannot be installed or used.
     """
     options = InstallOptions(editable, upgrade, not no_build_isolation, path)
     wanted = [read_target(target, options) for target in dict.fromkeys(targets)]
@@ -74,15 +74,15 @@ def _is_sure(doubtful: Sequence[InstallTarget], arguments: Sequence[str]) -> boo
         arguments: All arguments, for the command in the message.
 
     Raises:
-        UsageError: no terminal to ask on.
+        UsageError: there is no terminal for the question.
     """
     if not can_ask():
         doubts = "; ".join(f"{target.given}: {target.doubt}" for target in doubtful)
         again = shlex.join(["bench", "env", "install", "--yes", *arguments])
         named = next((target.distribution for target in doubtful if target.given == target.distribution), "")
         is_all = list(arguments) == [named]
-        version = f", or with the version that is meant: bench env install {named}==VERSION" if is_all else ""
-        raise UsageError(f"{doubts}. Nothing was installed. If it is meant: {again}{version}")
+        version = f", or with an exact version: bench env install {named}==VERSION" if is_all else ""
+        raise UsageError(f"{doubts}. Nothing was installed. To install it anyway: {again}{version}")
     write((f"{target.given}: {target.doubt}" for target in doubtful), make_console(file=sys.stderr))
     names = ", ".join(target.requirement for target in doubtful)
     return ask(f"Install {names} from the package index?")
@@ -131,7 +131,7 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[ListedEnvironment]
         if target.distribution and canonicalize_name(target.distribution) not in have:
             lines.append(_no_environment(target))
     if not found and not names:
-        lines.append("FAIL installed, but nothing of it is an environment that was not there before")
+        lines.append("FAIL the installation added no environment")
     usable = [entry for entry in found if not entry.problem]
     if usable:
         lines += ["", "Next", *(f"  bench run {shlex.quote(entry.name)} -m {model_for(entry)}" for entry in usable)]
@@ -140,8 +140,8 @@ def _report(wanted: Sequence[InstallTarget], before: Sequence[ListedEnvironment]
 
 
 def model_for(entry: ListedEnvironment) -> str:
-    """Model to suggest in an example command for an environment: a reference model, or a placeholder for classic
-    environments, which have none."""
+    """Return the model to suggest in an example command for an environment: a reference model, or a placeholder for
+    classic environments, which have none."""
     path = Path(entry.path)
     source = path.parent if path.name == "__init__.py" else path
     files = source.rglob("*.py") if source.is_dir() else [source] if source.is_file() else []
@@ -156,6 +156,6 @@ def _installed(entry: ListedEnvironment) -> str:
 
 def _no_environment(target: InstallTarget) -> str:
     return (
-        f"FAIL {target.distribution} is installed, but it is no environment: it has no entry point of the group "
+        f"FAIL {target.distribution} is installed, but it is not an environment: it has no entry point of the group "
         "harness.environments, and no module of its name with a load_environment()"
     )

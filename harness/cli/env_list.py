@@ -27,7 +27,7 @@ def list_environments(
     Reads metadata only: no environment is imported.
     """
     if path is not None and not path.is_dir():
-        raise ConfigError(f"--path {path}: there is no such folder")
+        raise ConfigError(f"--path {path}: no such folder")
     entries = catalogue(path or FOLDER)
     if as_json:
         typer.echo(plain_json({"environments": [asdict(entry) for entry in entries]}))

@@ -1,5 +1,5 @@
-"""Implement `bench eval`: run an agent over the rows of a dataset and score it with eval functions, optionally beside a
-baseline. The steps are in `cli.agent_runs`, `cli.eval_view` and `cli.execute`."""
+"""Implement `bench eval`: run an agent over the rows of a dataset and score it with eval functions, optionally together
+with a baseline. The steps are in `cli.agent_runs`, `cli.eval_view` and `cli.execute`."""
 
 from __future__ import annotations
 

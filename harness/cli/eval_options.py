@@ -30,11 +30,11 @@ class AgentFlags(RunOptions):
     debug_folder: ClassVar[str] = ""
     """Default folder of debug traces."""
     setting_keys: ClassVar[Mapping[str, Sequence[str]]] = {EXECUTION: ("sampling_args", *SHARED)}
-    """Settings of the table that are options, by group."""
+    """Keys of the settings that are options, by help group."""
 
     model: str
     settings: Mapping[str, object]
-    """Given options that are settings of the table, by key."""
+    """Values of the given options that are settings, by setting key."""
     dataset: str = option(REQUIRED, "-d --dataset FILE", "Rows: .json, .jsonl, .parquet or .csv.", MISSING)
     module: str | None = option(
         AGENT,
@@ -83,7 +83,7 @@ class AgentFlags(RunOptions):
 
     @property
     def literal_keys(self) -> dict[str, str]:
-        """Typed API keys, by the generated variable name of each."""
+        """API keys typed on the command line, by the variable name generated for each."""
         from harness.settings.providers import LITERAL_KEY_VAR  # slow to import, and --help does not need it
 
         return {} if self.api_key is None else {LITERAL_KEY_VAR: self.api_key.strip()}
@@ -99,7 +99,7 @@ class AgentFlags(RunOptions):
         if not self.module and not self.mcp:
             raise UsageError("Either --module (-m) or --mcp is required.")
         if self.traces is not None and Path(self.traces).exists() and not Path(self.traces).is_dir():
-            raise UsageError(f"--debug-dir {self.traces}: is no folder; name one for the traces")
+            raise UsageError(f"--debug-dir {self.traces} is not a folder; give a folder for the traces")
         _check_keys("", self.api_key, self.api_key_var)
 
 
@@ -133,7 +133,7 @@ class EvalOptions(AgentFlags):
 
     @property
     def literal_keys(self) -> dict[str, str]:
-        """Typed API keys, by the generated variable name of each."""
+        """API keys typed on the command line, by the variable name generated for each."""
         keys = super().literal_keys
         from harness.settings.providers import BASELINE_KEY_VAR  # slow to import, as above
 
@@ -150,7 +150,7 @@ class EvalOptions(AgentFlags):
         for dash, variable in (("api", self.api_key_var), ("baseline-api", self.baseline_api_key_var)):
             if variable in self.literal_keys:  # the other model's key would be sent along
                 raise UsageError(
-                    f"--{dash}-key-var: {variable} stands for the key that the other model was given; pass "
+                    f"--{dash}-key-var: {variable} is already used for the other model's key; pass "
                     f"--{dash}-key, or use a variable of another name."
                 )
         if self.fresh and self.is_resuming:

@@ -1,5 +1,5 @@
 """Output of `bench eval`: notes on earlier runs, the connection check, a line for each run, the report and the results
-file. `harness.agents` makes the text of the report."""
+file. `harness.agents` formats the report."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STDOUT = "-"
 
 
 class EvalView(View):
-    """Printer of one invocation of `bench eval`.
+    """View that prints one invocation of `bench eval`.
 
     Args:
         options: Validated options as typed.
@@ -81,7 +81,7 @@ class EvalView(View):
         check_connections(wanted, self._job.keys, lambda words: self._progress.say(words, self.display))
 
     def _of_earlier(self, run: LiveRun) -> str | None:
-        """Note about an earlier run of the same evaluation; None if no note is needed."""
+        """Return a note about an earlier run of the same evaluation; None if no note is needed."""
         if not run.plan.resolved.settings.save.save_results:
             return None
         name = run.progress.name
@@ -109,11 +109,11 @@ class EvalView(View):
         for run in runs:
             if run.recorded is not None:
                 done = f"{len(run.recorded)} of {run.plan.rollouts.total} runs"
-                self._progress.say(f"Going on with {clean(run.folder.path, 2000)}: {done} are there", self.display)
+                self._progress.say(f"Resuming {clean(run.folder.path, 2000)}: {done} are done", self.display)
         if not self._options.retry_failed and all(
             run.recorded is not None and len(run.recorded) >= run.plan.rollouts.total for run in runs
         ):
-            self._progress.say("No run is left to be made.", self.display)
+            self._progress.say("All runs are done.", self.display)
             return
         plan = runs[0].plan.rollouts
         models = f" x{len(runs)} models" if len(runs) > 1 else ""
@@ -164,7 +164,7 @@ class EvalView(View):
         )
 
     def _runs_of(self, index: int, run: LiveRun) -> list[tuple[int, EvalRunResult]]:
-        """Results of one model; after an early cancellation, those in its journal."""
+        """Return the results of one model; after an early cancellation, those in its journal."""
         if index not in self._found:
             journal = run.folder.journal_path
             self._found[index] = []
@@ -266,7 +266,7 @@ def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool
     file = Path(path)
     check_output(file)
     if any(file.exists() and each.exists() and file.samefile(each) for each in inputs):
-        raise UsageError(f"--output {path}: is read by this evaluation, and would be overwritten; name another file")
+        raise UsageError(f"--output {path} is read by this evaluation and would be overwritten; give another file")
     if not make_folders or (file.exists() and not file.is_file()):
         return  # a device or a pipe
     try:
@@ -274,7 +274,7 @@ def check_target(path: str | None, inputs: Iterable[Path], *, make_folders: bool
         with tempfile.TemporaryFile(dir=file.parent):
             pass  # the folder must be writable, since the file is replaced atomically
     except OSError as error:
-        raise UsageError(f"--output {path}: cannot be written: {error.strerror}; choose another place") from error
+        raise UsageError(f"--output {path} cannot be written: {error.strerror}; choose another path") from error
 
 
 def save_results(output: str | None, document: JsonDict | None, *, private: bool = False) -> StoreError | None:
@@ -310,14 +310,12 @@ def tell_results(output: str | None, document: JsonDict | None, console: PlainCo
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         sys.stdout.flush()
     elif output is not None:
-        console.print(
-            f"Results written to: {clean(output, 2000)}{'' if whole else ' (of what was run)'}", soft_wrap=True
-        )
+        console.print(f"Results written to: {clean(output, 2000)}{'' if whole else ' (incomplete)'}", soft_wrap=True)
 
 
 def _unfinished(run: LiveRun) -> tuple[Path, int] | None:
-    """Newest unfinished earlier run of the same evaluation, and its number of recorded runs. None if no such run exists
-    or a process is writing it."""
+    """Return the newest unfinished run of the same evaluation, and its number of recorded runs. None if no such run
+    exists or a process is writing it."""
     manifest, save = run.manifest, run.plan.resolved.settings.save
     parent = Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
     for path in reversed(runs_in(parent)):

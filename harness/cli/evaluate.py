@@ -61,14 +61,14 @@ class ModelClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedRun:
-    """One environment and one model, evaluated."""
+    """Result of evaluating one model on one environment."""
 
     name: str
     """Name of the run, as in tables."""
     env_id: str
     model: str
     state: RunState
-    """`done`, `stopped` (early: a budget, a broken endpoint), `interrupted` or `failed`."""
+    """`done`, `stopped` (early, by a budget or a broken endpoint), `interrupted` or `failed`."""
     note: str
     """Why the run stopped early; "" for a complete run."""
     path: Path | None
@@ -94,12 +94,12 @@ class EvaluatedRun:
 
     def _saved(self) -> Path:
         if self.path is None:
-            raise UsageError(f"{self.name}: its rollouts were not kept; leave out save_results=False")
+            raise UsageError(f"the rollouts of {self.name} were not saved; remove save_results=False")
         return self.path
 
 
 class EvaluatedRuns(Sequence[EvaluatedRun]):
-    """The runs of one call, in the order of the environments. Printing it shows the table of `bench run`."""
+    """The runs of one call, in the order of the environments. Printing the object shows the table of `bench run`."""
 
     def __init__(self, runs: Sequence[EvaluatedRun], reports: Sequence[RunReport]) -> None:
         self._runs = tuple(runs)
@@ -166,7 +166,7 @@ async def aevaluate(
         The runs, in order. A run that a budget or a broken endpoint stopped early says so in `state` and `note`.
 
     Raises:
-        HarnessError: a setting is invalid or a run cannot begin. Nothing was asked.
+        HarnessError: a setting is invalid or a run cannot start. No request was sent.
     """
     start = StartOptions(
         " ".join(sys.argv),
@@ -184,7 +184,7 @@ def evaluate(
     model: str | None = None,
     **arguments: Any,
 ) -> EvaluatedRuns:
-    """Evaluate a model on environments, and wait for the results. Works inside a notebook, whose loop is blocked
+    """Evaluate a model on environments, and wait for the results. Also works in a notebook, whose event loop is blocked
     meanwhile.
 
     Args:
@@ -227,7 +227,7 @@ class _Call:
         endpoint = None if client is None else _endpoint(client, model)
         if endpoint is not None:
             if any(name.endswith(".toml") for name in names):
-                raise UsageError("client: a suite file names its models itself; pass environments")
+                raise UsageError("client: a suite file names its models itself; pass environments instead of the file")
             flags |= {"model": endpoint.model, "api_base_url": endpoint.url, "api_key_var": ""}
         resolved = resolve(
             ",".join(names), flags, given={name: _found(name, each) for name, each in self._objects.items()}
@@ -237,12 +237,12 @@ class _Call:
         self._resolution: Resolution = resolved
 
     async def run(self, start: StartOptions, *, progress: bool) -> EvaluatedRuns:
-        """Evaluate, push the runs that ask for it, and return all."""
+        """Evaluate all runs, push those that request it, and return them."""
         resolution, loader = self._resolution, Loader()
         for run in resolution.runs:
             if (environment := self._objects.get(run.settings.env.env_id)) is not None:
                 if run.settings.env.is_isolated:
-                    raise UsageError("isolate, workers: an environment object cannot move to another process; name it")
+                    raise UsageError("isolate and workers require an environment's name, not an object")
                 environment.set_kwargs(**run.settings.env.extra_env_kwargs)
                 loader.give(run, environment)
         await asyncio.to_thread(check_hub, resolution)
@@ -287,13 +287,13 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _name_of(environment: Environment) -> str:
-    """Name of an environment object: its `env_id`, else that of its class (`MyTask` is `my-task`)."""
+    """Return the name of an environment object: its `env_id`, else one from its class (`my-task` for `MyTask`)."""
     return environment.env_id or _WORD.sub("-", type(environment).__name__).lower()
 
 
 def _found(name: str, environment: Environment) -> FoundEnvironment:
-    """Facts about an environment object, as for one that is given by name. An object made by the `load_environment` of
-    an installed environment counts as that environment."""
+    """Describe an environment object like an environment that is given by name. An object made by the
+    `load_environment` of an installed environment counts as that environment."""
     with contextlib.suppress(HarnessError):
         found = find_environment(name)
         if found is not None and found.source_files and {*found.source_files} <= {*environment.source_files}:
@@ -309,7 +309,7 @@ def _endpoint(client: object, model: str | None) -> Endpoint:
     address, key = getattr(client, "base_url", None), getattr(client, "api_key", None)
     if address is not None and isinstance(key, str):
         if not model:
-            raise UsageError("model: name the model that the client asks, such as model='gpt-4.1-mini'")
+            raise UsageError("model is missing; give the name of the client's model, such as model='gpt-4.1-mini'")
         redactor.add(key)
         return Endpoint(str(address).rstrip("/"), None, model, key=key)
     if callable(getattr(client, "request", None)):
@@ -317,8 +317,8 @@ def _endpoint(client: object, model: str | None) -> Endpoint:
         return Endpoint(f"http://{_WORD.sub('-', type(client).__name__).lower()}.client.invalid/v1", None, name,
                         client=_OwnClient(cast(ModelClient, client)))  # fmt: skip
     raise UsageError(
-        f"client: {type(client).__name__} is no client; pass an openai client, an ExternalLLMClient, or an object with "
-        "async request(call) -> ModelResponse"
+        f"client must be an openai client, an ExternalLLMClient, or an object with async request(call) -> "
+        f"ModelResponse, not {type(client).__name__}"
     )
 
 
@@ -339,7 +339,7 @@ class _OwnClient:
         """Do nothing: the object sends its requests itself."""
 
     def waiting_note(self) -> str:
-        """Return "": the reason why the object waits is unknown."""
+        """Return an empty note, since the reason why the object waits is unknown."""
         return ""
 
     async def close(self) -> None:
@@ -348,7 +348,7 @@ class _OwnClient:
 
 @contextmanager
 def _spelled() -> Generator[None]:
-    """Make errors in the block spell settings as Python arguments instead of command-line options."""
+    """In the `with` block, make errors spell settings as Python arguments instead of command-line options."""
     try:
         yield
     except HarnessError as error:
@@ -357,7 +357,7 @@ def _spelled() -> Generator[None]:
 
 
 def _wait(coroutine: Coroutine[object, object, T]) -> T:
-    """Run a coroutine to its end; in a thread of its own where a loop is running, as in a notebook."""
+    """Run a coroutine to its end; in a separate thread if an event loop is running, as in a notebook."""
     loop_factory = uvloop.new_event_loop
     try:
         asyncio.get_running_loop()

@@ -59,15 +59,15 @@ def execute(
 
     Args:
         resolution: The runs, with their settings.
-        options: Options of the command that are no settings.
+        options: Options of the command that are not settings.
         view: Prints the results; by default as `bench run` does.
-        evaluation: The evaluation of these runs, where it has more than their settings: environments, keys, limits.
+        evaluation: The evaluation of these runs, if it has more than their settings, such as environments or keys.
 
     Returns:
         The exit code: 0 done; 1 a run stopped early or scored nothing, or a push failed; 130 interrupted.
 
     Raises:
-        UsageError: nothing was started, because the request is wrong.
+        UsageError: the request is invalid, so nothing was started.
     """
     # Arrow's own allocator keeps memory of checkpoints in per-thread pools; the system's returns it.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
@@ -126,7 +126,7 @@ def _admit(view: View, runs: Sequence[LiveRun | FailedRun], asking: Sequence[Ask
 
 
 def _private_traces(runs: Sequence[ResolvedRun]) -> list[Path]:
-    """Folders for debug traces of private runs; they are created so that only their owner has access."""
+    """Return the debug-trace folders of private runs, to which only their owner may have access."""
     folders = [run.settings.env.env_args.get("debug_dir") for run in runs if run.settings.save.private]
     return [Path(folder) for folder in folders if isinstance(folder, str)]
 
@@ -134,7 +134,7 @@ def _private_traces(runs: Sequence[ResolvedRun]) -> list[Path]:
 def _say_reached(budget: Budget, display: Display) -> None:
     rest = "no further request is sent; requests in flight are finished"
     if budget.reached == "max_time":
-        rest = f"nothing new begins; rollouts in flight get {DRAIN_SECONDS:g} s"
+        rest = f"no new rollouts start; rollouts in flight get {DRAIN_SECONDS:g} s to finish"
     display.say(f"stopping: {budget.words()} spent; {rest}")
 
 
@@ -187,7 +187,7 @@ def _drive(runs: Sequence[LiveRun], display: Display, evaluation: Evaluation) ->
 
         def end(how_often: int) -> None:
             if how_often == 1:
-                display.say(f"stopping: rollouts in flight get {DRAIN_SECONDS:g} s; press Ctrl-C again to quit now")
+                display.say(f"stopping: {DRAIN_SECONDS:g} s for rollouts in flight; press Ctrl-C again to quit now")
                 evaluation.interrupt()
             else:
                 display.say("quitting; press Ctrl-C once more to skip the rest of the cleanup")
@@ -232,7 +232,7 @@ def record_suite(resolution: Resolution, command: str, suite_id: str, runs: Sequ
 
 
 def _left_unpublished(runs: Sequence[LiveRun]) -> list[tuple[LiveRun, PublishError]]:
-    """Runs that completed before the interrupt but were not pushed; incomplete runs are pushed on resume."""
+    """Return the runs that completed before the interrupt but were not pushed; incomplete runs are pushed on resume."""
     error = PublishError("not published, because it was interrupted")
     wanted = [run for run in runs if run.plan.resolved.settings.save.save_to_hf_hub]
     return [(run, error) for run in wanted if run.progress.state == "done"]

@@ -1,4 +1,4 @@
-"""Implement `bench export RUN`: convert a run to the format of another tool, and clean the text if it is written to a
+"""Implement `bench export RUN`: convert a run to the format of another tool, and remove control characters on a
 terminal. `export.formats` makes the text."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.store.rundir import RunDir
 
 FORMAT_HELP = (
-    "csv, jsonl, parquet, verifiers, every-eval-ever or inspect. Without it, the ending of -o says it: .csv, .jsonl, "
+    "csv, jsonl, parquet, verifiers, every-eval-ever or inspect. By default chosen by the ending of -o: .csv, .jsonl, "
     ".parquet or .eval."
 )
 
@@ -35,7 +35,7 @@ def export(
         "The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv and jsonl. "
         "By default a name made of environment, model and run, in this directory.",
     ),
-    force: bool = flag("--force", "Replace files that are there.", False),
+    force: bool = flag("--force", "Replace existing files.", False),
     output_dir: Path = flag("--output-dir DIR", "Where the runs are.", Path("outputs")),
     as_json: bool = flag("--json", "Print the written files as JSON on stdout.", False),
 ) -> None:
@@ -50,7 +50,7 @@ def export(
     to_stdout = target == STDOUT
     chosen = _chosen(form, None if to_stdout else target)
     if to_stdout and as_json:
-        raise UsageError("--json prints on stdout, where -o - writes the rollouts: leave one of them out")
+        raise UsageError("--json and -o - both write to stdout: remove one of them")
     folder = RunDir(find_run(output_dir, run))
     if to_stdout:
         _tell(_stream(folder, chosen))
@@ -64,7 +64,7 @@ def _chosen(form: str | None, target: Path | None) -> Format:
     if form is not None:
         return format_named(form)
     if target is None:
-        raise UsageError(f"--format is missing: one of {', '.join(formats())}")
+        raise UsageError(f"--format is missing; use one of {', '.join(formats())}")
     return format_of(target)
 
 

@@ -57,7 +57,7 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     hint = _suite_hint(baseline, candidate, output_dir)
     found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
     if found.unmatched:
-        raise UsageError(f"candidate and baseline must hold the same runs: {' '.join([*found.unmatched, *hint])}")
+        raise UsageError(f"candidate and baseline must contain the same runs: {' '.join([*found.unmatched, *hint])}")
     rule = GateRule(margin, min_coverage)
     rulings = apply_rules(found.matches, rule)
     for file, text in ((junit_file, junit), (markdown_file, markdown)):

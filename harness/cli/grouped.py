@@ -18,10 +18,10 @@ from harness.core.errors import UsageError
 T = TypeVar("T")
 
 Test: TypeAlias = Callable[[str, Any], object]
-"""Validates a given value of an option, whose name is the first argument; raises a UsageError."""
+"""Function that validates an option, given the option's name and value; raises a UsageError."""
 
 OPTION, NAMES, TEST = "option", "names", "test"
-"""Metadata of a field: what typer reads, the names of the option, and its `Test`."""
+"""Keys of a field's metadata: the option as typer reads it, the option's names, and its `Test`."""
 
 
 def option(group: str, usage: str, doc: str, default: object = None, test: Test | None = None) -> Any:
@@ -32,7 +32,7 @@ def option(group: str, usage: str, doc: str, default: object = None, test: Test 
         usage: Names and placeholder of the value, as in the help: `-o --output FILE`.
         doc: Help text.
         default: Default value; `MISSING` makes the option required.
-        test: Validates a given value; of a repeatable option, each of them.
+        test: Validates the given value; for a repeatable option, each value.
     """
     names, metavar = _split(usage)
     info = typer.Option(*names, help=doc, metavar=metavar, show_default=False, rich_help_panel=group)
@@ -54,7 +54,7 @@ def one_of(*known: str) -> Test:
 
     def test(name: str, word: str) -> None:
         if word not in known:
-            raise UsageError(f"{name} {word}: there are {' and '.join(known)}")
+            raise UsageError(f"{name} must be {' or '.join(known)}, not {word}")
 
     return test
 
@@ -70,17 +70,17 @@ def finite(name: str, value: float) -> None:
 
 
 def not_empty(name: str, text: str) -> None:
-    """Reject a blank text.
+    """Reject a blank value.
 
     Raises:
-        UsageError: the text is blank.
+        UsageError: the value is blank.
     """
     if not text.strip():
         raise UsageError(f"{name} is empty; if it comes from a shell variable, check that the variable is set")
 
 
 def switch(group: str, usage: str, doc: str) -> Any:
-    """Declare an option without a value, which is false by default."""
+    """Declare an option that takes no value and is false by default."""
     return option(group, usage, doc, False)
 
 
@@ -126,7 +126,7 @@ def command_of(
         options: The dataclass. Its `check`, if any, validates the options; its field `settings` receives the values of
             the settings that were given, by key, and its field `command` the command line. The help lists a class's
             own options before inherited ones.
-        run: Called with the options; returns the exit code. Its docstring is the help.
+        run: Called with the options; returns the exit code. The docstring of `run` is the help.
         groups: Option groups, in the order of the help.
         settings: Keys of the settings that are options of the command, by group.
         epilog: Last paragraph of the help.

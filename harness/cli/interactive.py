@@ -1,5 +1,5 @@
-"""Interactive mode of `bench test -i`: each row is a run of one rollout by the engine, which stops before every model
-call, reads commands and shows messages. Nothing is saved."""
+"""Interactive mode of `bench test -i`. Each row is run as a single rollout, which stops before every model call to show
+messages and read commands. Nothing is saved."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _WORDS = {"n": "next", "c": "continue", "m": "messages", "t": "tools", "q": "qui
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of the user."""
+    """A command that the user typed."""
 
     word: str
     row: int | None = None
@@ -67,7 +67,7 @@ class StdinLines:
         self._ended = False
 
     async def line(self) -> str | None:
-        """The next line; None at the end of input."""
+        """Return the next line; None at the end of input."""
         try:
             fd = sys.stdin.fileno()
             mode = os.fstat(fd).st_mode
@@ -97,7 +97,7 @@ class Prompter:
     """Prints the output of an interactive session, and reads the user's commands.
 
     Args:
-        console: From `report.text.make_console`.
+        console: Console from `report.text.make_console`.
         rows: Numbers of the existing rows.
     """
 
@@ -115,7 +115,7 @@ class Prompter:
         """Read commands until one leaves the prompt, and return it.
 
         Args:
-            shown: Output lines of the commands that only print, by command word.
+            shown: Functions that make the output lines of commands that only print, by command word.
         """
         while True:
             if self._is_typed:
@@ -134,7 +134,7 @@ class Prompter:
                 for line in shown[command.word]():
                     self.say(line)
             elif command.word == "tools":
-                self.say("the row has ended: n goes to the next one, r N to another")
+                self.say("the row has ended: n goes to the next row, r N to another row")
             else:
                 return command
 
@@ -159,14 +159,14 @@ class Leave(SystemicError):
     dropped."""
 
     def __init__(self) -> None:
-        super().__init__("left at the prompt", reason="left")
+        super().__init__("the user left the row at the prompt", reason="left")
 
 
 class Stepper:
-    """Control of one row's run by the user; set as `AgentOptions.step`.
+    """Callback with which the user controls the run of one row; set as `AgentOptions.step`.
 
     Args:
-        prompter: Output of the session, and reader of commands.
+        prompter: Prints output and reads commands.
         model: Name of the model.
     """
 
@@ -257,7 +257,7 @@ class TestSession:
         self._failed = False
 
     def run(self) -> bool:
-        """Play rows until the user quits; return whether every finished row succeeded."""
+        """Run rows until the user quits; return whether every finished row succeeded."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             event_loop.run(runner, self._run())
         return not self._failed
@@ -275,7 +275,7 @@ class TestSession:
             self._prompter.say("")
 
     async def _play(self, row: int) -> Command:
-        """Play one row, and ask for the next command."""
+        """Run one row, and ask for the next command."""
         say, runs = self._prompter.say, self._job.resolution.runs
         stepper = Stepper(self._prompter, self._job.sides[0].model)
         environment = _one_row(self._job.environments[0], row - self._rows[0], row, stepper)

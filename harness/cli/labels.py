@@ -1,4 +1,4 @@
-"""How each command spells settings and options in its messages. An option without an entry is spelled as its name."""
+"""Spelling of settings and options in the messages of each command. An option without an entry has its own name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPTIONS = {"output": "-o", "runs_dir": "--output-dir"}
 
 
 class OptionLabels(Labels):
-    """Labels of a command: `retry_failed` without an entry is `--retry-failed`."""
+    """Spelling of a command's options in its messages: without an entry, `retry_failed` becomes `--retry-failed`."""
 
     def __missing__(self, name: str) -> str:
         return _OPTIONS.get(name) or COMMANDS.get(name) or f"--{name.replace('_', '-')}"
@@ -47,5 +47,5 @@ MULTI = OptionLabels({**MULTI_FILE, "model": "-m", "api_base_url": "-b", "api_ke
 
 
 def labels_of(argv: Sequence[str]) -> Labels:
-    """How the command in a command line spells settings and options in its messages."""
+    """Return how the command in a command line spells settings and options in its messages."""
     return {"eval": EVAL, "test": EVAL, "multi": MULTI}.get(next(iter(argv), ""), RUN)

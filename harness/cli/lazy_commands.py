@@ -27,8 +27,8 @@ class CommandEntry:
 
 
 def new_app(**more: Any) -> typer.Typer:
-    """Create an application or a group of commands, with the help of typer rather than of rich: the latter is slow to
-    import, and at 80 columns it truncates the names of options."""
+    """Create an application or a group of commands. Help pages are formatted without rich, which is slow to import and
+    truncates the names of options at 80 columns."""
     return typer.Typer(
         add_completion=False,
         rich_markup_mode=None,
@@ -39,7 +39,7 @@ def new_app(**more: Any) -> typer.Typer:
 
 
 class LazyCommand(TyperCommand):
-    """Placeholder of a command or group, which imports it on the first call."""
+    """Placeholder for a command or group that is imported on the first call."""
 
     def __init__(self, name: str, entry: CommandEntry) -> None:
         super().__init__(name, short_help=entry.help, add_help_option=False)
@@ -87,7 +87,7 @@ def lazy_group(commands: Mapping[str, CommandEntry], plugins: str = "") -> type[
 
 
 def add_plugin_options(command: Callable[..., None], group: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Add the parameters of a group's plugins, which are functions, to the options of a command.
+    """Add the parameters of a group's plugin functions to the options of a command.
 
     Args:
         command: A command function, which takes the added options as `**keywords`.
@@ -111,7 +111,7 @@ def add_plugin_options(command: Callable[..., None], group: str) -> Callable[[Ma
         clash = options.keys() & parameters.keys()
         if not clash:
             parameters.update({name: each.replace(kind=each.KEYWORD_ONLY) for name, each in options.items()})
-        return f"there is another option {sorted(clash)[0]!r}" if clash else ""
+        return f"the option {sorted(clash)[0]!r} already exists" if clash else ""
 
     plugins = load_plugins(group, FunctionType, problem_of=problem_of)
     added = {name: inspect.signature(plugin).parameters for name, plugin in plugins.items()}

@@ -63,7 +63,7 @@ def _prints_itself(name: str) -> bool:
 
 @contextlib.contextmanager
 def logging_to(display: Display, *, verbose: bool) -> Generator[None]:
-    """Send log lines to a display for the length of the block: warnings, with `verbose` also lower levels."""
+    """In the `with` block, send log lines to a display: warnings and, with `verbose`, lower levels as well."""
     handler = _ToDisplay(display)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()

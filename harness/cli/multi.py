@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from harness.multi.events import EventFile
 
 COMMANDS = {
-    "runs": CommandEntry("harness.cli.multi_records", "runs_app", "List the records that --persist has kept."),
-    "show": CommandEntry("harness.cli.multi_records", "show_app", "Show a record as its evaluation ended."),
+    "runs": CommandEntry("harness.cli.multi_records", "runs_app", "List the records that --persist has stored."),
+    "show": CommandEntry("harness.cli.multi_records", "show_app", "Show the result in a record."),
     "replay": CommandEntry("harness.cli.multi_records", "replay_app", "Evaluate a record's tasks and models again."),
 }
 
@@ -103,7 +103,7 @@ def _event_file(path: str, job: MultiJob) -> EventFile:
 
     file = Path(path)
     if any(file.exists() and each.exists() and file.samefile(each) for each in job.files):
-        raise UsageError(f"--events {path}: is read by this evaluation; name another file")
+        raise UsageError(f"--events {path} is read by this evaluation; give another file")
     try:
         return EventFile(path, private=any(run.settings.save.private for run in job.resolution.runs))
     except StoreError as error:
@@ -114,7 +114,7 @@ _evaluate = command_of(MultiOptions, evaluate, GROUPS, settings=SETTINGS, epilog
 
 
 class _Multi(lazy_group(COMMANDS)):
-    """Group of the sub-commands, which without a sub-command runs the evaluation."""
+    """Command group that runs the evaluation if no sub-command is given."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Build the context of the evaluation, unless the first word is a sub-command."""

@@ -45,12 +45,12 @@ _LABELS = {
     "model.max_concurrent_generation": "--task-concurrency",
     "model.max_concurrent_scoring": "--task-concurrency",
 }
-"""Labels in this command of settings that `bench run` sets with other flags."""
+"""Labels for settings that this command sets with other options than `bench run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MultiJob:
-    """One validated invocation, ready to execute."""
+    """One validated invocation of `bench multi`, ready to execute."""
 
     models: Sequence[Model]
     resolution: Resolution
@@ -68,7 +68,7 @@ class MultiJob:
 
 
 def make_job(options: MultiOptions) -> MultiJob:
-    """Find and route the models, resolve the settings and load the tasks.
+    """Find the models and their endpoints, resolve the settings and load the tasks.
 
     Args:
         options: Validated options.
@@ -105,7 +105,7 @@ def job_of(
         raise
     if any(run.settings.env.rollouts_per_example != 1 for run in found.runs):
         raise UsageError(
-            "--set env.rollouts_per_example: a model is asked each task once; list the task again to ask more"
+            "--set env.rollouts_per_example: each model gets each task once; to repeat a task, list it again"
         )
     if any(run.settings.env.is_isolated for run in found.runs):
         raise UsageError(
@@ -141,7 +141,7 @@ def documented(options: EvaluationOptions) -> Options:
 
 
 def documented_values(options: EvaluationOptions) -> dict[str, object]:
-    """The given documented options as keyword arguments of the Python API; options not given are left out."""
+    """Return the given documented options as keyword arguments of the Python API."""
     given: dict[str, object] = {name: getattr(options, name) for name in _SCORING}
     given |= {"model_concurrency": options.model_concurrency, "task_concurrency": options.task_concurrency}
     if options.abort_on_error:
@@ -157,7 +157,7 @@ def documented_values(options: EvaluationOptions) -> dict[str, object]:
 
 
 def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[str, object]:
-    """Settings shared by all models, by setting key; None selects the default."""
+    """Return the settings shared by all models, by setting key; None selects the default."""
     args: JsonDict = {name: getattr(chosen, name) for name in _SCORING if name in chosen.given}
     if chosen.chat_options:
         args["chat_options"] = dict(chosen.chat_options)
@@ -171,7 +171,7 @@ def flags_of(options: EvaluationOptions, tasks: str, chosen: Options) -> dict[st
 
 
 def named_models(options: EvaluationOptions) -> list[Model]:
-    """Models given with `-m`."""
+    """Return the models given with `-m`."""
     names = options.model or ()
     urls, keys = (_for_each(given, len(names)) for given in (options.api_base_url, options.api_key_var))
     ways = (
@@ -188,7 +188,7 @@ def _for_each(given: Sequence[str] | None, models: int) -> Sequence[str | None]:
 
 
 def _models(options: MultiOptions, registry: Registry) -> tuple[list[Model], Registry]:
-    """Models of the file, then those of `-m`, with the registry that resolves their names."""
+    """Return the models of the file, then those of `-m`, with the registry that resolves their names."""
     found: list[Model] = []
     if options.models is not None:
         path = Path(options.models)
@@ -207,14 +207,14 @@ def _refuse_name(text: str, path: Path, registry: Registry) -> None:
     if path.is_file():
         return
     if path.is_dir():
-        raise UsageError(f"{text}: is a folder; MODELS is a file of models")
+        raise UsageError(f"{text} is a folder; MODELS must be a file of models")
     if path.suffix.lower() not in (*FILES, ".py") or text in registry.entries:
-        raise UsageError(f"{text}: there is no such file of models; a model is named with -m {text}")
+        raise UsageError(f"{text}: no such file of models; to give a model by name, use -m {text}")
     beside = (
         [each.name for each in path.parent.iterdir() if each.suffix.lower() in FILES] if path.parent.is_dir() else []
     )
     near = f"; {suggestion(path.name, sorted(beside))}" if beside else ""
-    raise ConfigError(f"{text}: there is no such file of models{near}")
+    raise ConfigError(f"{text}: no such file of models{near}")
 
 
 def _is_registry(path: Path) -> bool:
@@ -246,5 +246,5 @@ def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> MultiJo
     job = job_of(options, str(file), models, registry, chosen)
     if hook := lost_hook(record, chosen):
         scored = f"{record['runId']} was scored by {hook}, this replay is scored by the documented formula"
-        job = replace(job, notices=(f"{scored}; to score it alike, add --score-output {hook}",))
+        job = replace(job, notices=(f"{scored}; to score the replay in the same way, add --score-output {hook}",))
     return job

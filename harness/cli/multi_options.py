@@ -20,7 +20,7 @@ RESULTS = "Run folders and resuming"
 GROUPS = (MODELS, SCORING, EXECUTION, OUTPUT, RECORD, RESULTS)
 
 SETTINGS = {EXECUTION: ("sampling_args", *SHARED), RESULTS: SAVING}
-"""Settings of the table that are options of an evaluation, by group."""
+"""Keys of the settings that are options of an evaluation, by help group."""
 
 LIMIT = 25
 """Default number of listed records."""
@@ -28,10 +28,10 @@ LIMIT = 25
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions(RunOptions):
-    """Options of an evaluation except tasks and models; None selects the default or the record's value."""
+    """Options of `bench multi` and its replays, except tasks and models; None selects the default or recorded value."""
 
     settings: Mapping[str, object]
-    """Given options that are settings of the table, by key."""
+    """Values of the given options that are settings, by setting key."""
     model: list[str] | None = option(
         MODELS, "-m --model MODEL", "PROVIDER/NAME, an alias, or reference/…; repeatable.", test=not_empty
     )
@@ -133,7 +133,7 @@ class EvaluationOptions(RunOptions):
             if given and len(given) not in (1, named):
                 raise UsageError(
                     f"{name} is given {len(given)} times for {named} models of -m: give it once for all of them, or "
-                    "once for each, in their order; a file of models can say it of some"
+                    "once for each, in their order; for only some of them, use a file of models"
                 )
         if self.is_resuming and self.settings.get("save_results") is False:
             raise UsageError(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.multi.results import ModelSummary, RunEntry, RunRecord
     from harness.report.text import PlainConsole
 
-NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` keeps one"
+NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` stores one"
 
 
 def list_records(options: ListOptions) -> int:
@@ -92,7 +92,7 @@ def _record(run: str, folder: str) -> RunRecord:
 
 
 def _file_of(record: RunRecord, folder: str) -> Path:
-    """Path of a record."""
+    """Return the path of a record."""
     from harness.multi.persist import find_entry
 
     beside = Path(folder) / f"{record['runId']}.json"
@@ -117,7 +117,7 @@ def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
 
 
 def _best(entry: RunEntry) -> str:
-    """The model with the highest average, and that average."""
+    """Return the model with the highest average, and that average."""
     from harness.report import numerals
     from harness.report.text import clean, fit
 

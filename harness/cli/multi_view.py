@@ -1,5 +1,5 @@
 """Output of `bench multi`: events, the comparison of the models, record and result file. `harness.multi` and `report`
-make the text."""
+format the text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from harness.store.outcomes import outcomes
 
 
 class MultiView(View):
-    """Printer of one invocation of `bench multi`.
+    """View that prints one invocation of `bench multi`.
 
     Args:
         job: Models, tasks and settings of the invocation.
@@ -65,7 +65,7 @@ class MultiView(View):
         self._events = Events(self._started)
         self._watch = EvaluationWatch(job.models, self._events)
         self._reasons = [dict[str, str]() for _ in job.models]
-        """For each model: task → reason why it has no score."""
+        """For each model, the reasons why tasks have no score, by task."""
 
     # Before
 
@@ -77,8 +77,8 @@ class MultiView(View):
         self._watch.attach(runs)
         for run in runs:
             if run.recorded is not None:
-                there = f"{len(run.recorded)} of {run.plan.rollouts.total} tasks are there"
-                self.display.say(f"{run.progress.name}: going on with {run.folder.path}: {there}")
+                there = f"{len(run.recorded)} of {run.plan.rollouts.total} tasks are done"
+                self.display.say(f"{run.progress.name}: resuming {run.folder.path}: {there}")
         self._events.start()
 
     def finished(self, run: LiveRun, record: Generated | Failed, scored: Scored | None) -> None:
@@ -212,7 +212,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ending_of(model: ModelResult) -> Ending:
-    """State in which a model's run ended, such as done or interrupted."""
+    """Return the state in which a model's run ended, such as done or interrupted."""
     summary = model["summary"]
     state = str(summary["meta"].get("state") or "done") if "meta" in summary else "done"
     return Ending(state, summary.get("stopReason") or "")

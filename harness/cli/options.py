@@ -1,4 +1,4 @@
-"""Options that the table of settings defines, as parameters for typer, and options of a run that are no settings."""
+"""Options that the table of settings defines, as parameters for typer, and options of a run that are not settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _METAVARS: Mapping[Kind, str] = {
 }
 
 SAVING = ("save_results", "save_to_hf_hub", "hf_hub_dataset_name", "hf_public", "output_dir", "private")
-"""Settings about where results go, of the commands that evaluate."""
+"""Keys of the settings that say where evaluating commands store results."""
 
 _KEY_OPTIONS = ("--api-key", "--baseline-api-key")
 
@@ -41,7 +41,7 @@ TRUST_HELP = "Trust a run from another machine: run its code and send keys to it
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of an execution that are no settings. Commands inherit them, and declare those that can be typed."""
+    """Options of a run that are not settings. Subclasses declare those that users of a command can type."""
 
     resume: bool = False
     """Resume the newest run of the same settings."""
@@ -72,7 +72,7 @@ class RunOptions:
 
 
 def setting_keys() -> tuple[str, ...]:
-    """Keys of the settings and shortcuts that have an option, as `settings.resolver.resolve` takes them."""
+    """Return the keys of settings and shortcuts that have an option, as `settings.resolver.resolve` takes them."""
     return tuple(setting.key for setting in SETTINGS if setting.door.flags) + tuple(each.key for each in SHORTCUTS)
 
 
@@ -99,7 +99,7 @@ def setting_parameter(key: str, group: str, taken: Collection[str] = ()) -> Para
 
 
 def _default(setting: Setting) -> str:
-    """Default value as the help shows it. It is never the option's own default, which would override settings files."""
+    """Return the default value for the help text. The option itself has no default that overrides settings files."""
     if setting.door.derived:
         return f"default: from {setting.door.derived}"
     value = setting.default

@@ -44,7 +44,7 @@ def env_args(texts: Sequence[str] | None) -> JsonDict:
 
 
 def width_of(console: Console) -> int:
-    """Line width of a console, in cells."""
+    """Return the line width of a console, in cells."""
     return console.width if console.is_terminal or "COLUMNS" in os.environ else _PIPED_WIDTH
 
 
@@ -112,5 +112,5 @@ def ask(question: str) -> bool:
 
 
 def shown(path: Path | str) -> str:
-    """Path as the user would type it."""
+    """Return a path as the user would type it."""
     return shown_path(Path(path), Path.cwd())

@@ -11,19 +11,19 @@ from harness.cli.output import write_fitted, write_json
 from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
 from harness.core.errors import UsageError
 
-FROM_HELP = "A run like those that are planned: tells how much examples, and rollouts of one, differ."
-AGAINST_HELP = "A run of another model on the same examples: tells how much two models differ by example."
+FROM_HELP = "A run like the planned ones: shows how much examples, and rollouts of an example, differ."
+AGAINST_HELP = "A run of another model on the same examples: shows how much two models differ by example."
 CORRELATION_HELP = "Without --against: of two models' true scores over examples. [0, which is cautious]"
 
 
 def power(  # noqa: PLR0913 - a command's options are its parameters
     source: str = flag("--from RUN", FROM_HELP, ...),
-    mde: float | None = flag("--mde X", "The smallest difference that is to be found."),
+    mde: float | None = flag("--mde X", "The smallest difference to detect."),
     against: str | None = flag("--against RUN", AGAINST_HELP),
     correlation: float | None = flag("--correlation R", CORRELATION_HELP),
-    chance: float = flag("--power P", "The chance to find it.", 0.8),
+    chance: float = flag("--power P", "The probability of detecting it.", 0.8),
     alpha: float = flag("--alpha P", "Level of the two-sided test.", 0.05),
-    examples: int | None = flag("--examples N", "Examples that there are. [any number]", min=2),
+    examples: int | None = flag("--examples N", "Number of available examples. [any number]", min=2),
     metric: str | None = flag("--metric NAME", METRIC_HELP),
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
     output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),

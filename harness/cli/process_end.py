@@ -1,5 +1,5 @@
 """End of the process after environments ran in it: waits a limited time for their threads, and warns about threads and
-processes that are left. Kills none of them."""
+processes that still run. Kills none of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PATIENCE = 3.0
 """Timeout in seconds for threads at the end of the process."""
 
 AT_EXIT = 30.0
-"""Timeout in seconds for functions of `atexit`: some send collected data, and without a limit one that hangs would keep
-the process and its caller waiting."""
+"""Timeout in seconds for functions of `atexit`: some send collected data, and a function that hangs must not block the
+process and its caller."""
 
 _SHOWN = 3
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "harness/rubrics/math_worker.py")
@@ -35,7 +35,7 @@ def end_in_time(code: int) -> None:
     """
     children = list(_children())
     if children:
-        _say(f"note: left running: {_listed(children)}")
+        _say(f"note: these child processes are still running: {_listed(children)}")
     with contextlib.suppress(RuntimeError):  # no thread can be started, so few can be left
         threading.Thread(target=_end_anyway, args=(code,), name="bench-ending", daemon=True).start()
 
@@ -45,10 +45,10 @@ def _end_anyway(code: int) -> None:
     while _strays() and time.monotonic() < end:
         time.sleep(0.05)
     if strays := _strays():
-        _say(f"note: ended without waiting for threads that were left running: {_listed(strays)}")
+        _say(f"note: ended without waiting for threads that are still running: {_listed(strays)}")
     else:
         time.sleep(AT_EXIT)  # a daemon thread ends with the process
-        _say(f"note: ended without waiting for what an environment does at exit (atexit), after {AT_EXIT:g} s")
+        _say(f"note: ended without waiting for `atexit` functions of the environment, after {AT_EXIT:g} s")
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the reader has closed the pipe
             stream.flush()
@@ -56,13 +56,13 @@ def _end_anyway(code: int) -> None:
 
 
 def _strays() -> list[str]:
-    """Names of the threads that would delay the exit."""
+    """Return the names of the threads that would delay the exit."""
     main = threading.main_thread()
     return [each.name for each in threading.enumerate() if each is not main and not each.daemon and each.is_alive()]
 
 
 def _children() -> Iterator[str]:
-    """Running child processes of this process, each with its pid. Linux only."""
+    """Iterate over running child processes of this process, each with its pid. Linux only."""
     for task in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for pid in task.read_text().split():

@@ -53,7 +53,7 @@ class Progress:
             self._print(words)
 
     def _print(self, line: str) -> None:
-        """Print a line and ignore write errors, since the runs matter more; the report at the end will raise."""
+        """Print a line and ignore write errors, since the runs matter more; printing the report will raise them."""
         try:
             self.console.print(line, soft_wrap=True)
         except OSError:  # such as a full disk behind stdout
@@ -65,7 +65,7 @@ _DISCOVERY = RolloutRequest(rollout_id="discovery", server_url="http://localhost
 
 
 def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:
-    """Header lines: version, models, agent or MCP tools, dataset, eval functions, folder of debug traces."""
+    """Generate the header: version, models, agent or MCP tools, dataset, eval functions, folder of debug traces."""
     command = "eval" if isinstance(options, EvalOptions) else "test"
     yield f"bench {command} {bench_version()}"
     for side, run in zip(job.sides, job.resolution.runs, strict=True):
@@ -105,7 +105,7 @@ def _model(side: RequestedModel, run: ResolvedRun) -> str:
 
 
 def _rows(options: AgentFlags, job: AgentInvocation) -> str:
-    """Number of rows in the file, and of rows to evaluate if fewer."""
+    """Return the number of rows in the file, and of rows to evaluate if fewer."""
     left = job.environments[0].row_count
     total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples
     chosen = left if wanted == -1 else min(wanted, left)

@@ -30,7 +30,7 @@ RUNS_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A call of `bench push`."""
+    """One call of `bench push`."""
 
     folders: Sequence[Path]
     repo: str | None
@@ -50,7 +50,7 @@ class Push:
         if not self.as_json:
             typer.echo(f"{result.url} ({'private' if result.private else 'public'}, commit {result.commit[:8]})")
             if self.public and result.private:
-                _notice("note: the repository is a private one and stays so; --public is for a new one")
+                _notice("note: the existing repository stays private; --public applies only to a new repository")
             _notice(f'Load it: datasets.load_dataset("{result.repo}", "{result.config}", split="train")')
         return result
 
@@ -66,7 +66,7 @@ def push(
 ) -> None:
     """Upload datasets of runs to the Hugging Face Hub, and propose their results to models.
 
-    One commit holds a run's parquet and the repository's card with the run merged in; the journal stays here.
+    One commit has a run's Parquet file and the repository's card with the run added; the journal is not uploaded.
     Pushing a run again replaces its files. Needs a token with write access: HF_TOKEN or `hf auth login`.
 
     With --eval-results, a pull request puts the result where the Hub's leaderboards look for it, with the pushed
@@ -135,7 +135,7 @@ def _print_json(value: object) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Lock a run for the length of the block, so that no process writes it.
+    """Lock a run during the `with` block, so that no process writes it.
 
     Raises:
         RunLocked: another process is writing the run.

@@ -25,8 +25,8 @@ from harness.core.errors import UsageError
 def replay(options: DerivedOptions) -> int:
     """Repeat a recorded run, and compare the two.
 
-    Without --model, its recorded replies are played: no model is called, and no key is needed. With --model, the same
-    examples are sent to another model, with the planned number of rollouts. Both make a new run beside the old one.
+    Without --model, the recorded replies are used: no model is called, and no key is needed. With --model, the same
+    examples are sent to another model, with the planned number of rollouts. Both make a new run next to the old one.
     """
     from harness.cli.derived_view import execute_derived
     from harness.engine.derived import Derivation

@@ -43,8 +43,8 @@ class RescoreOptions(DerivedOptions):
 def rescore(options: RescoreOptions) -> int:
     """Score the recorded rollouts of a run with the current rubric, and compare the two.
 
-    Only judges are called. The rollouts are copied unchanged to a new run beside the old one. With --only FUNCTION, the
-    recorded values of the other functions are kept.
+    Only judges are called. The rollouts are copied unchanged to a new run next to the old one. With --only FUNCTION,
+    the recorded values of the other functions are kept.
     """
     from harness.cli.derived_view import execute_derived
     from harness.engine.derived import Derivation

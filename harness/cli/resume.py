@@ -74,7 +74,7 @@ def resume(options: ResumeOptions) -> int:
 
 
 def _unscored(folder: RunDir) -> int:
-    """Number of rollouts that ended without a score, as in the summary."""
+    """Return the number of rollouts that ended without a score, as in the summary."""
     summary = folder.known_summary() or {}
     return sum(cast("dict[str, int]", summary.get("unscored") or {}).values())
 
@@ -120,7 +120,7 @@ def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivati
 
     derived = manifest.derived
     if derived.get("how") not in ("replay", "rescore") or not isinstance(derived.get("parent"), str):
-        raise UsageError(f"{folder.manifest_path}: derived does not say from which run it was made, and how")
+        raise UsageError(f"{folder.manifest_path}: `derived` does not say how and from which run this run was derived")
     identifier = str(derived["parent"])
     try:
         parent = RunDir(find_sibling(home_of(folder, output_dir), identifier))

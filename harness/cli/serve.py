@@ -34,14 +34,14 @@ def serve(
         "How model names outside reference/ are answered: oracle, noisy?accuracy=P&seed=N, null, echo. By default a "
         "fixed text of about 200 tokens.",
     ),
-    host: str = flag("--host HOST", "Address to listen on; loopback unless you say otherwise.", "127.0.0.1"),
+    host: str = flag("--host HOST", "Address to listen on. [127.0.0.1]", "127.0.0.1"),
     port: int = flag("--port N", "0 picks a free port.", 8000, min=0, max=65535),
     **fault_options: Any,
 ) -> None:
     """Serve the reference models, or a load target, over the OpenAI API on this machine.
 
-    The first line on stdout is the base URL; SIGINT or SIGTERM ends it and prints the counts. GET /stats counts
-    requests, GET /faults says which met which fault.
+    The first line on stdout is the base URL; SIGINT or SIGTERM stops the server and prints the counts. GET /stats
+    counts requests; GET /faults lists the requests that met each fault.
     """
     _run(*_server(_fault_source(fault_options), env, args or [], policy, host, port))
 
@@ -52,7 +52,7 @@ _fault_source = add_plugin_options(serve, FAULT_SOURCES)
 def _server(
     faults: FaultSource | None, env: str | None, args: Sequence[str], policy: str | None, host: str, port: int
 ) -> tuple[ReferenceServer, str]:
-    """Build the server, and a command that uses it."""
+    """Build the server, and an example command that uses it."""
     chosen = parse_model(policy if policy.startswith(PREFIX) else PREFIX + policy) if policy else None
     players = _load_players(env, env_args(args))
     if chosen is not None and chosen.needs_player and not players:
@@ -114,7 +114,7 @@ def _run(server: ReferenceServer, command: str) -> None:
 
 
 def _report(server: ReferenceServer) -> str:
-    """Report of served requests, one line per fault rule."""
+    """Format a report of served requests, with one line per fault rule."""
     found = server.fault_report()
     count = server.stats.requests
     requests = f"served {count} request{'' if count == 1 else 's'}"

@@ -1,6 +1,6 @@
-"""Redirection of stdout: environments and libraries print to stderr, only the command itself prints to stdout. Known
-secrets are redacted on both Python streams (not in output written directly to a file descriptor); notices go to
-stderr."""
+"""Redirection of stdout: output of environments and libraries goes to stderr, and only that of the command itself to
+stdout. Known secrets are redacted on both Python streams (not in output written directly to a file descriptor); notices
+go to stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STDOUT, _STDERR = 1, 2
 
 def open_streams() -> None:
     """Open the null device in place of a missing stdin, stdout or stderr; otherwise the next opened file would get the
-    free descriptor, and prints would land in it."""
+    free descriptor, and printed text would be written to it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
@@ -36,7 +36,7 @@ class _Screen(io.TextIOWrapper):
 
 
 class _Standard(_Screen):
-    """Redacting standard stream that `close` only flushes, since other code shares the stream."""
+    """Redacting standard stream. Closing it only flushes the stream, since other code shares it."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # the reader has closed the pipe, or the stream is detached
@@ -82,7 +82,7 @@ def _buffer(stream: TextIO, size: int) -> BinaryIO:
 
 @contextlib.contextmanager
 def kept_stdout() -> Generator[IO[str]]:
-    """Duplicate of the present stdout for the length of the block, unaffected by redirections."""
+    """In the `with` block, provide a duplicate of stdout that redirections do not affect."""
     sys.stdout.flush()
     if not _is_stdout(sys.stdout):
         yield sys.stdout
@@ -100,7 +100,7 @@ def kept_stdout() -> Generator[IO[str]]:
 @contextlib.contextmanager
 def own_stdout() -> Generator[IO[str]]:
     """Redirect output of environments (by Python, C libraries or child processes) from stdout to stderr, and record the
-    user's Ctrl-C, to tell it from a KeyboardInterrupt that an environment raises.
+    user's Ctrl-C, to distinguish it from a KeyboardInterrupt that an environment raises.
 
     Yields:
         The original stdout, for the output of the command itself.

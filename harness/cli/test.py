@@ -18,7 +18,7 @@ _SETTINGS: dict[str, object] = {"rollouts_per_example": 1, "max_concurrent": 1, 
 def run_test(options: AgentTestOptions) -> int:
     """Run an agent over rows without scoring it, to see whether it works and what it does.
 
-    Rows run one after the other; only -o keeps results. With -i, stop before every model call.
+    Rows run one after another; results are saved only with -o. With -i, stop before every model call.
     """
     from harness.cli.agent_runs import make_job
 

@@ -1,4 +1,4 @@
-"""Output of `bench test`: a line for each row, the totals and the results file. No run folder is kept."""
+"""Output of `bench test`: a line for each row, the totals and the results file. No run folder is saved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_ERROR = 160
 
 
 class AgentTestView(View):
-    """Printer of one invocation of `bench test` without -i.
+    """View that prints one invocation of `bench test` without -i.
 
     Args:
         options: Validated options as typed.
@@ -98,7 +98,7 @@ class AgentTestView(View):
         if summary["stopped_early"]:
             lines.append(f"  Stopped early. Reason: {clean(summary['stop_reason'], 2000)}")
         if summary["interrupted"]:
-            lines.append("  Interrupted: the numbers are of the rows run so far")
+            lines.append("  Interrupted: the numbers include only the rows run so far")
         failed = [result for result in results if not result.success]
         if failed:
             lines += ["", "Failed rows:"]
@@ -118,7 +118,7 @@ def result_line(result: LocalTestRunResult) -> str:
 def agent_test_document(
     results: Sequence[LocalTestRunResult], stop_reason: str | None, *, interrupted: bool
 ) -> JsonDict:
-    """Build the JSON of `-o`: the documented keys, and how the test ended.
+    """Build the JSON document that `-o` writes: the documented keys, and how the test ended.
 
     Args:
         results: Results in the order of the rows.

@@ -41,10 +41,10 @@ class _Reasons:
 
 
 def recorded_in(target: str) -> RunDir | None:
-    """The run folder of a target of `bench run` that is a recorded settings file; None for other files, and for names.
+    """Return the run folder if a target of `bench run` is a recorded settings file; None for other files and names.
 
     Raises:
-        StoreError: the file is a link, or no regular file.
+        StoreError: the file is a link, or not a regular file.
     """
     path = Path(target)
     is_recorded = target.endswith(".toml") and os.path.lexists(path.parent / "run.json")
@@ -71,7 +71,7 @@ def check_trust(
         Whether runs with these settings count as made on this machine from now on.
 
     Raises:
-        UsageError: the user declines, or no terminal to ask on.
+        UsageError: the user declines, or there is no terminal for the question.
     """
     if trusted:
         return True
@@ -93,12 +93,12 @@ def require_trust(what: str, reasons: Sequence[str]) -> None:
         reasons: Actions that need trust.
 
     Raises:
-        UsageError: the user declines, or no terminal to ask on.
+        UsageError: the user declines, or there is no terminal for the question.
     """
     words = f"{clean(what, 2000)}, and this would {' and '.join(clean(each, 500) for each in reasons)}"
     if not can_ask():
         raise UsageError(f"{words}. Look at its settings first; if you trust its author, add {TRUST}")
-    if not ask(f"{words}.\nGo on?"):
+    if not ask(f"{words}.\nContinue?"):
         raise UsageError("nothing was done")
 
 
@@ -116,8 +116,8 @@ def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model
 
 
 def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
-    """Files and folders of untrusted code that the run's settings refer to. Untrusted is code in or beside the run
-    folder and, if the run is from another machine, outside of the working directory."""
+    """Iterate over the untrusted code that the run's settings refer to. Code is untrusted if it is in or next to the
+    run folder or, for a run from another machine, outside of the working directory."""
     cwd, found = Path.cwd(), run.found
     named = [found.path] if found is not None and found.path is not None else []
     if built_in(found) is not None:
@@ -132,7 +132,7 @@ def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
 
 
 def _places(text: str, cwd: Path) -> list[Path]:
-    """Existing paths to which `module:attribute` or a folder's path may refer."""
+    """Return the existing paths to which `module:attribute` or a folder's path may refer."""
     module = text.partition(":")[0]
     near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
     near += [f"{module.partition('.')[0]}.py"]
@@ -172,12 +172,12 @@ def _of_model(run: ResolvedRun, file: str) -> Iterator[str]:
 
 
 def _registry_is_foreign(run: ResolvedRun, file: str) -> bool:
-    """Return whether the endpoint registry comes from a file beside the recorded settings, and not from the user."""
+    """Return whether the endpoint registry is a file next to the recorded settings, and not the user's."""
     return run.alias is not None and os.path.dirname(run.registry.file) == os.path.dirname(file) != ""
 
 
 def _of_arguments(run: ResolvedRun, file: str) -> Iterator[str]:
-    """Hosts and API keys that environment arguments give to judges and other clients."""
+    """Describe the hosts and API keys that environment arguments give to judges and other clients."""
     for entries in run.registry.entries.values():
         for each in entries:
             if each.place.file == file:
@@ -221,7 +221,7 @@ def _leak(url: str, key_var: str | None) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in a nested value."""
+    """Iterate over all strings in a nested value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

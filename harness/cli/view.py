@@ -25,7 +25,7 @@ _RESUME_OPTIONS = ("--resume", "--retry-failed", "--fresh")
 
 
 class View:
-    """Prints one command's evaluation. The base class is for `bench run`; other commands have subclasses."""
+    """Printer of a command's evaluation. This base class is for `bench run`; other commands have subclasses."""
 
     needs_all_runs: bool = False
     """Whether the evaluation fails if one of its runs cannot be loaded."""
@@ -37,7 +37,7 @@ class View:
     """The budget of the evaluation, set together with `display`."""
 
     def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        """Check the runs before the first request, before any folder is made; raise an error to refuse them."""
+        """Check the runs before any request is sent or folder is made; raise an error to reject them."""
 
     def begin(self, runs: Sequence[LiveRun]) -> None:
         """Print the start of the runs."""
@@ -62,7 +62,7 @@ class View:
         return all(each.state == "done" and each.summary and each.summary.scored for each in reports)
 
     def json_fields(self, runs: Sequence[LiveRun]) -> JsonDict:
-        """Further fields of the result as JSON."""
+        """Return further fields for the result as JSON."""
         suite = next((run.manifest.suite for run in runs if run.is_saved), None)
         return {} if suite is None else {"suite": suite}
 
@@ -105,7 +105,7 @@ class View:
             console.print(line, soft_wrap=True, markup=False)
 
     def budget_json(self) -> JsonDict | None:
-        """The limits and the amounts spent, as JSON; None without a limit."""
+        """Return the limits and the amounts spent, as JSON; None without a limit."""
         return self.budget.to_json() if self.budget.limits else None
 
     def resume_steps(self, runs: Sequence[LiveRun], command: str) -> list[Step]:
@@ -121,7 +121,7 @@ class View:
 
 
 def typed_words(command: str) -> list[str]:
-    """Words of the typed command line after `bench`, without the options for resuming."""
+    """Return the words of the typed command line after `bench`, without the options for resuming."""
     return [word for word in shlex.split(command)[1:] if word not in _RESUME_OPTIONS]
 
 

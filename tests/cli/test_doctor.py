@@ -75,7 +75,7 @@ def test_a_program_reads_the_same_as_json_and_nothing_else(bench: Bench, here: P
     )
     assert found(done.out, "MY_KEY") == [
         ("ok", f"set; sent to {server.host}"),
-        ("note", "the environment and .env hold two values; that of the environment counts"),
+        ("note", "the environment and .env have different values; the one in the environment is used"),
     ]
     assert KEY not in done.out and "another-" not in done.out
 
@@ -87,14 +87,14 @@ def test_the_runs_of_a_target_are_looked_at(bench: Bench, here: Path) -> None:
     assert (done.code, done.err) == (1, "")
     assert json.loads(done.out)["requests"] == []
     [[status, says]] = found(done.out, "./mine.py")
-    assert (status, says.startswith("not installed, and run from its files; imported in")) == ("ok", True)
+    assert (status, says.startswith("not installed; used from its files; imported in")) == ("ok", True)
     [[status, says]] = found(done.out, "toy-evn")
     assert (status, says) == ("problem", "no environment 'toy-evn' is installed.")
     near = bench("doctor", "gsm8", "-m", "reference/oracle", "--json")
     [mistyped] = [each for each in json.loads(near.out)["findings"] if each["name"] == "gsm8"]
     assert mistyped["says"] == "no environment 'gsm8' is installed"
     assert mistyped["fix"].startswith("did you mean 'gsm8k'?")
-    assert found(done.out, "reference/oracle") == [("ok", "is played by bench itself: no endpoint and no key")]
+    assert found(done.out, "reference/oracle") == [("ok", "is served by bench itself: no endpoint and no key")]
 
 
 def test_an_environment_that_cannot_be_imported_is_a_problem(bench: Bench) -> None:
@@ -117,7 +117,7 @@ def test_what_a_hostile_endpoint_says_does_nothing_to_the_terminal(bench: Bench)
     [
         (("--timeout", "0"), "--timeout 0: must be more than 0 and at most 600 seconds"),
         (("--timeout", "nan"), "--timeout nan: must be more than 0"),
-        (("--set", "model.model=x"), "--set changes the settings of runs: name their TARGET"),
+        (("--set", "model.model=x"), "--set changes the settings of runs; give the TARGET that has these runs"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str, bench: Bench) -> None:

@@ -60,7 +60,7 @@ def test_the_table_shows_the_same(bench: Any, write: Write) -> None:
     assert "-n -1" in done.out
     assert "suite.toml: eval[1].args.split" in done.out
     assert "[bold]x" in done.out  # a value, not markup
-    assert "2 runs; nothing was called." in done.out
+    assert "2 runs; no model was called." in done.out
 
 
 def test_no_name_is_cut_in_a_narrow_terminal(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_each_command_explains_itself(command: str, bench: Any) -> None:
         (("init", "x", "--kind", "multi"), '--kind multi: unknown kind; did you mean "multi-turn"?'),
         (("install", "./nothing"), "./nothing: there is no such folder"),
         (("install", "./sums.py"), "run it directly: bench run ./sums.py"),
-        (("list", "--path", "nothing"), "--path nothing: there is no such folder"),
+        (("list", "--path", "nothing"), "--path nothing: no such folder"),
         (("info", "nothing"), "bench env info: no environment 'nothing' is installed"),
         (("info", "./nothing.py"), "there is no such file or folder"),
         (("info", "./sums.py", "-a", "{"), "-a: not valid JSON"),
@@ -222,7 +222,7 @@ def test_check_prints_a_line_for_each_check_and_a_verdict(bench: Any, sums: str)
     assert {line.split()[0] for line in lines[:-2] if line[0] != " "} == {"ok", "skipped"}
     assert lines[
         -1
-    ] == "sums: 11 ok, 0 failed, 3 skipped (entry point, defaults, README); --strict takes that for a failure" or (
+    ] == "sums: 11 ok, 0 failed, 3 skipped (entry point, defaults, README); --strict treats that as a failure" or (
         lines[-1].startswith("sums: 11 ok, 0 failed, 3 skipped (entry point, defaults, README)")
     )
     assert "noise on stdout" not in done.out

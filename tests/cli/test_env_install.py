@@ -34,8 +34,8 @@ def test_where_nobody_can_be_asked_a_strange_name_is_refused(
     said = capsys.readouterr()
     assert (code, said.out) == (2, "")
     assert said.err == (
-        f"error: nothing-like-it: no environment here is called nothing-like-it, {INDEX}. Nothing was installed. If it "
-        "is meant: bench env install --yes nothing-like-it, or with the version that is meant: bench env install "
+        f"error: nothing-like-it: no environment here is called nothing-like-it, {INDEX}. Nothing was installed. To "
+        "install it anyway: bench env install --yes nothing-like-it, or with an exact version: bench env install "
         "nothing-like-it==VERSION\n"
     )
 
@@ -57,7 +57,8 @@ def test_the_command_that_says_so_asks_for_all_that_was_asked_for(
 ) -> None:
     assert main(["env", "install", "-U", "--no-editable", "nothing-like-it", "other-one==1.2", "-p", "mine"]) == 2
     assert capsys.readouterr().err.endswith(
-        " If it is meant: bench env install --yes --path mine --no-editable --upgrade nothing-like-it other-one==1.2\n"
+        " To install it anyway: "
+        "bench env install --yes --path mine --no-editable --upgrade nothing-like-it other-one==1.2\n"
     )
 
 

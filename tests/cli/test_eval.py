@@ -343,7 +343,7 @@ def test_an_endpoint_that_goes_away_stops_the_evaluation_and_says_how_to_go_on(e
     assert (summary["stopped_early"], "401" in summary["stop_reason"]) == (True, True)
     assert (summary["total_rows"], summary["failures"]) == (4, {"auth": 2}), "the third refusal in a row is believed"
     assert "Stopped early. Reason: " in done.out
-    assert "Results written to: results.json (of what was run)" in done.lines
+    assert "Results written to: results.json (incomplete)" in done.lines
     again = next(line.strip() for line in done.lines if line.strip().startswith("go on: "))
     assert again.endswith("-o results.json --api-key '***' --resume")
     too = next(line.strip() for line in done.lines if line.strip().startswith("go on, and try again what failed: "))
@@ -364,7 +364,7 @@ def test_resuming_goes_on_where_the_disk_says(evals: Evals) -> None:
     assert summary["failures"] == {"auth": 2}, "what has failed stays so"
     lines = [line.split("]")[0] for line in done.lines if line.startswith("[")]
     assert lines == ["[7/8", "[8/8"], "six runs were there already"
-    assert f"Going on with {evals.runs()[0].relative_to(evals.cwd)}: 6 of 8 runs are there" in done.lines
+    assert f"Resuming {evals.runs()[0].relative_to(evals.cwd)}: 6 of 8 runs are done" in done.lines
     assert len(evals.model.asked) == before + 4
     retried = evals.eval("--n", "2", "--retry-failed", "-o", "results.json", model="turning")
     assert (retried.code, evals.results()["summary"]["failed_runs"]) == (0, 0)
@@ -372,7 +372,7 @@ def test_resuming_goes_on_where_the_disk_says(evals: Evals) -> None:
     whole = evals.eval("--n", "2", "--resume", model="turning")
     assert (whole.code, len(evals.model.requests)) == (0, before), "nothing is left to ask"
     assert "[1/8]" not in whole.out and "  Total runs: 8" in whole.lines
-    assert "No run is left to be made." in whole.lines and "Running evaluation" not in whole.out
+    assert "All runs are done." in whole.lines and "Running evaluation" not in whole.out
     assert len(evals.runs()) == 1
 
 
@@ -467,12 +467,12 @@ def test_a_dry_run_checks_and_shows_everything_and_asks_nobody(evals: Evals) -> 
     ]
     assert [" ".join(line[1:]) for line in shown if line[:1] == ["model.api_key_var"]] == [
         "BENCH_API_KEY cli --api-key",
-        '"" cli none: a base URL gets no key that it was not given',
+        '"" cli none, because no key was given for the base URL',
     ]
     assert ["env.num_examples", "2", "cli", "--limit"] in shown
     assert ["model.sampling_args.temperature", "0.5", "cli", "--temperature"] in shown
     assert not any(word in ("-m", "-b", "-c", "-n", "-r", "-T") for line in shown for word in line), "of `bench run`"
-    assert "canary" not in done.out and done.lines[-1] == "2 runs; nothing was called."
+    assert "canary" not in done.out and done.lines[-1] == "2 runs; no model was called."
     assert evals.eval("--dry-run", fns=("rewards:exact_mtch",)).code == 2
 
 

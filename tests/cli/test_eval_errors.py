@@ -33,12 +33,12 @@ ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
         (f"{USUAL} --baseline-api-key-var K", "error: --baseline-api-key-var requires --baseline-model.\n"),
         (
             f"{USUAL} --api-key sk-1 --baseline-model m --baseline-api-key-var BENCH_API_KEY",
-            "error: --baseline-api-key-var: BENCH_API_KEY stands for the key that the other model was given; pass "
+            "error: --baseline-api-key-var: BENCH_API_KEY is already used for the other model's key; pass "
             "--baseline-api-key, or use a variable of another name.\n",
         ),
         (
             f"{USUAL} --api-key-var BENCH_BASELINE_API_KEY --baseline-model m --baseline-api-key sk-2",
-            "error: --api-key-var: BENCH_BASELINE_API_KEY stands for the key that the other model was given; pass "
+            "error: --api-key-var: BENCH_BASELINE_API_KEY is already used for the other model's key; pass "
             "--api-key, or use a variable of another name.\n",
         ),
         (f"{USUAL} --fresh --retry-failed", "error: --fresh and --retry-failed are mutually exclusive.\n"),
@@ -64,16 +64,16 @@ ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
         (f"{USUAL} --set env.env_args.eval_fns=[]", "--set env.env_args.eval_fns: use --eval-fn\n"),
         (f"{USUAL} --set env_args={{}}", "use the options of the agent, its rows and its functions\n"),
         (f"{USUAL} --set env.name=x", "sets the names of its runs itself"),
-        (f"{USUAL} --n 99999999999999999999", "at most 10000000"),
+        (f"{USUAL} --n 99999999999999999999", "the maximum is 10000000"),
         (f"{USUAL} --temperature nan", "error: --temperature must be a number, not nan.\n"),
         (f"{USUAL} -S n=3", "for more rollouts, raise --n\n"),
-        (f"{USUAL} --debug-dir rewards.py", "error: --debug-dir rewards.py: is no folder"),
+        (f"{USUAL} --debug-dir rewards.py", "error: --debug-dir rewards.py is not a folder"),
         (f"{USUAL} --debug-dir ''", "--debug-dir is empty"),
         (f"{USUAL} -o ''", "--output is empty"),
-        (f"{USUAL} -o data.jsonl", "error: --output data.jsonl: is read by this evaluation"),
+        (f"{USUAL} -o data.jsonl", "error: --output data.jsonl is read by this evaluation"),
         (f"{USUAL} -o ./rewards.py", "is read by this evaluation"),
         (f"{USUAL} -o mcp --dry-run", "is a folder"),
-        (f"{USUAL} --set baseline:model.rpm=5", "no run of 'baseline'"),
+        (f"{USUAL} --set baseline:model.rpm=5", "there is no run named 'baseline'"),
         (f"{USUAL} --set primery:model.rpm=5 --baseline-model x --baseline-base-url URL", 'did you mean "primary"?'),
         (f"{USUAL} --pass-threshold nan", "--pass-threshold"),
         (f"{USUAL} -H --no-save", "--no-save"),

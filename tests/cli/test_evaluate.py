@@ -94,7 +94,7 @@ def test_an_openai_client_lends_its_address_and_key(tmp_path: Path) -> None:
     ) as server:
         client = AsyncOpenAI(base_url=server.url, api_key="sk-of-a-program-0123456789")
         [run] = evaluate("reverse-text", "some-model", client=client, num_examples=2, progress=False)
-        with pytest.raises(UsageError, match="name the model"):
+        with pytest.raises(UsageError, match="model is missing"):
             evaluate("reverse-text", client=client, progress=False)
     assert run.state == "done" and run.summary is not None and run.summary.reward.estimate.mean == 1.0
     assert run.path is not None
@@ -113,7 +113,7 @@ def test_a_budget_stops_and_says_so() -> None:
     [
         ({"num_exmaples": 3}, ConfigError, "num_exmaples: unknown setting; did you mean"),
         ({"num_examples": 0}, ConfigError, "num_examples 0: num_examples must be -1"),
-        ({"client": object()}, UsageError, "client: object is no client"),
+        ({"client": object()}, UsageError, "client must be an openai client"),
         ({"client": Adder(), "environments": "suite.toml"}, UsageError, "a suite file names its models itself"),
         ({"environments": "revrse-text"}, EnvironmentNotFound, "did you mean 'reverse-text'?"),
         ({"environments": [Sums(), Sums()]}, UsageError, "two environments are called 'sums'"),

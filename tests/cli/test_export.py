@@ -83,8 +83,8 @@ def test_dash_is_stdout(bench: Bench, here: Path, run: RunDir) -> None:
     ("words", "message"),
     [
         (["-f", "verifier"], "error: --format: no export format 'verifier'; did you mean \"verifiers\"?"),
-        ([], "error: --format is missing: one of csv, jsonl, parquet, verifiers, every-eval-ever, inspect"),
-        (["-o", "-"], "error: --format is missing: one of csv, jsonl, parquet, verifiers, every-eval-ever, inspect"),
+        ([], "error: --format is missing; use one of csv, jsonl, parquet, verifiers, every-eval-ever, inspect"),
+        (["-o", "-"], "error: --format is missing; use one of csv, jsonl, parquet, verifiers, every-eval-ever"),
         (["-o", "a.xlsx"], "error: unknown format: 'a.xlsx' has no known suffix; add --format csv|"),
         (
             ["-f", "parquet", "-o", "-"],
@@ -94,7 +94,7 @@ def test_dash_is_stdout(bench: Bench, here: Path, run: RunDir) -> None:
             ["-f", "inspect", "-o", "-"],
             "error: inspect cannot be written to a pipe; name a file or folder with -o, or",
         ),
-        (["-f", "csv", "-o", "-", "--json"], "error: --json prints on stdout, where -o - writes the rollouts: leave"),
+        (["-f", "csv", "-o", "-", "--json"], "error: --json and -o - both write to stdout: remove one of them"),
         (["-f", "csv", "-o", "there.csv"], "error: there.csv exists; choose another path with -o, or replace it with"),
         (["-f", "csv", "--output-dir", "none"], "error: no runs under none/evals"),
     ],

@@ -343,7 +343,7 @@ def test_a_dry_run_shows_where_each_setting_comes_from_and_asks_nothing(multi: M
     assert told["env.name"] == ("strong", "models.toml: model[0] (strong)")
     assert told["model.api_base_url"] == (multi.model.url, "models.toml: model[0].baseUrl")
     assert told["model.api_key_var"] == ("", "none was given")
-    assert multi.multi("--dry-run").out.splitlines()[-1] == "2 runs; nothing was called."
+    assert multi.multi("--dry-run").out.splitlines()[-1] == "2 runs; no model was called."
 
 
 def test_a_dry_run_calls_what_a_model_says_as_its_file_does(multi: Multi) -> None:

@@ -62,7 +62,7 @@ def test_what_is_not_to_be_stored_is_empty(multi: Multi, option: str, key: str, 
 def test_records_are_listed_the_newest_last(multi: Multi) -> None:
     none = multi.bench("multi", "runs")
     assert (none.code, none.out) == (0, "")
-    assert none.err == f"no records in {PLACE}: `bench multi TASKS MODELS --persist` keeps one\n"
+    assert none.err == f"no records in {PLACE}: `bench multi TASKS MODELS --persist` stores one\n"
     ids = [persisted(multi)["runId"] for _ in range(3)]
     lines = multi.bench("multi", "runs").out.splitlines()
     assert lines[0].split() == ["record", "when", "tasks", "models", "best"]
@@ -184,7 +184,7 @@ def test_a_replay_without_its_function_says_so(multi: Multi) -> None:
     assert plain.code == 0
     assert plain.err.splitlines()[0] == (
         f"note: {run_id} was scored by scoring:words, this replay is scored by the documented formula; "
-        "to score it alike, add --score-output scoring:words"
+        "to score the replay in the same way, add --score-output scoring:words"
     )
     assert "score_output" not in plain.err
     same = multi.bench("multi", "replay", "latest", "--json", "--score-output", "scoring:words")

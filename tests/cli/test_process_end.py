@@ -35,7 +35,7 @@ def test_threads_that_never_end_are_named_and_not_waited_for() -> None:
     done = ended(before)
     assert (done.returncode, done.stdout) == (3, "the result\n")
     assert done.stderr == (
-        "note: ended without waiting for threads that were left running: one, two (2 of that name), ab and 1 more\n"
+        "note: ended without waiting for threads that are still running: one, two (2 of that name), ab and 1 more\n"
     )
 
 
@@ -85,7 +85,7 @@ def test_what_an_environment_does_at_exit_may_not_last_for_ever() -> None:
     hangs = "import atexit, harness.cli.process_end as ending\nending.AT_EXIT = 0.2\natexit.register(time.sleep, 3600)"
     done = ended(hangs)
     assert (done.returncode, done.stdout) == (3, "the result\n")
-    assert done.stderr == "note: ended without waiting for what an environment does at exit (atexit), after 0.2 s\n"
+    assert done.stderr == "note: ended without waiting for `atexit` functions of the environment, after 0.2 s\n"
 
 
 def test_what_an_environment_does_at_exit_is_done() -> None:

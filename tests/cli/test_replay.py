@@ -165,7 +165,7 @@ def test_a_killed_run_is_replayed_as_far_as_it_came(bench: Bench, write: Write) 
     summary = json.loads(done.out)["runs"][0]["summary"]
     assert (summary["num_rollouts"], summary["scored"], json.loads(done.out)["changes"]["only_after"]) == (2, 2, 0)
     assert journal.read_bytes().endswith(lines[generated[2]][:40]), "the parent is left as it is"
-    note = f"note: {parent.name} has 2 of its 4 rollouts; this run is made of those, and of their 2 examples"
+    note = f"note: {parent.name} has 2 of its 4 rollouts; this run uses only these, and their 2 examples"
     assert note in done.err.splitlines()
     told = json.loads(done.out)["parent"]
     assert (told["rollouts"], told["planned"]) == (2, 4)
@@ -190,9 +190,9 @@ def test_the_number_of_rollouts_in_flight_may_be_another(bench: Bench, write: Wr
         (("-c", "0"), "-c 0: max_concurrent must be -1 (unlimited) or at least 1"),
         (
             ("--set", "env.num_examples=2"),
-            "--set env.num_examples=2: cannot be set here, because the examples and rollouts are those of the recorded",
+            "--set env.num_examples=2 cannot be set here, because the rollouts are those of the recorded run",
         ),
-        (("--set", "model=other"), "--set model=other: to call another model, use `bench replay RUN --model`"),
+        (("--set", "model=other"), "to call another model, use `bench replay RUN --model`"),
         (("--set", "temperature=1"), "--set temperature: unknown setting"),
         (("--set", "model.sampling_args.temperature=1"), "no model is called: the recorded replies are used"),
         (("--model", "reference/oracl"), "did you mean"),
@@ -211,7 +211,7 @@ def test_what_would_have_no_effect_is_refused(
 
 def test_what_a_run_needs_and_is_gone_is_named_with_where_it_was_looked_for(bench: Bench, write: Write) -> None:
     parent = make_run(bench, write)
-    hint = "relative paths begin in the folder where the command is typed"
+    hint = "relative paths start in the working directory"
     Path("rows.json").rename("moved.json")
     done = bench("replay", "latest")
     assert (done.code, done.out) == (1, "") and "'rows.json'" in done.err and hint in done.err

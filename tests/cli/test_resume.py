@@ -69,8 +69,8 @@ def test_only_what_was_typed_is_said_to_be(bench: Bench, write: Write) -> None:
     chosen = {path: origin["source"] for path, origin in origins.items() if made.name not in origin["source"]}
     assert {path: chosen.get(path) for path in ("save.output_dir", "save.save_results", "save.save_to_hf_hub")} == {
         "save.output_dir": "where the recorded run lies",
-        "save.save_results": "made of a recorded run",
-        "save.save_to_hf_hub": "made of a recorded run",
+        "save.save_results": "derived from a recorded run",
+        "save.save_to_hf_hub": "derived from a recorded run",
     }
     assert {origins[path]["origin"] for path in ("save.output_dir", "save.save_results")} == {"builtin"}
     assert (chosen["model.max_concurrent_scoring"], chosen["save.save_every"]) == ("-c 2", "--set save.save_every=7")
@@ -140,7 +140,7 @@ def test_a_derived_run_asks_for_nothing_that_it_does_not_use(bench: Bench, write
     child = Path(json.loads(bench("replay", "latest", "-q", "--json").out)["runs"][0]["path"])
     for arguments, words in (
         (("-k", "SOME_KEY"), "calls no model"),
-        (("--set", "env.num_examples=2"), "the examples and rollouts are those of the recorded run"),
+        (("--set", "env.num_examples=2"), "the rollouts are those of the recorded run"),
     ):
         done = bench("resume", str(child), *arguments)
         assert (done.code, done.out) == (2, "") and words in done.err
@@ -245,4 +245,4 @@ def test_a_derived_run_that_does_not_say_of_what_is_one_message(bench: Bench, wr
     change(run / "run.json", derived={"how": "replay"}, status="stopped")
     done = bench("resume", "latest")
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: {run}/run.json: derived does not say from which run it was made, and how\n"
+    assert done.err == f"error: {run}/run.json: `derived` does not say how and from which run this run was derived\n"

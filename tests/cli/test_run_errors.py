@@ -86,7 +86,7 @@ def test_what_is_told_never_stops_a_dry_run(bench: Any, write: Write) -> None:
         "note: -n 5 has no effect on toy-env: suite.toml sets eval[0].num_examples = 100; use --set env.num_examples=5"
     )
     assert "did you mean 'mini'?" in notes[1]
-    assert notes[2].startswith("note: a run would stop: PRIME_API_KEY is not set")
+    assert notes[2].startswith("note: a real run would not start: PRIME_API_KEY is not set")
 
 
 def test_dotenv_fills_in_what_the_process_does_not_set(
@@ -98,7 +98,7 @@ def test_dotenv_fills_in_what_the_process_does_not_set(
     write(".env", "PRIME_API_KEY=from-file\nOTHER_KEY=from-file\nnot a line\n")
     done = bench("run", "toy-env", "--dry-run", "--json")
     assert done.code == 0
-    assert done.err == "note: .env, line 3: not NAME=value; skipped\n"
+    assert done.err == "note: .env, line 3 was skipped: it is not of the form NAME=value\n"
     assert os.environ["PRIME_API_KEY"] == "from-file"
     assert os.environ["OTHER_KEY"] == "process"
     assert "from-file" not in done.out

@@ -85,7 +85,7 @@ def test_an_endpoint_that_goes_away_stops_it(evals: Evals) -> None:
     assert "  Stopped early. Reason: " in done.out
     summary = evals.results()["summary"]
     assert (summary["total"], summary["passed"], summary["stopped_early"]) == (3, 1, True)
-    assert "Results written to: results.json (of what was run)" in done.lines
+    assert "Results written to: results.json (incomplete)" in done.lines
 
 
 # Step by step
@@ -135,7 +135,7 @@ def test_a_session(evals: Evals) -> None:
         "Row 0: OK (#ms, 30 tokens)\n"
         "  reward: 0.25\n"
         f"> m\n{conversation}{call}  tool call_2: 4\n  assistant: 4\n"
-        "> t\nthe row has ended: n goes to the next one, r N to another\n"
+        "> t\nthe row has ended: n goes to the next row, r N to another row\n"
         "> q\n"
     )
 

@@ -93,7 +93,7 @@ def test_an_interrupt_leaves_results_and_the_way_to_go_on(place: Workshop) -> No
         made = summary["total_rows"]
         assert 4 <= made < 20 and summary["interrupted"] and not summary["stopped_early"]
         assert f"  Total runs: {made}" in done.out
-        assert "Results written to: results.json (of what was run)" in done.out
+        assert "Results written to: results.json (incomplete)" in done.out
         [again] = [line.partition("go on: ")[2] for line in done.out.splitlines() if "go on: " in line]
         done = place.bench(*shlex.split(again)[1:])
         assert done.code == 0, done.err

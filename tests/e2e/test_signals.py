@@ -77,7 +77,7 @@ def test_one_signal_finishes_what_is_in_flight_and_can_be_resumed(shop: Workshop
         running.send(number)
         done = running.wait()
         assert done.code == 130, done.err
-        assert "stopping: rollouts in flight get 10 s" in done.said
+        assert "stopping: 10 s for rollouts in flight" in done.said
         assert "Traceback" not in done.err
         manifest = json.loads((run / "run.json").read_text())
         assert manifest["status"] == "interrupted"

@@ -236,7 +236,7 @@ def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: 
     assert "the plugin 'strange' (bench.environment_sources) failed: KeyError: 'one'" in failed.stderr
     pushing = python(tmp_path, path, *BENCH, "push", "--help")
     assert "its options cannot be read: NameError" in pushing.stderr
-    assert "'taken'" in pushing.stderr and "there is another option 'repo'" in pushing.stderr
+    assert "'taken'" in pushing.stderr and "the option 'repo' already exists" in pushing.stderr
     exported = python(tmp_path, path, *BENCH, "export", "latest", "-o", "a.csv")
     assert exported.stderr.count("is not used") == 1, exported.stderr
 

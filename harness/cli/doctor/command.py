@@ -63,10 +63,10 @@ class DoctorOptions:
         if not 0 < self.timeout <= LONGEST:
             raise UsageError(f"--timeout {self.timeout:g}: must be more than 0 and at most {LONGEST:g} seconds")
         if self.sets and self.target is None:
-            raise UsageError("--set changes the settings of runs: name their TARGET")
+            raise UsageError("--set changes the settings of runs; give the TARGET that has these runs")
 
     def flags(self) -> dict[str, object]:
-        """Values of the options shared with `bench run`, by setting key."""
+        """Return the values of the options shared with `bench run`, by setting key."""
         return {name: getattr(self, name) for name in _SETTINGS}
 
 
@@ -100,7 +100,7 @@ app = command_of(DoctorOptions, doctor, (MODEL, REQUESTS, OUTPUT))
 
 
 def _overruled(path: Path) -> list[str]:
-    """Names of variables whose value in `.env` differs from the environment's."""
+    """Return the names of variables whose value in `.env` differs from the environment's."""
     try:
         variables, _ = dotenv.parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -19,7 +19,7 @@ from harness.store.atomic import durable_sync, exchange_folders, store_error
 
 TOO_LITTLE = 100 * 2**20
 LITTLE = 2 * 2**30
-"""Minimum free bytes. Transcripts of a large run take hundreds of megabytes, twice while its dataset is written."""
+"""Minimum free bytes. Transcripts of a large run take hundreds of megabytes, and twice as much while saved."""
 
 SYNCS = 5
 SLOW_SYNC = 0.1
@@ -39,13 +39,13 @@ def check_disk(folder: Path) -> list[Diagnosis]:
     name = shown_path(folder, Path.cwd())
     there = _nearest(folder)
     if not there.is_dir():
-        return [problem("disk", name, f"{there} is a file, so no folder can be made there", "choose another with -o")]
+        return [problem("disk", name, f"{there} is a file, not a folder", "choose another output folder with -o")]
     try:
         probe = Path(tempfile.mkdtemp(prefix=".bench-doctor-", dir=there))
     except OSError as error:
         return [problem("disk", name, *_said("write in", there, error))]
     try:
-        place = "is there" if there == folder.absolute() else f"is not there yet, and can be made in {there}"
+        place = "is there" if there == folder.absolute() else f"does not exist yet, and can be created in {there}"
         return [*_room(name, there), *_abilities(name, probe, place)]
     except OSError as error:
         return [problem("disk", name, *_said("write in", there, error))]
@@ -59,7 +59,7 @@ def _said(action: str, path: Path, error: OSError) -> tuple[str, str]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself, or its nearest existing parent."""
+    """Return the folder itself, or its nearest existing parent."""
     path = folder.absolute()
     while not path.exists() and path.parent != path:
         path = path.parent
@@ -73,7 +73,7 @@ def _room(name: str, folder: Path) -> list[Diagnosis]:
     if free < TOO_LITTLE:
         return [problem("disk", name, words, "free some space, or choose another output folder with -o")]
     if system.f_files and not system.f_favail:
-        return [problem("disk", name, f"{words}, but no more files can be made (no inodes)", "remove files")]
+        return [problem("disk", name, f"{words}, but no more files can be created (no inodes)", "remove files")]
     if free < LITTLE:
         return [note("disk", name, words, "free some space before a large run")]
     return [ok("disk", name, words)]
@@ -87,11 +87,11 @@ def _abilities(name: str, probe: Path, place: str) -> list[Diagnosis]:
     words = f"{place}{where}; a sync takes {seconds * 1000:.1f} ms"
     if kind in _FORGETFUL:
         found.append(
-            note("disk", name, f"{words}; it is in memory, and gone after a restart", "choose another with -o")
+            note("disk", name, f"{words}; it is in memory, and lost at a restart", "choose another folder with -o")
         )
     elif seconds > SLOW_SYNC:
         fix = "choose an output folder on a local disk with -o"
-        found.append(note("disk", name, f"{words}, which runs wait for: it is slow", fix))
+        found.append(note("disk", name, f"{words}, which is slow: runs wait for syncs", fix))
     else:
         found.append(ok("disk", name, words))
     for what, can, fix in _TRIALS:
@@ -102,12 +102,12 @@ def _abilities(name: str, probe: Path, place: str) -> list[Diagnosis]:
         says = (
             f"the file system{where} cannot exchange two folders: a run's dataset is missing for an instant whenever "
         )
-        found.append(note("disk", name, says + "it is brought up to date", "load results when the run has ended"))
+        found.append(note("disk", name, says + "the dataset is updated", "load results when the run has ended"))
     return found
 
 
 def _sync_seconds(probe: Path) -> float:
-    """Median duration of a few syncs, in seconds."""
+    """Return the median duration of a few syncs, in seconds."""
     taken: list[float] = []
     fd = os.open(probe / "synced", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -122,7 +122,7 @@ def _sync_seconds(probe: Path) -> float:
 
 
 def _renames(probe: Path) -> str:
-    """Reason why a rename cannot replace a file; "" if it can."""
+    """Return the reason why a rename cannot replace a file; "" if it can."""
     old, new = probe / "old", probe / "new"
     old.write_bytes(b"old")
     new.write_bytes(b"new")
@@ -130,11 +130,11 @@ def _renames(probe: Path) -> str:
         os.replace(new, old)
     except OSError as error:
         return error.strerror or str(error)
-    return "" if old.read_bytes() == b"new" and not new.exists() else "both files were still there"
+    return "" if old.read_bytes() == b"new" and not new.exists() else "after the rename, both files still existed"
 
 
 def _locks(probe: Path) -> str:
-    """Reason why files cannot be locked, or why a lock does not exclude others; "" if locks work."""
+    """Return the reason why files cannot be locked, or why a lock does not exclude others; "" if locks work."""
     path = probe / "lock"
     with path.open("w") as one, path.open("w") as other:
         try:
@@ -143,13 +143,13 @@ def _locks(probe: Path) -> str:
             return error.strerror or str(error)
         with contextlib.suppress(OSError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return "a second lock was given as well"
+            return "a second lock on the same file was granted as well"
     return ""
 
 
 _TRIALS: tuple[tuple[str, Callable[[Path], str], str], ...] = (
     ("cannot replace a file", _renames, "choose an output folder on another file system with -o"),
-    ("cannot lock a file", _locks, "choose an output folder on another file system with -o, or never run twice in one"),
+    ("cannot lock a file", _locks, "choose a folder on another file system with -o, or run one command at a time"),
 )
 
 
@@ -162,7 +162,7 @@ def _exchanges(probe: Path) -> bool:
 
 
 def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
-    """Type of the file system of `path`; "" if unknown."""
+    """Return the type of the file system of `path`; "" if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,5 +1,5 @@
-"""Checks of endpoints and their API keys. Keys are checked by the names of their variables: no finding contains a key,
-a part of one, or its length. Each model at an endpoint gets one cheap request, by the client that runs use."""
+"""Checks of endpoints and their API keys. Findings name the variables of keys, but never contain a key, a part of it or
+its length. Each model at an endpoint gets one cheap request, sent by the same client as in runs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ _PLACEHOLDER = re.compile(r"<.*>|\.{3}|x{3,}|(?:your|my)[-_ ].*|.*[-_ ]here|chan
 _HTTP = {"http", "https"}
 
 _MORE_TRIES = 2
-"""Retries after a broken connection: one failure may be chance, repeated ones mean that no API is there. Any reply ends
-the retries."""
+"""Retries after a broken connection: one failure may be chance, repeated failures mean that no API is there."""
 
 _TRY_AGAIN = RetryPolicy(base=0.2)
 
 _HALF_SHOWN = re.compile(r"[^\s\"']*\*{2,}[^\s\"']*")
-"""Pattern of a key in a provider's error message: its beginning and end, with asterisks between."""
+"""Pattern of a partly masked key in a provider's error message: beginning, asterisks, end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class EndpointQuery:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the embedded reference server plays this model."""
+        """Whether the embedded reference server serves this model."""
         return not self.endpoint.url
 
     @property
@@ -77,17 +76,17 @@ class EndpointQuery:
 
 
 def key_defect(value: str) -> str:
-    """Describe a malformed key, as the rest of a sentence that names its variable; "" if no defect is visible."""
+    """Describe the visible defect of an API key, such as `contains a space or tab`; "" if there is no defect."""
     text = value.strip()
     tests = (
         ("begins or ends with a quotation mark", bool(text) and (text[0] in _QUOTES or text[-1] in _QUOTES)),
-        ("holds a line break", "\n" in text or "\r" in text),
-        ("holds a space or tab", bool(re.search(r"\s", text)) and not text.lower().startswith("bearer ")),
+        ("contains a line break", "\n" in text or "\r" in text),
+        ("contains a space or tab", bool(re.search(r"\s", text)) and not text.lower().startswith("bearer ")),
         ("begins with the word Bearer, which is sent anyway", text.lower().startswith("bearer ")),
-        ("holds a character that is not ASCII", not text.isascii()),
-        ("holds a control character", not text.isprintable()),
+        ("contains a character that is not ASCII", not text.isascii()),
+        ("contains a control character", not text.isprintable()),
         ("begins with a variable's name and =", bool(re.match(r"(?:export\s+)?[A-Z][A-Z0-9_]*_KEY\s*=", text))),
-        ("is a placeholder, and no key", bool(_PLACEHOLDER.fullmatch(text))),
+        ("is a placeholder, not a key", bool(_PLACEHOLDER.fullmatch(text))),
     )
     return next((words for words, holds in tests if holds), "")
 
@@ -108,15 +107,15 @@ def check_keys(
             uses.setdefault(each.endpoint.key_var, []).append(each)
     found = [_check_key(name, queries, environ) for name, queries in uses.items()]
     for name in sorted(set(overruled) & uses.keys()):
-        says = "the environment and .env hold two values; that of the environment counts"
-        found.append(note("keys", name, says, f"unset {name} to use that of .env"))
+        says = "the environment and .env have different values; the one in the environment is used"
+        found.append(note("keys", name, says, f"unset {name} to use the value in .env"))
     known = {name for provider in PROVIDERS.values() for name in provider.key_vars}
     others = [name for name in sorted(known - uses.keys()) if environ.get(name, "").strip()]
     found += [ok("keys", "others", f"also set: {', '.join(others)}")] if others else []
     for name in others:
         if odd := key_defect(environ[name]):
             fix = f"set {name} to the key alone, without anything around it"
-            found.append(note("keys", name, f"set, but malformed: it {odd}; nothing here uses it", fix))
+            found.append(note("keys", name, f"set, but malformed: it {odd}; no model here uses this key", fix))
     return found
 
 
@@ -125,7 +124,7 @@ def _check_key(name: str, queries: Sequence[EndpointQuery], environ: Mapping[str
     if not value.strip():
         state = "not set" if name not in environ else "set, but empty"
         if all(is_loopback_url(each.endpoint.url) for each in queries):
-            return ok("keys", name, f"{state}; {whom} is this machine, and may do without")
+            return ok("keys", name, f"{state}; {whom} is on this machine, and may not need a key")
         finding = problem if any(each.is_asked for each in queries) else note
         fix = f"export {name}, or put it into .env; or name another variable with -k, or another model with -m"
         return finding("keys", name, f"{state}; it would be sent to {whom}", fix)
@@ -136,8 +135,8 @@ def _check_key(name: str, queries: Sequence[EndpointQuery], environ: Mapping[str
 
 
 def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | None:
-    """Finding for a model to which no request can be sent: bench plays it itself, its key is missing or malformed, or
-    litellm is not installed. None if a request can be sent."""
+    """Return the finding for a model to which no request can be sent, because bench serves it itself, its key is
+    missing or malformed, or litellm is not installed. None if a request can be sent."""
     endpoint, name = asked.endpoint, asked.name
     if is_reference(endpoint.model) and asked.is_embedded:
         return _embedded(name)
@@ -159,17 +158,17 @@ def _embedded(name: str) -> Diagnosis:
     try:
         parse_model(name)
     except ConfigError as error:
-        return problem("endpoints", name, str(error), "name one that there is with -m, as reference/oracle")
+        return problem("endpoints", name, str(error), "give an existing model with -m, such as reference/oracle")
     try:
         with socket.create_server(("127.0.0.1", 0)):
-            return ok("endpoints", name, "is played by bench itself: no endpoint and no key")
+            return ok("endpoints", name, "is served by bench itself: no endpoint and no key")
     except OSError as error:
-        says = f"is played by bench itself, which cannot listen on 127.0.0.1: {error.strerror or error}"
+        says = f"is served by bench itself, which cannot listen on 127.0.0.1: {error.strerror or error}"
         return problem("endpoints", name, says, "allow this process to listen on the loopback interface")
 
 
 async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], seconds: float) -> list[Diagnosis]:
-    """Send one request to every model, all at the same time.
+    """Send one request to every model concurrently.
 
     Args:
         asked: Queries for which `unaskable` returned None.
@@ -189,7 +188,7 @@ async def ask_all(asked: Sequence[EndpointQuery], environ: Mapping[str, str], se
 
 
 async def _broken_litellm(providers: Sequence[str]) -> str:
-    """Reason why the installed litellm cannot be imported; "" if it can be, or is not needed."""
+    """Return the reason why the installed litellm cannot be imported; "" if it can be, or is not needed."""
     if not providers:
         return ""
     from harness.models import litellm
@@ -241,7 +240,7 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
 
 
 def _words(error: ModelError, client: ChatClient | None) -> str:
-    """Format a client's error without advice, without the parts that the finding repeats, and with keys redacted."""
+    """Format a client's error: without advice, without parts that the finding repeats, and with keys redacted."""
     label = f"{client.target.label}: " if client is not None else ""
     words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]
     return _HALF_SHOWN.sub("[redacted]", words)
@@ -250,7 +249,7 @@ def _words(error: ModelError, client: ChatClient | None) -> str:
 def _secrecy(asked: EndpointQuery) -> str:
     url = asked.endpoint.url
     is_open = urlsplit(url).scheme == "http" and not is_loopback_url(url)
-    return "; its address is http, so that prompts and keys travel in clear text" if is_open else ""
+    return "; the address is http, so prompts and keys are sent unencrypted" if is_open else ""
 
 
 _PASSES = "runs wait and retry; if the error persists, see the provider's status page"
@@ -260,27 +259,27 @@ _PASSING = {
     "bad_response": "if the error persists, check the base URL (-b): that of an OpenAI-compatible API usually ends in "
     "/v1",
 }
-"""Advice by error reason, for errors that need not occur in a run."""
+"""Advice by error reason, for errors that may not occur in a run."""
 
 
 _SIGNS = (
-    ("CERTIFICATE", "trust its certificate: export SSL_CERT_FILE=FILE with that of your network; see also the clock"),
-    ("SSL", "check http against https in the base URL (-b)"),
-    ("WRONG_VERSION_NUMBER", "check http against https in the base URL (-b)"),
+    ("CERTIFICATE", "trust its certificate: export SSL_CERT_FILE=FILE with your network's; also check the clock"),
+    ("SSL", "check the scheme (http or https) of the base URL (-b)"),
+    ("WRONG_VERSION_NUMBER", "check the scheme (http or https) of the base URL (-b)"),
     ("resolved", "check the host's name in the base URL (-b), and the connection to the network"),
     ("proxy", "check HTTPS_PROXY and HTTP_PROXY, or add the host to NO_PROXY"),
-    ("at every attempt", "check http against https in the base URL (-b), and what it is that listens there"),
+    ("at every attempt", "check the scheme (http or https) of the base URL (-b), and which program listens there"),
 )
 """Advice on failed connections by words in the error; the first match is used."""
 
 
 def _advice(asked: EndpointQuery, error: SystemicError) -> str:
-    """Advice on repairing an unusable endpoint, according to its error."""
+    """Return advice on repairing an unusable endpoint, according to its error."""
     endpoint, words = asked.endpoint, str(error)
     if error.reason == "auth":
         if not endpoint.key_var:
             return 'name the variable that holds the key: -k NAME, or key = "NAME" in the registry'
-        return f"set {endpoint.key_var} to a key that {asked.host} takes and that has credit, or name another with -k"
+        return f"set {endpoint.key_var} to a key that {asked.host} accepts and that has credit, or name another with -k"
     if error.reason == "not_found":
         models = (
             f"{endpoint.url.partition('?')[0].rstrip('/')}/models" if urlsplit(endpoint.url).scheme in _HTTP else ""
@@ -290,7 +289,7 @@ def _advice(asked: EndpointQuery, error: SystemicError) -> str:
     if error.reason == "bad_response":
         return "check the base URL (-b): that of an OpenAI-compatible API usually ends in /v1"
     if is_loopback_url(endpoint.url):
-        otherwise = "start the server, or name where it listens with -b"
+        otherwise = "start the server, or give its address with -b"
     else:
-        otherwise = "check the base URL (-b), the network, and whether a proxy or firewall stands between"
+        otherwise = "check the base URL (-b), the network, and whether a proxy or firewall blocks the connection"
     return next((advice for sign, advice in _SIGNS if sign in words), otherwise)

@@ -1,4 +1,4 @@
-"""Run all checks concurrently, each with a timeout. A check that fails itself is reported as a finding."""
+"""Run all checks concurrently, each with a timeout. If a check itself fails, this is reported as a finding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AREAS = (
 """Areas in the order of the report."""
 
 CHECK_SECONDS = 45.0
-"""Timeout in seconds of a check that sends nothing, such as one of an unreachable file system."""
+"""Timeout in seconds of a check that sends no request, which may hang on an unreachable file system, for example."""
 
 Check = Callable[[], Sequence[Diagnosis]]
 
@@ -48,12 +48,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """Options of an examination."""
+    """Options of the checks."""
 
     offline: bool = False
-    """Send nothing."""
+    """Send no request."""
     hub: bool = False
-    """Query the Hub about its token, even if no run pushes to it."""
+    """Ask the Hub about the token, even if no run pushes to the Hub."""
     seconds: float = 10.0
     """Timeout of each request, in seconds."""
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -100,7 +100,7 @@ async def _examine(subject: Subject, options: CheckOptions, announce: Callable[[
     is_hub_wanted = options.hub or bool(subject.pushes)
     silent: Sequence[Diagnosis] = ()
     if is_hub_wanted and options.offline:
-        silent = [note("hub", "token", "not asked, because of --offline", "look again without it")]
+        silent = [note("hub", "token", "not asked, because of --offline", "repeat without --offline")]
     elif is_hub_wanted:
         silent = await _guarded("hub", lambda: [found] if (found := hub.unaskable()) else [])
     asks_hub = is_hub_wanted and not silent
@@ -128,7 +128,7 @@ async def _examine(subject: Subject, options: CheckOptions, announce: Callable[[
 
 
 def _sorted(subject: Subject, options: CheckOptions) -> tuple[list[EndpointQuery], list[Diagnosis]]:
-    """Separate the models to which a request is sent from findings about models that get none."""
+    """Split the models into those to which a request is sent, and findings about the others."""
     asked: list[EndpointQuery] = []
     said: list[Diagnosis] = []
     for each in subject.asked:
@@ -136,14 +136,14 @@ def _sorted(subject: Subject, options: CheckOptions) -> tuple[list[EndpointQuery
         if finding is not None:
             said.append(finding)
         elif options.offline:
-            said.append(note("endpoints", each.name, "not asked, because of --offline", "look again without it"))
+            said.append(note("endpoints", each.name, "not asked, because of --offline", "repeat without --offline"))
         else:
             asked.append(each)
     return asked, said
 
 
 def _local_checks(subject: Subject, options: CheckOptions) -> list[tuple[str, Check, float]]:
-    """Checks that send nothing, each with its area and timeout."""
+    """Return the checks that send no request, each with its area and timeout."""
     checks: list[tuple[str, Check]] = [
         ("python", check_python),
         ("python", check_event_loop),
@@ -174,7 +174,7 @@ async def _guarded(
         return [late or held]
     except Exception as error:  # a check may fail in any way on an unknown machine
         says = f"the check failed: {type(error).__name__}: {error}"
-        return [problem(area, area, says, "report this as a fault of bench")]
+        return [problem(area, area, says, "report this as a bug in bench")]
 
 
 async def _try_backend(name: str) -> str:

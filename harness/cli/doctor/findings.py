@@ -1,4 +1,4 @@
-"""Findings of checks with their three statuses (ok, note, problem), and the report made of them."""
+"""Findings of checks, each with a status (ok, note or problem), and the report that contains them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Status: TypeAlias = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One finding of a check. Its texts are redacted."""
+    """One finding of a check. Secrets in its texts are redacted."""
 
     area: str
     """Area of the finding: `packages`, `disk`, …"""
@@ -32,22 +32,22 @@ class Diagnosis:
         object.__setattr__(self, "fix", redactor.text(self.fix))
 
     def to_json(self) -> JsonDict:
-        """The finding as `bench doctor --json` prints it."""
+        """Return the finding as `bench doctor --json` prints it."""
         return {"area": self.area, "name": self.name, "status": self.status, "says": self.says, "fix": self.fix or None}
 
 
 def ok(area: str, name: str, says: str) -> Diagnosis:
-    """A finding that needs no action."""
+    """Make a finding that needs no action."""
     return Diagnosis(area, name, "ok", says)
 
 
 def note(area: str, name: str, says: str, fix: str = "") -> Diagnosis:
-    """A finding worth knowing that does not stop runs."""
+    """Make a finding that is worth knowing but does not stop runs."""
     return Diagnosis(area, name, "note", says, fix)
 
 
 def problem(area: str, name: str, says: str, fix: str) -> Diagnosis:
-    """A finding that makes a run fail or its results misleading."""
+    """Make a finding about a problem that makes a run fail or its results misleading."""
     return Diagnosis(area, name, "problem", says, fix)
 
 
@@ -65,11 +65,11 @@ class DoctorReport:
         return not any(finding.status == "problem" for finding in self.findings)
 
     def count(self, status: Status) -> int:
-        """Number of findings with this status."""
+        """Return the number of findings with this status."""
         return sum(finding.status == status for finding in self.findings)
 
     def to_json(self) -> JsonDict:
-        """The report as `bench doctor --json` prints it."""
+        """Return the report as `bench doctor --json` prints it."""
         return {
             "ok": self.is_well,
             "problems": self.count("problem"),

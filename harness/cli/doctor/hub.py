@@ -1,6 +1,6 @@
 """Checks of the Hub: the token's owner and its rights to push, and whether the datasets of a target can be loaded. The
-datasets' names are found in the environments' sources. One request is sent for the token and for each dataset; nothing
-is downloaded."""
+datasets' names are found in the environments' source code. One request is sent for the token and for each dataset;
+nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _FORMATS = (
     *("arrow", "audiofolder", "csv", "generator", "imagefolder", "json", "pandas", "parquet", "sql", "text"),
     *("videofolder", "webdataset", "xml"),
 )
-"""Names that `load_dataset` takes for builders of local files."""
+"""Names that `load_dataset` interprets as builders for local files, not as datasets on the Hub."""
 _AT_ONCE = 8
 
 
 def endpoint() -> str:
-    """URL of the configured Hub."""
+    """Return the URL of the configured Hub."""
     from huggingface_hub import constants
 
     return str(constants.ENDPOINT)
@@ -52,7 +52,7 @@ def token_request() -> str:
 
 
 def unaskable() -> Diagnosis | None:
-    """Finding if the Hub cannot be queried (offline mode, missing or malformed token); None if it can."""
+    """Return a finding if the Hub cannot be queried (offline mode, missing or malformed token); else None."""
     from huggingface_hub import constants, get_token
 
     if constants.HF_HUB_OFFLINE:
@@ -67,7 +67,7 @@ def unaskable() -> Diagnosis | None:
 
 
 def silent(seconds: float) -> Diagnosis:
-    """Finding for a Hub that did not answer within the timeout."""
+    """Return the finding for a Hub that did not answer within the timeout."""
     fix = "check the connection to the Hub (HF_ENDPOINT, proxies, name resolution)"
     return problem("hub", "token", f"{endpoint()} has not answered within {seconds:g} s", fix)
 
@@ -108,7 +108,7 @@ def judge(who: JsonDict, repos: Sequence[str | None]) -> list[Diagnosis]:
     spaces = list(dict.fromkeys(repo.partition("/")[0] if repo and "/" in repo else name for repo in repos or [None]))
     found: list[Diagnosis] = []
     if role == "read":
-        found.append(problem("hub", "token", f"{says}: it may not push", _LOG_IN))
+        found.append(problem("hub", "token", f"{says}: the token may not push", _LOG_IN))
     elif role == "fineGrained":
         missing = [space for space in spaces if not _may_write(access, space)]
         if missing:
@@ -154,7 +154,7 @@ class HubDataset:
     Args:
         name: Id of the dataset, `namespace/name`.
         environments: Environments that load the dataset.
-        has_sample: Whether the environments contain rows of their own, as `split="sample"`.
+        has_sample: Whether the environments contain sample rows, selected with `split="sample"`.
     """
 
     name: str
@@ -163,7 +163,7 @@ class HubDataset:
 
 
 def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tuple[list[str], bool]:
-    """Find the Hub datasets that an environment loads, as far as its source shows them.
+    """Find the Hub datasets that an environment loads, as far as they are visible in its source code.
 
     Args:
         files: Python files of the environment.
@@ -203,7 +203,7 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, object]]:
 
 
 def _defaults(tree: ast.Module, known: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Defaults of the parameters of `load_environment`."""
+    """Iterate over the parameters of `load_environment` and their defaults."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "load_environment":
             places = [*node.args.posonlyargs, *node.args.args]
@@ -277,7 +277,7 @@ def _ask(dataset: HubDataset) -> Diagnosis:
         fix = "correct its name, or log in with `hf auth login` to an account that may read it"
         return problem("hub", dataset.name, f"{who}: {host} does not show it (HTTP {status})", fix)
     if status == 429 or 400 <= status < 500:
-        return note("hub", dataset.name, f"{who}: {host} answers HTTP {status}", "look again later")
+        return note("hub", dataset.name, f"{who}: {host} answers HTTP {status}", "try again later")
     if not status or status >= 500:
         return _unanswered(dataset, f"{host} cannot be reached ({why or f'HTTP {status}'})")
     cached = ", and a copy is cached" if _is_cached(dataset.name) else ""
@@ -289,9 +289,9 @@ def _unanswered(dataset: HubDataset, why: str) -> Diagnosis:
     if _is_cached(dataset.name):
         return ok("hub", dataset.name, f"{who}: {why}; the cached copy is used")
     if why.startswith("not asked, because of --offline"):
-        return note("hub", dataset.name, f"{who}: {why}, and no copy is cached", "look again without it")
+        return note("hub", dataset.name, f"{who}: {why}, and no copy is cached", "repeat without --offline")
     sample = """-a '{"split": "sample"}' for rows that need no network, or """ if dataset.has_sample else ""
-    fix = f"run with {sample}local files, or load it once where the Hub can be reached"
+    fix = f"run with {sample}local files, or load the dataset once while the Hub can be reached"
     return problem("hub", dataset.name, f"{who}: {why}, and no copy is cached", fix)
 
 
@@ -308,5 +308,5 @@ def _is_cached(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Normalize a name as `datasets` does in cache folders, where capitals become `_` and a small letter."""
+    """Normalize a name as `datasets` does in cache folders, where a capital becomes `_` and its lower-case letter."""
     return name.lower().replace("_", "").replace("-", "")

@@ -1,5 +1,5 @@
 """Checks of this machine: Python and the event loop, processors, memory and open files with a container's limits,
-proxies and certificates, sandboxes. Sends nothing."""
+proxies and certificates, sandboxes. Sends no request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.sandbox.find import ENGINES
 OLDEST = (3, 11)
 
 LITTLE_MEMORY = 1 << 30
-"""Minimum free bytes; below it, a run of many rollouts or a dataset may be killed."""
+"""Minimum free bytes. With less memory, the system may kill a run with many rollouts or a large dataset."""
 
 FILES_FEW = 1024
 
@@ -30,7 +30,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Certificate variables of OpenSSL, which all connections here use."""
+"""Variables with the certificates of OpenSSL, which all connections here use."""
 
 _OTHERS_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
@@ -45,11 +45,11 @@ def check_python() -> list[Diagnosis]:
     place = "in a virtual environment" if sys.prefix != sys.base_prefix else "not in a virtual environment"
     says = f"{version} ({kind}, {platform.system()} {platform.machine()}), {place}: {sys.executable}"
     if sys.version_info < OLDEST:
-        return [problem("python", "python", says, "install Python 3.11 or newer, and bench into it")]
+        return [problem("python", "python", says, "install Python 3.11 or newer, and bench for it")]
     found = [ok("python", "python", says)]
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        says = "this is a free-threaded build, which bench is not tested with"
-        found.append(note("python", "free threading", says, "use a usual build of Python"))
+        says = "this is a free-threaded build of Python, with which bench is not tested"
+        found.append(note("python", "free threading", says, "use a standard build of Python"))
     if sys.flags.optimize:
         says = "Python runs with -O or PYTHONOPTIMIZE: environments' assertions are skipped"
         found.append(note("python", "assertions", says, "unset PYTHONOPTIMIZE"))
@@ -103,13 +103,13 @@ def check_memory() -> list[Diagnosis]:
         whose = ""
     words = f"{(total or 0) / 2**30:.1f} GiB{whose}" + ("" if free is None else f", {free / 2**30:.1f} GiB of it free")
     if free is not None and free < LITTLE_MEMORY:
-        fix = "end other programs, or lower --max-concurrent and the number of runs at once"
-        return [note("machine", "memory", f"{words}: a large dataset or many runs may be killed by the system", fix)]
+        fix = "close other programs, or lower --max-concurrent and the number of concurrent runs"
+        return [note("machine", "memory", f"{words}: the system may kill a run that needs more", fix)]
     return [ok("machine", "memory", words)]
 
 
 def _memory() -> tuple[int | None, int | None]:
-    """Total and free memory in bytes."""
+    """Return the total and free memory in bytes."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
@@ -123,7 +123,7 @@ def _memory() -> tuple[int | None, int | None]:
 
 
 def _memory_bound() -> tuple[int, int] | None:
-    """Memory limit of the container and the rest of it, in bytes; None without a limit."""
+    """Return the container's memory limit and its unused part, in bytes; None without a limit."""
     try:
         bound = (_CGROUP / "memory.max").read_text().strip()
         used = int((_CGROUP / "memory.current").read_text())
@@ -140,11 +140,11 @@ def check_open_files(in_flight: int) -> list[Diagnosis]:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
-        return [ok("machine", "open files", "as many as bench wants")]
+        return [ok("machine", "open files", "as many as bench needs")]
     wanted = in_flight + FILES_BESIDE
     words = f"{hard:,} at most" + (f" (now {soft:,}; runs raise it themselves)" if 0 <= soft < hard else "")
     if hard < wanted:
-        says = f"{words}, and {in_flight:,} requests in flight want {wanted:,}"
+        says = f"{words}, but {in_flight:,} requests in flight need {wanted:,}"
         fix = f"raise the hard limit: ulimit -Hn {wanted} (or LimitNOFILE, --ulimit nofile), or lower --max-concurrent"
         return [problem("machine", "open files", says, fix)]
     if hard < FILES_FEW:
@@ -164,10 +164,10 @@ def check_network(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagn
     certificates = {name: path for name in _CERTIFICATES if (path := environ.get(name))}
     for name, path in certificates.items():
         if Path(path).exists():
-            found.append(ok("network", name, f"certificates are those of {path}"))
+            found.append(ok("network", name, f"certificates are read from {path}"))
         else:
-            fix = f"unset {name}, or let it name the certificates of your network"
-            found.append(problem("network", name, f"names {path}, which is not there: no https answer is trusted", fix))
+            fix = f"unset {name}, or set it to the certificates of your network"
+            found.append(problem("network", name, f"{path} does not exist, so no HTTPS connection is trusted", fix))
     for name in _OTHERS_CERTIFICATES:
         if environ.get(name) and not certificates:
             fix = f"if your network has certificates of its own: export SSL_CERT_FILE=${name}"
@@ -200,12 +200,12 @@ def _proxies(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagnosis]
         words = f"{', '.join(names)} set: {', '.join(dict.fromkeys(hosts))} asked {way}"
         found.append(ok("network", "proxy", words))
     if not found:
-        found.append(ok("network", "proxy", f"{', '.join(names)} set; nothing that is asked here goes through it"))
+        found.append(ok("network", "proxy", f"{', '.join(names)} set; no request here goes through the proxy"))
     return found
 
 
 def backend_findings(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> list[Diagnosis]:
-    """Findings on all sandboxes together.
+    """Return the findings on all sandboxes together.
 
     Args:
         reasons: For each of `BACKENDS`, the reason why it does not work; "" if it does.
@@ -221,7 +221,7 @@ def backend_findings(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> l
     if sys.platform == "linux":
         fix = "install bubblewrap, 0.7 or newer (apt-get install bubblewrap, dnf install bubblewrap), or start docker"
     if wanted_by:
-        says = f"{', '.join(wanted_by)} may run what a model has written, and no sandbox works: {others}"
+        says = f"{', '.join(wanted_by)} may run code that a model has written, and no sandbox works: {others}"
         return [problem("sandbox", "sandbox", says, fix)]
-    says = f"none works, so environments that run what a model has written cannot: {others}"
+    says = f"none works, so environments cannot run code that a model has written: {others}"
     return [note("sandbox", "sandbox", says, fix)]

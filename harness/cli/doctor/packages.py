@@ -1,6 +1,5 @@
-"""Checks of installed packages against the requirements of bench and its extras, from their metadata; and of the
-environments of a target: requirements installed, importable. They are imported in separate processes, and neither
-built nor run."""
+"""Checks that installed packages meet the requirements of bench and its extras, and that a target's environments have
+their requirements and can be imported. Environments are imported in separate processes; they are not loaded or run."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ GIVES: Mapping[str, str] = {
     "reasoning-gym": "classic environments of reasoning-gym",
     "textarena": "classic environments of textarena",
 }
-"""Features of each extra. `dev` is for work on bench itself."""
+"""The feature that each extra adds. The extra `dev` is for work on bench itself."""
 
 SHIMMED = frozenset({"verifiers"})
 """Packages that classic environments require and bench provides itself."""
@@ -52,7 +51,7 @@ _ASKS = re.compile(rb"\bfind_sandbox\b|\bharness\.sandbox\b|\bPythonEnv\b|\bSand
 _MODULE = re.compile(r"(?:the module|No module named) '([\w.]+)'")
 
 _MODULES = {"math_verify": "math-verify", "reasoning_gym": "reasoning-gym", "fastmcp": "fastmcp"}
-"""Distribution names of modules where they differ."""
+"""Distribution names of modules that are named differently."""
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Installed:
     _known: dict[str, Distribution | None] = field(default_factory=dict[str, Distribution | None])
 
     def get(self, name: str) -> Distribution | None:
-        """The distribution of this name, or None if it is not installed."""
+        """Return the distribution of this name, or None if it is not installed."""
         key = normal(name)
         if key not in self._known:
             self._known[key] = self._find(name)
@@ -88,7 +87,7 @@ def normal(name: str) -> str:
 
 
 def requirements_of(dist: Distribution, extras: Iterable[str] = ("",)) -> Iterator[Requirement]:
-    """Requirements of a distribution on this machine, with these extras ("" for none)."""
+    """Iterate over the requirements of a distribution on this machine, with these extras ("" for none)."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     wanted = tuple(extras)
@@ -115,7 +114,7 @@ def shortfall(requirement: Requirement, installed: Installed) -> str:
 
 
 def extra_that_brings(package: str, installed: Installed | None = None) -> str:
-    """Name of the extra of bench that installs `package` (a distribution or module); "" if no extra does."""
+    """Return the extra of bench that installs `package` (a distribution or module); "" if no extra does."""
     ours = (installed or Installed()).get(OURS)
     if ours is None:
         return ""
@@ -126,12 +125,12 @@ def extra_that_brings(package: str, installed: Installed | None = None) -> str:
 
 
 def install_extra(extra: str) -> str:
-    """Command that installs an extra."""
+    """Return the command that installs an extra."""
     return f"{sys.executable} -m pip install 'bench-harness[{extra}]'"
 
 
 def _only(dist: Distribution, extra: str) -> list[Requirement]:
-    """Requirements of bench that only one of its extras adds."""
+    """Return the requirements that one extra adds to those of bench."""
     plain = {str(each) for each in requirements_of(dist)}
     return [each for each in requirements_of(dist, (extra,)) if str(each) not in plain]
 
@@ -142,12 +141,12 @@ def check_packages(installed: Installed | None = None) -> list[Diagnosis]:
     found: list[Diagnosis] = []
     ours = installed.get(OURS)
     if ours is None:
-        says = "has no metadata: it is imported from a folder that nothing has installed"
+        says = "has no metadata, because it is imported from a folder and not installed"
         return [*found, problem("packages", OURS, says, f"install it: {sys.executable} -m pip install -e FOLDER")]
     needed = list(requirements_of(ours))
     unmet = [(each, why) for each in needed if (why := shortfall(each, installed))]
     for requirement, why in unmet:
-        says = f"bench needs {requirement.name}{requirement.specifier}, and {described(why)}"
+        says = f"bench needs {requirement.name}{requirement.specifier}, but {described(why)}"
         found.append(problem("packages", requirement.name, says, install_command(requirement)))
     if not unmet:
         found.append(ok("packages", OURS, f"{ours.version}, and the {len(needed)} packages that it needs"))
@@ -156,18 +155,18 @@ def check_packages(installed: Installed | None = None) -> list[Diagnosis]:
 
 
 def described(why: str) -> str:
-    """Complete a sentence with the reason why a requirement is not met: the installed version, or that the package is
+    """Return the reason why a requirement is not met, as a clause: which version is installed, or that the package is
     not installed."""
     return "it is not installed" if why == "not installed" else why
 
 
 def install_command(requirement: Requirement) -> str:
-    """Command that installs a version that meets a requirement."""
+    """Return the command that installs a version that meets a requirement."""
     return f"{sys.executable} -m pip install -U '{requirement.name}{requirement.specifier}'"
 
 
 def _extras(ours: Distribution, installed: Installed) -> tuple[list[str], list[Diagnosis]]:
-    """Installed extras, and the findings on all extras."""
+    """Return the installed extras, and the findings on all extras."""
     present: list[str] = []
     absent: list[str] = []
     found: list[Diagnosis] = []
@@ -175,19 +174,19 @@ def _extras(ours: Distribution, installed: Installed) -> tuple[list[str], list[D
         unmet = [(each, why) for each in _only(ours, extra) if (why := shortfall(each, installed))]
         for requirement, why in unmet:
             if why != "not installed":
-                says = f"{why}, and the extra {extra} ({gives}) wants {requirement.specifier}"
+                says = f"{why}, but the extra {extra} ({gives}) needs {requirement.specifier}"
                 found.append(note("packages", requirement.name, says, install_command(requirement)))
         (absent if unmet else present).append(extra)
     if present:
         found.append(ok("packages", "extras", f"installed: {', '.join(present)}"))
     if absent:
         gaps = "; ".join(f"{extra} ({GIVES[extra]})" for extra in absent)
-        found.append(ok("packages", "extras", f"not installed: {gaps}; to have one: {install_extra('NAME')}"))
+        found.append(ok("packages", "extras", f"not installed: {gaps}; to install one: {install_extra('NAME')}"))
     return present, found
 
 
 def _conflicts(ours: Distribution, extras: Sequence[str], installed: Installed) -> Iterator[Diagnosis]:
-    """Unmet requirements of the packages that bench requires, recursively."""
+    """Find unmet requirements of the packages that bench requires, recursively."""
     seen = {normal(OURS)}
     todo = [each for each in requirements_of(ours, ("", *extras)) if installed.get(each.name) is not None]
     while todo:
@@ -199,8 +198,8 @@ def _conflicts(ours: Distribution, extras: Sequence[str], installed: Installed) 
         for requirement in requirements_of(dist, ("", *wanted.extras)):
             why = shortfall(requirement, installed)
             if why:
-                says = f"{dist.version} wants {requirement.name}{requirement.specifier}, and {described(why)}"
-                fix = f"{install_command(requirement)} (and look whether pip then complains of another package)"
+                says = f"{dist.version} needs {requirement.name}{requirement.specifier}, but {described(why)}"
+                fix = f"{install_command(requirement)} (and check whether pip then reports another conflict)"
                 yield note("packages", dist.name, says, fix)
             else:
                 todo.append(requirement)
@@ -219,7 +218,7 @@ class WantedEnvironment:
 
 
 def wanting_sandbox(wanted: Sequence[WantedEnvironment]) -> list[str]:
-    """Names of the environments whose code mentions a sandbox. Their arguments may still disable it."""
+    """Return the names of environments whose code mentions a sandbox. Their arguments may still disable it."""
     return [
         each.name
         for each in wanted
@@ -236,7 +235,7 @@ def import_all(names: Sequence[str], patience: float = PATIENCE) -> list[tuple[s
         patience: Timeout of each import in seconds.
 
     Returns:
-        For each environment why it cannot be imported, or ""; and the seconds that its import took.
+        For each environment, the reason why it cannot be imported, or "", and the duration of the import in seconds.
     """
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
         return list(threads.map(partial(import_problem, patience=patience, environ=_OFFLINE), names))
@@ -254,7 +253,7 @@ def check_environments(wanted: Sequence[WantedEnvironment], installed: Installed
         fault, seconds = next(imported)
         version = f"{each.found.dist_version}, installed"
         if not each.found.dist_name:
-            version = "not installed, and run from its files"
+            version = "not installed; used from its files"
         if fault:
             found.append(problem("environments", each.name, fault, _import_advice(each, fault, installed)))
         else:
@@ -277,7 +276,7 @@ def _import_advice(wanted: WantedEnvironment, fault: str, installed: Installed) 
 
 
 def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
-    """Unmet requirements of the environment's distribution, including requested extras of bench."""
+    """Find unmet requirements of an environment's distribution, including requested extras of bench."""
     dist = installed.get(wanted.found.dist_name) if wanted.found.dist_name else None
     if dist is None:
         return []
@@ -287,12 +286,12 @@ def _unmet(wanted: WantedEnvironment, installed: Installed) -> list[Diagnosis]:
             continue
         why = shortfall(requirement, installed)
         if why:
-            says = f"wants {requirement.name}{requirement.specifier}, and {described(why)}"
+            says = f"needs {requirement.name}{requirement.specifier}, but {described(why)}"
             found.append(note("environments", wanted.name, says, install_command(requirement)))
         elif normal(requirement.name) == OURS and (ours := installed.get(OURS)) is not None:
             for extra in sorted(requirement.extras):
                 lacks = [each.name for each in requirements_of(ours, (extra,)) if shortfall(each, installed)]
                 if lacks:
-                    says = f"wants the extra {extra} of bench, but its requirements are not met: {', '.join(lacks)}"
+                    says = f"needs the extra {extra} of bench, but its requirements are not met: {', '.join(lacks)}"
                     found.append(problem("environments", wanted.name, says, install_extra(extra)))
     return found

@@ -50,7 +50,7 @@ class Subject:
 
     @contextmanager
     def reported(self, name: str, finding: Callable[[str, str, str, str], Diagnosis] = problem) -> Generator[None]:
-        """Turn an error in the block into a finding about `name`, with the advice of its message."""
+        """Convert an error in the `with` block to a finding about `name`, with the advice from the error's message."""
         try:
             yield
         except HarnessError as error:
@@ -58,7 +58,7 @@ class Subject:
             marks = [words.find(mark) for mark in ("run: bench ", "`bench env install PATH`", "did you mean ")]
             at = min((mark for mark in marks if mark > 0), default=None)
             says = words if at is None else words[:at].rstrip("; ")
-            fix = "correct that, and look again" if at is None else words[at:]
+            fix = "correct this, and check again" if at is None else words[at:]
             self.findings.append(finding("settings", name, says, fix))
 
     def ask(self, endpoint: Endpoint, whom: str, *, is_asked: bool = True) -> None:
@@ -101,7 +101,7 @@ def find_subject(
 
 
 def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject: Subject) -> list[ResolvedRun]:
-    """Runs of a target. For a list of environments, only those that can be resolved."""
+    """Return the runs of a target; for a list of environments, only those that can be resolved."""
     runs: list[ResolvedRun] = []
     is_file = target.endswith(".toml")
     words = [target] if is_file else [word.strip() for word in target.split(",") if word.strip()] or [target]
@@ -112,7 +112,7 @@ def _runs(target: str, flags: Mapping[str, object], sets: Sequence[str], subject
             subject.findings += [note("settings", word, notice) for notice in resolution.notices]
     if is_file and runs:
         count = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
-        subject.findings.append(ok("settings", target, f"{count}, every setting as it should be"))
+        subject.findings.append(ok("settings", target, f"{count}, all settings are valid"))
     return runs
 
 
@@ -149,7 +149,7 @@ def _add_default(subject: Subject, flags: Mapping[str, object]) -> None:
         named = any(flags.get(name) for name in _NAMING)
         asked_for = str(value_at(served.merged, MODEL))
         for endpoint in served.endpoints:
-            whom = served.alias or (asked_for if named else "the model that runs ask unless told otherwise")
+            whom = served.alias or (asked_for if named else "the default model of runs")
             subject.ask(endpoint, whom, is_asked=named)
 
 
@@ -158,7 +158,7 @@ def _add_registry(subject: Subject, flags: Mapping[str, object]) -> None:
         registry = _registry(flags)
         if not registry.entries:
             fix = "write configs/endpoints.toml, or name a registry with -e"
-            subject.findings.append(note("settings", "registry", "there is no endpoint in it", fix))
+            subject.findings.append(note("settings", "registry", "the registry contains no endpoint", fix))
         for alias in registry.entries:
             with subject.reported(f"alias {alias}", note):
                 served = serve(Layers(builtins(), {}, command_line({"model": alias}), {}, {}, {}), registry)

@@ -27,17 +27,17 @@ def test_keys_as_providers_give_them_are_not_odd(key: str) -> None:
         (f'"{SOUND}"', "begins or ends with a quotation mark"),
         (f"'{SOUND}", "begins or ends with a quotation mark"),
         (f"\u201c{SOUND}\u201d", "begins or ends with a quotation mark"),
-        (f"{SOUND}\nsecond", "holds a line break"),
-        (f"{SOUND} # mine", "holds a space or tab"),
+        (f"{SOUND}\nsecond", "contains a line break"),
+        (f"{SOUND} # mine", "contains a space or tab"),
         (f"Bearer {SOUND}", "begins with the word Bearer, which is sent anyway"),
-        (f"{SOUND}\u2026", "holds a character that is not ASCII"),
-        (f"{SOUND}\x00x", "holds a control character"),
+        (f"{SOUND}\u2026", "contains a character that is not ASCII"),
+        (f"{SOUND}\x00x", "contains a control character"),
         (f"OPENAI_API_KEY={SOUND}", "begins with a variable's name and ="),
-        ("<your key>", "holds a space or tab"),
-        ("your-api-key", "is a placeholder, and no key"),
-        ("sk-put-it-here", "is a placeholder, and no key"),
-        ("...", "is a placeholder, and no key"),
-        ("xxxx", "is a placeholder, and no key"),
+        ("<your key>", "contains a space or tab"),
+        ("your-api-key", "is a placeholder, not a key"),
+        ("sk-put-it-here", "is a placeholder, not a key"),
+        ("...", "is a placeholder, not a key"),
+        ("xxxx", "is a placeholder, not a key"),
     ],
 )
 def test_odd_keys_are_named_without_a_letter_of_them(key: str, words: str) -> None:
@@ -62,7 +62,7 @@ def test_a_key_is_set_or_not_and_who_asked_decides_how_bad_that_is() -> None:
         ("BLANK", "problem", f"set, but empty; it would be sent to {whom}"),
         ("UNSET", "problem", f"not set; it would be sent to {whom}"),
         ("IDLE", "note", f"not set; it would be sent to {whom}"),
-        ("LOCAL", "ok", "not set; localhost:8000 is this machine, and may do without"),
+        ("LOCAL", "ok", "not set; localhost:8000 is on this machine, and may not need a key"),
     ]
     assert found[2].fix.startswith("export UNSET, or put it into .env; ")
 
@@ -85,4 +85,4 @@ def test_keys_of_other_providers_are_listed_by_name_and_odd_ones_noted() -> None
 def test_two_values_of_one_variable_are_noted() -> None:
     found = check_keys([wanted("A", "x", True)], {"A": SOUND}, overruled=["A", "B"])
     assert [(each.name, each.status) for each in found] == [("A", "ok"), ("A", "note")]
-    assert found[1].says == "the environment and .env hold two values; that of the environment counts"
+    assert found[1].says == "the environment and .env have different values; the one in the environment is used"

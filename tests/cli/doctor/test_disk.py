@@ -13,7 +13,7 @@ from harness.cli.doctor.disk import check_disk, file_system
 def test_a_folder_that_is_there_or_can_be_made_is_well_and_left_as_it_was(tmp_path: Path) -> None:
     for folder, words in (
         (tmp_path, "is there"),
-        (tmp_path / "a/b", f"is not there yet, and can be made in {tmp_path}"),
+        (tmp_path / "a/b", f"does not exist yet, and can be created in {tmp_path}"),
     ):
         found = check_disk(folder)
         assert [each.status for each in found if each.status == "problem"] == []
@@ -25,7 +25,7 @@ def test_a_folder_that_is_there_or_can_be_made_is_well_and_left_as_it_was(tmp_pa
 def test_a_file_in_the_way_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "outputs").write_text("")
     [found] = check_disk(tmp_path / "outputs")
-    assert (found.status, found.fix) == ("problem", "choose another with -o")
+    assert (found.status, found.fix) == ("problem", "choose another output folder with -o")
     assert "is a file" in found.says
     [below] = check_disk(tmp_path / "outputs" / "more")
     assert below.status == "problem"
@@ -52,7 +52,7 @@ def test_a_file_system_that_takes_no_files_is_a_problem() -> None:
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="Linux has a file system in memory there")
 def test_a_file_system_in_memory_is_noted() -> None:
     found = [each for each in check_disk(Path("/dev/shm")) if each.status == "note"]
-    assert any("gone after a restart" in each.says for each in found)
+    assert any("lost at a restart" in each.says for each in found)
 
 
 def test_the_file_system_is_that_of_the_nearest_mount_and_of_two_the_later(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_key_is_wanted_where_none_was_sent() -> None:
 def test_nobody_there_is_told_within_a_second() -> None:
     found = only(ask(asked(f"http://127.0.0.1:{free_port()}/v1"), seconds=60.0))
     assert (found.status, found.says) == ("problem", "connection refused")
-    assert found.fix == "start the server, or name where it listens with -b"
+    assert found.fix == "start the server, or give its address with -b"
 
 
 def test_a_host_that_does_not_exist_is_told_as_such() -> None:
@@ -156,7 +156,7 @@ def test_a_connection_that_always_breaks_is_a_problem_and_one_that_breaks_once_i
     [found], requests = asyncio.run(main(*[Fault(act)] * 9))
     assert (found.status, requests) == ("problem", 3)
     assert found.says.startswith("the connection broke (") and found.says.endswith(") at every attempt")
-    assert found.fix == "check http against https in the base URL (-b), and what it is that listens there"
+    assert found.fix == "check the scheme (http or https) of the base URL (-b), and which program listens there"
     [found], requests = asyncio.run(main(Fault(act)))
     assert (found.status, requests) == ("ok", 2)
 
@@ -205,7 +205,7 @@ def test_all_are_asked_at_once_and_answered_in_their_order() -> None:
 def test_what_speaks_plain_http_is_not_asked_over_tls_for_ever() -> None:
     with CurtServer() as server:
         found = only(ask(asked(server.url.replace("http:", "https:"))))
-    assert (found.status, found.fix) == ("problem", "check http against https in the base URL (-b)")
+    assert (found.status, found.fix) == ("problem", "check the scheme (http or https) of the base URL (-b)")
 
 
 def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None
 @for_each_row(
     ("each", "environ", "status", "says"),
     [
-        (asked("", model="reference/oracle"), {}, "ok", "is played by bench itself: no endpoint and no key"),
+        (asked("", model="reference/oracle"), {}, "ok", "is served by bench itself: no endpoint and no key"),
         (
             asked("", model="reference/orcle"),
             {},

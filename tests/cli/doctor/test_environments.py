@@ -105,7 +105,7 @@ def test_each_is_told_of_with_what_to_do(write: Path, capfd: pytest.CaptureFixtu
         ("sound", "ok"), ("shouts", "ok"), ("wants", "problem"), ("wants_extra", "problem"), ("wrong", "problem"),
         ("empty", "problem"),
     ]  # fmt: skip
-    assert found[0].says.startswith("not installed, and run from its files; imported in ")
+    assert found[0].says.startswith("not installed; used from its files; imported in ")
     assert "fastmcp_of_nobody" in found[2].says and "pip install fastmcp_of_nobody" in found[2].fix
     assert found[3].fix == install_extra("textarena")
     assert found[4].fix == "see where it fails: bench env check ./wrong.py"
@@ -127,9 +127,9 @@ def test_what_a_distribution_wants_beside_it_is_looked_for(write: Path, shelf: S
     toy = WantedEnvironment("./sound.py", "toy", FoundEnvironment("sound", "toy", "1.0", (path,), path=path))
     found = check_environments([toy], shelf.installed)
     assert [(each.status, each.says) for each in found[1:]] == [
-        ("problem", "wants the extra mcp of bench, but its requirements are not met: fastmcp"),
-        ("note", "wants rich>=13, and 12.0 is installed"),
-        ("note", "wants wordlist, and it is not installed"),
+        ("problem", "needs the extra mcp of bench, but its requirements are not met: fastmcp"),
+        ("note", "needs rich>=13, but 12.0 is installed"),
+        ("note", "needs wordlist, but it is not installed"),
     ]
     assert found[1].fix == install_extra("mcp")
 
@@ -143,7 +143,7 @@ def test_no_sandbox_is_a_problem_for_who_wants_one_and_a_note_for_others() -> No
     [noted] = backend_findings(none)
     [told] = backend_findings(none, ["codes"])
     assert (noted.status, told.status) == ("note", "problem")
-    assert told.says.startswith("codes may run what a model has written, and no sandbox works: bubblewrap is not inst")
+    assert told.says.startswith("codes may run code that a model has written, and no sandbox works: bubblewrap is not")
     [works] = backend_findings([none[0], "", none[2]], ["codes"])
     assert (works.status, works.name) == ("ok", "docker")
     assert "podman is not installed" in works.says

@@ -58,7 +58,7 @@ def asked(target: str | None = None, *, registry: bool = False, **flags: object)
 
 
 def test_without_a_target_it_is_the_model_that_runs_would_ask() -> None:
-    whom = "the model that runs ask unless told otherwise"
+    whom = "the default model of runs"
     assert asked() == [("openai/gpt-4.1-mini at api.pinference.ai", whom, False)]
     assert asked(model="m", api_base_url="http://localhost:8000/v1") == [("m at localhost:8000", "m", True)]
     assert asked(model="reference/null") == [("reference/null", "reference/null", True)]
@@ -87,7 +87,7 @@ def test_the_runs_of_a_target_say_what_is_looked_at(registry: Path) -> None:
         'hf_hub_dataset_name = "lab/x"\n'
     )
     subject = find_subject("suite.toml", {})
-    assert [(each.status, each.says) for each in subject.findings] == [("ok", "2 runs, every setting as it should be")]
+    assert [(each.status, each.says) for each in subject.findings] == [("ok", "2 runs, all settings are valid")]
     assert [each.name for each in subject.asked] == [
         "model-one at 127.0.0.1:1", "model-one at 127.0.0.1:2", "two at api.example.org",
     ]  # fmt: skip

@@ -44,7 +44,7 @@ def test_the_hub_that_is_configured_says_whose_the_token_is(tmp_path: Path) -> N
         # Nothing else was asked, however much the library would like to know.
         assert [seen.route for seen in server.requests] == ["whoami"] * 3
     assert writer == [["ok", "token", f"of you at {server.url}, with the role write"]]
-    assert reader == [["problem", "token", f"of reader at {server.url}, with the role read: it may not push"]]
+    assert reader == [["problem", "token", f"of reader at {server.url}, with the role read: the token may not push"]]
     assert (status, "401" in said) == ("problem", True)
 
 

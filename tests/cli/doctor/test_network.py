@@ -36,7 +36,7 @@ def test_a_proxy_that_cannot_be_used_is_a_problem_with_what_to_set(monkeypatch: 
 def test_a_proxy_that_nothing_uses_is_only_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
     [found] = check_network([NEAR, "litellm://bedrock"], {"HTTPS_PROXY": "http://proxy:1"})
-    assert (found.status, found.says) == ("ok", "HTTPS_PROXY set; nothing that is asked here goes through it")
+    assert (found.status, found.says) == ("ok", "HTTPS_PROXY set; no request here goes through the proxy")
 
 
 def test_certificates_that_are_not_there_are_a_problem(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def test_what_is_missing_or_too_old_is_a_problem_with_the_command_that_mends_it(
     shelf.put("uvloop", "0.21")
     found = [each for each in check_packages(shelf.installed) if each.status == "problem"]
     assert [(each.name, each.says, each.fix) for each in found] == [
-        ("orjson", "bench needs orjson>=3.10, and it is not installed", f"{PIP} -U 'orjson>=3.10'"),
-        ("rich", "bench needs rich>=13.9, and 12.0 is installed", f"{PIP} -U 'rich>=13.9'"),
+        ("orjson", "bench needs orjson>=3.10, but it is not installed", f"{PIP} -U 'orjson>=3.10'"),
+        ("rich", "bench needs rich>=13.9, but 12.0 is installed", f"{PIP} -U 'rich>=13.9'"),
     ]
 
 
@@ -53,12 +53,12 @@ def test_extras_are_told_apart_and_one_that_is_too_old_is_noted(shelf: Shelf) ->
     shelf.put("polars", "1.31")
     shelf.put("openai", "1.0")
     found = check_packages(shelf.installed)
-    noted = [("note", "openai", f"1.0 is installed, and the extra classic ({GIVES['classic']}) wants >=1.108")]
+    noted = [("note", "openai", f"1.0 is installed, but the extra classic ({GIVES['classic']}) needs >=1.108")]
     assert [each for each in said(found) if each[0] != "ok"] == noted
     there, absent = (each.says for each in found if each.name == "extras")
     assert "polars" in there and "mcp" not in there
     assert "mcp (tools from MCP servers)" in absent and "polars" not in absent
-    assert absent.endswith(f"to have one: {PIP} 'bench-harness[NAME]'")
+    assert absent.endswith(f"to install one: {PIP} 'bench-harness[NAME]'")
 
 
 def test_packages_that_do_not_go_together_are_noted_however_deep_they_are(shelf: Shelf) -> None:
@@ -68,8 +68,8 @@ def test_packages_that_do_not_go_together_are_noted_however_deep_they_are(shelf:
     shelf.put("idna", "3.1")
     found = [each for each in check_packages(shelf.installed) if each.status != "ok"]
     assert said(found) == [
-        ("note", "yarl", "1.2 wants idna<3, and 3.1 is installed"),
-        ("note", "yarl", "1.2 wants multidict, and it is not installed"),
+        ("note", "yarl", "1.2 needs idna<3, but 3.1 is installed"),
+        ("note", "yarl", "1.2 needs multidict, but it is not installed"),
     ]
 
 
