@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, cast, get_type_
 import typer
 from typer.core import TyperCommand
 
+from harness.cli.completion import BY_PLACEHOLDER
 from harness.cli.lazy_commands import new_app
 from harness.core.errors import UsageError
 
@@ -35,7 +36,10 @@ def option(group: str, usage: str, doc: str, default: object = None, test: Test 
         test: Validates the given value; for a repeatable option, each value.
     """
     names, metavar = _split(usage)
-    info = typer.Option(*names, help=doc, metavar=metavar, show_default=False, rich_help_panel=group)
+    info = typer.Option(
+        *names, help=doc + _other_meaning(names), metavar=metavar, show_default=False, rich_help_panel=group,
+        autocompletion=BY_PLACEHOLDER.get(metavar or ""),
+    )  # fmt: skip
     return field(default=default, metadata={OPTION: info, NAMES: names, TEST: test})
 
 
@@ -86,7 +90,9 @@ def switch(group: str, usage: str, doc: str) -> Any:
 
 def argument(metavar: str, doc: str, default: object = MISSING) -> Any:
     """Declare a positional argument as a field of a dataclass; required unless it has a default."""
-    return field(default=default, metadata={OPTION: typer.Argument(metavar=metavar, help=doc, show_default=False)})
+    complete = BY_PLACEHOLDER.get(metavar)
+    info = typer.Argument(metavar=metavar, help=doc, show_default=False, autocompletion=complete)
+    return field(default=default, metadata={OPTION: info})
 
 
 class GroupedCommand(TyperCommand):
@@ -190,7 +196,9 @@ def flag(usage: str, doc: str, default: Any = None, **more: Any) -> Any:
         **more: Further arguments of `typer.Option`, such as `min`.
     """
     names, metavar = _split(usage)
-    return typer.Option(default, *names, help=doc, metavar=metavar, **more)
+    complete = BY_PLACEHOLDER.get(metavar or "")
+    doc += _other_meaning(names)
+    return typer.Option(default, *names, help=doc, metavar=metavar, autocompletion=complete, **more)
 
 
 RUN_HELP = "The run: its folder, its id, the beginning of exactly one id, or `latest`."
@@ -198,7 +206,22 @@ RUN_HELP = "The run: its folder, its id, the beginning of exactly one id, or `la
 
 def positional(metavar: str, doc: str, default: Any = None, **more: Any) -> Any:
     """Declare a positional argument of a command function, as the default of its parameter; `...` requires it."""
-    return typer.Argument(default, metavar=metavar, help=doc, show_default=False, **more)
+    complete = BY_PLACEHOLDER.get(metavar)
+    return typer.Argument(default, metavar=metavar, help=doc, show_default=False, autocompletion=complete, **more)
+
+
+LETTERS = {
+    "-o": "--output-dir", "-f": "--save-every", "-e": "--endpoints-path", "-m": "--model", "-k": "--api-key-var",
+    "-p": "--env-dir-path", "-n": "--num-examples", "-H": "--save-to-hf-hub",
+}  # fmt: skip
+"""Meaning of letters that a document of another tool gives a second one. The help of an option with the second meaning
+says so."""
+
+
+def _other_meaning(names: Sequence[str]) -> str:
+    """A sentence about a letter of an option that means something else in other commands; "" without one."""
+    other = [name for name in names if name in LETTERS and LETTERS[name] not in names]
+    return "".join(f" (Elsewhere {name} is {LETTERS[name]}.)" for name in other)
 
 
 def _split(usage: str) -> tuple[list[str], str | None]:

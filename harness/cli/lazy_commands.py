@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from harness.cli.examples import epilog
 from harness.core.errors import UsageError
 from harness.core.plugins import load_plugins
 
@@ -24,13 +25,15 @@ class CommandEntry:
     function: str
     """Name of a command function, or of a `typer.Typer` for a group of commands."""
     help: str
+    group: str = "Plugins"
+    """Heading of the command in the help."""
 
 
-def new_app(**more: Any) -> typer.Typer:
+def new_app(*, add_completion: bool = False, **more: Any) -> typer.Typer:
     """Create an application or a group of commands. Help pages are formatted without rich, which is slow to import and
     truncates the names of options at 80 columns."""
     return typer.Typer(
-        add_completion=False,
+        add_completion=add_completion,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
@@ -44,6 +47,7 @@ class LazyCommand(TyperCommand):
     def __init__(self, name: str, entry: CommandEntry) -> None:
         super().__init__(name, short_help=entry.help, add_help_option=False)
         self._entry = entry
+        self.group = entry.group
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Import the command and build its context."""
@@ -52,7 +56,10 @@ class LazyCommand(TyperCommand):
             app = new_app()
             app.command(name=self.name)(found)
             found = app
-        return typer.main.get_command(found).make_context(info_name, args, parent, **extra)
+        command = typer.main.get_command(found)
+        path = f"{parent.command_path} {info_name}" if parent is not None else f"bench {self.name}"
+        command.epilog = command.epilog or epilog(path)
+        return command.make_context(info_name, args, parent, **extra)
 
 
 def lazy_group(commands: Mapping[str, CommandEntry], plugins: str = "") -> type[TyperGroup]:
@@ -77,6 +84,17 @@ def lazy_group(commands: Mapping[str, CommandEntry], plugins: str = "") -> type[
         def list_commands(self, ctx: Any) -> list[str]:
             self._add_plugins()
             return super().list_commands(ctx)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            """Write the commands of each group under its heading."""
+            groups: dict[str, list[tuple[str, str]]] = {}
+            for name in self.list_commands(ctx):
+                command: LazyCommand = self.get_command(ctx, name)
+                groups.setdefault(command.group, []).append((name, command.short_help or ""))
+            width = max(len(name) for records in groups.values() for name, _ in records)
+            for heading, records in groups.items():
+                with formatter.section(heading):
+                    formatter.write_dl([(name.ljust(width), text) for name, text in records])
 
         def _add_plugins(self, name: str | None = None) -> None:
             found = load_plugins(plugins, CommandEntry, name=name, taken=commands) if plugins else {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from harness.cli.examples import epilog
 from harness.cli.grouped import command_of
 from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 from harness.cli.multi_options import GROUPS, SETTINGS, EvaluationOptions, MultiOptions
@@ -110,7 +111,9 @@ def _event_file(path: str, job: MultiJob) -> EventFile:
         raise UsageError(f"--events {path}: {error}") from error
 
 
-_evaluate = command_of(MultiOptions, evaluate, GROUPS, settings=SETTINGS, epilog=_EPILOG)
+_evaluate = command_of(
+    MultiOptions, evaluate, GROUPS, settings=SETTINGS, epilog=f"{_EPILOG}\n\n{epilog('bench multi')}"
+)
 
 
 class _Multi(lazy_group(COMMANDS)):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.cli.completion import models
 from harness.core.redact import hidden_words
 from harness.settings.checks import NONE_WORD
 from harness.settings.schema import BY_FLAT_NAME, SETTINGS, SHARED, SHORTCUT_BY_KEY, SHORTCUTS, Kind, Setting
@@ -93,7 +94,10 @@ def setting_parameter(key: str, group: str, taken: Collection[str] = ()) -> Para
         flags = [flag for flag in setting.door.flags if flag not in taken]
         if off := setting.door.off:  # typer pairs the long names with a slash; a short off name has its own slash
             flags = [f"{flags[0]}/{off[0]}", *flags[1:], *(f" /{name}" for name in off[1:])]
-    option = typer.Option(*flags, help=doc, metavar=_METAVARS[kind], show_default=False, rich_help_panel=group)
+    option = typer.Option(
+        *flags, help=doc, metavar=_METAVARS[kind], show_default=False, rich_help_panel=group,
+        autocompletion=models if key == "model" else None,
+    )  # fmt: skip
     annotation = Annotated[_TYPES.get(kind, str) | None, option]
     return Parameter(key, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 

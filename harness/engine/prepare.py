@@ -21,11 +21,12 @@ from harness.engine.load_environments import Loader
 from harness.engine.plan import PlannedRollouts, identity_of
 from harness.engine.privacy import stay_private
 from harness.engine.progress import RunProgress
-from harness.engine.provenance import IN_PLACE, git_state, versions_of
+from harness.engine.provenance import IN_PLACE, bench_version, git_state, versions_of
 from harness.engine.remaining_work import check_growth
 from harness.envs.environment import Environment
 from harness.models.wire import check_settings_of_sampling
 from harness.reference.policies import parse_model
+from harness.settings.json_schema import suite_schema
 from harness.settings.resolver import ResolvedRun
 from harness.stats.summary import Summary
 from harness.stats.target import StoppingRule, finite_limits
@@ -302,7 +303,10 @@ def _open(run: LiveRun) -> None:
     run.folder, run.manifest = folder, replace(run.manifest, id=folder.id)
     named = {judge.alias: judge.endpoints for judge in plan.judges if judge.alias is not None and not judge.spec.key}
     # A folder is a run once it has a manifest, so write the manifest after the settings that a resume reads.
-    folder.write_config(plan.resolved.to_toml(named), is_ours=plan.start.is_ours and run.is_saved)
+    schema = ""
+    if run.is_saved and plan.resumes is None:
+        schema = folder.write_schema(f"suite-{bench_version()}.json", suite_schema)
+    folder.write_config(schema + plan.resolved.to_toml(named), is_ours=plan.start.is_ours and run.is_saved)
     folder.write_manifest(run.manifest)
     derive = plan.start.derive
     if derive is not None and derive.how == "rescore" and not folder.journal_path.exists():

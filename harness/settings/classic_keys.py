@@ -44,6 +44,9 @@ _OTHER_PROVIDERS: Mapping[str, tuple[str, str]] = {
 
 _SHORTCUTS = ("max_tokens", "temperature")
 
+OTHER_KEYS = (*_NO_EFFECT, *_SHORTCUTS, "provider", "api_client_type", "header", "env_dir_path", "endpoints_path")
+"""Keys of classic suite tables that are no settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Translated:

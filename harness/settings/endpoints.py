@@ -27,7 +27,7 @@ _ALSO = {"api_base_url": "url", "api_key_var": "key", "extra_headers": "headers"
 SPOKEN = "openai_chat_completions"
 """The only supported endpoint type, which is also the default: the OpenAI chat completions format."""
 
-_PRICES = ("input", "output", "cached_input")
+PRICES = ("input", "output", "cached_input")
 
 REPORTED = "reported"
 """Price of an endpoint that reports the cost of each reply itself."""
@@ -41,6 +41,11 @@ _SETTING_OF: Mapping[str, Setting] = {
     "tpm": BY_PATH["model", "tpm"],
     "max_concurrent": BY_PATH["model", "max_concurrent"],
 }
+
+ENDPOINT_KEYS: Mapping[str, tuple[str, str]] = {
+    name: _SETTING_OF[key].path for name, key in {**{key: key for key in _KEYS}, **_ALSO}.items() if key in _SETTING_OF
+}
+"""Keys of an endpoint, and other accepted names of them, that are settings: path of the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +260,8 @@ def _price(value: object, place: Place) -> Mapping[str, float] | None:
         )
     price: dict[str, float] = {}
     for key, amount in cast("dict[str, object]", value).items():
-        if key not in _PRICES:
-            raise ConfigError(f"{place.of('price', key)}: unknown key; {suggestion(key, _PRICES)}")
+        if key not in PRICES:
+            raise ConfigError(f"{place.of('price', key)}: unknown key; {suggestion(key, PRICES)}")
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < float("inf"):
             raise ConfigError(f"{place.of('price', key)} = {shown(amount)}: must be a number, 0 or more")
         price[key] = float(amount)

@@ -87,6 +87,9 @@ def read_target(target: str, cwd: Path) -> SuiteRequest:
         raise ConfigError(f"{target!r} is not a valid target; give environments separated by commas, or a .toml file")
     if (file := next((name for name in names if name.endswith(".toml")), None)) is not None:
         raise ConfigError(f"{file}: a suite file must be the only target; it cannot be in a list of environments")
+    for name in names:
+        if name == target.strip() and (suffix := Path(name).suffix) and suffix != ".py" and not (cwd / name).exists():
+            raise ConfigError(f"{name}: no such file; a suite file ends in .toml{_similar_file(cwd / name, cwd)}")
     command = COMMANDS["run_command"]
     entries = [
         SuiteEntry(

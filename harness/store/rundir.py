@@ -11,7 +11,7 @@ import re
 import secrets
 import string
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -199,6 +199,25 @@ class RunDir:
             return Manifest.from_json(value)
         except StoreError as error:
             raise StoreError(f"cannot read {self.manifest_path}: {error}") from None
+
+    def write_schema(self, name: str, make: Callable[[], JsonDict]) -> str:
+        """Write the JSON Schema of `config.toml` beside the runs, unless it is there, for editors.
+
+        Args:
+            name: Name of the schema's file.
+            make: Returns the schema; called if the file does not exist.
+
+        Returns:
+            The first line of `config.toml`, which names the file.
+        """
+        root = self.path.parents[2]
+        file = root / "schemas" / name
+        if not file.exists():
+            with translated("create", file.parent):
+                refuse_links(root, file.parent)
+                make_folder(file.parent, private=self.is_closed)
+            atomic_write(file, _pretty(make()), private=self.is_closed)
+        return f"#:schema ../../../schemas/{name}\n"
 
     def write_config(self, toml: str, *, is_ours: bool = False) -> None:
         """Replace `config.toml`, with secrets redacted and invisible characters escaped. `is_ours` records outside the

@@ -1,0 +1,77 @@
+"""Values that the shell completes: environments, runs and models. Reads names only; runs no code of environments."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import HarnessError
+
+_MOST_RUNS = 100
+"""Number of the newest runs that are offered."""
+
+
+def environments(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
+    """Names of environments, after a comma too, and suite files and modules."""
+    before, comma, last = incomplete.rpartition(",")
+    from harness.settings.packages import installed_environments, local_environments
+
+    names = set[str]()
+    if "/" not in last:
+        local = local_environments(Path("environments"))
+        names = {name.replace("_", "-") for name in (*installed_environments(), *local)}
+    return [f"{before}{comma}{name}" for name in _matching([*sorted(names), *_files(last, (".toml", ".py"))], last)]
+
+
+def runs(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
+    """Ids of the newest runs of the output folder, of their suites, and `latest`."""
+    from harness.store.find_runs import all_runs, newest
+    from harness.store.invocations import suite_files
+
+    folder = str(ctx.params.get("output_dir") or "outputs")
+    with contextlib.suppress(HarnessError, OSError):
+        ids = [run.name for run in newest(all_runs(folder), _MOST_RUNS)]
+        suites = [file.stem for file in suite_files(folder)]
+        return _matching(["latest", *ids, *reversed(suites)], incomplete)
+    return []
+
+
+def models(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
+    """Aliases of the endpoint registry, and the reference models."""
+    from harness.settings.endpoints import load_registry
+
+    known = [f"reference/{name}" for name in ("oracle", "noisy", "null", "echo")]
+    with contextlib.suppress(HarnessError, OSError):
+        known = [*load_registry(None, Path.cwd()).entries, *known]
+    return _matching(known, incomplete)
+
+
+Complete = Callable[[Any, Sequence[str], str], list[str]]
+
+BY_PLACEHOLDER: dict[str, Complete] = {
+    "RUN": runs, "RUNS": runs, "RUN|SUITE": runs, "RUN|SUITE...": runs, "CANDIDATE": runs, "NAME": environments,
+    "TARGET": environments, "MODEL": models,
+}  # fmt: skip
+"""Completion of a value by its placeholder in the help."""
+
+
+def _matching(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def _files(start: str, suffixes: Sequence[str]) -> list[str]:
+    """Paths that begin with `start`: folders, and files with one of the suffixes; relative as typed."""
+    folder, _, name = start.rpartition("/")
+    base = Path(folder or ("/" if start.startswith("/") else "."))
+    shown = f"{folder}/" if "/" in start else ""
+    try:
+        found = sorted(each for each in base.iterdir() if each.name.startswith(name) and not each.name.startswith("."))
+    except OSError:
+        return []
+    return [
+        f"{shown}{each.name}{'/' if each.is_dir() else ''}"
+        for each in found
+        if (each.is_dir() and "/" in start) or each.suffix in suffixes
+    ]

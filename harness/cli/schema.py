@@ -1,0 +1,35 @@
+"""Implement `bench schema`: print the JSON Schema of a file that bench reads, for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from harness.cli.grouped import flag, positional
+from harness.core.errors import UsageError
+from harness.settings.json_schema import endpoints_schema, suite_schema
+
+_SCHEMAS = {"suite": suite_schema, "endpoints": endpoints_schema}
+
+
+def schema(
+    kind: str = positional("KIND", "`suite`, the file of `bench run`, or `endpoints`, the endpoint registry.", ...),
+    output: Path | None = flag("--output FILE", "File to write; default stdout."),
+) -> None:
+    """Print the JSON Schema of suite files or endpoint registries.
+
+    Editors that know TOML use it to complete and check a file whose first line is `#:schema FILE`.
+    """
+    if kind not in _SCHEMAS:
+        raise UsageError(f"{kind}: unknown kind of file; use {' or '.join(_SCHEMAS)}")
+    text = json.dumps(_SCHEMAS[kind](), indent=2, ensure_ascii=False)
+    if output is None:
+        typer.echo(text)
+        return
+    try:
+        output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {output}: cannot be written: {error.strerror}") from None
+    typer.echo(f"Wrote {output}. Begin a file with `#:schema {output}` to use it.")
