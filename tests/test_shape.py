@@ -37,37 +37,37 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (115, 102),
-    "agents": (6080, 3859),  # ctx.llm.openai
+    "agents": (6079, 3859),  # ctx.llm.openai
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (9746, 6670),
+    "cli": (10026, 6888),
     "core": (2600, 1436),  # the client for the openai SDK, moved from plugins/classic
-    "engine": (7072, 4849),  # executors and listeners of plugins; a memory limit that is too small is always named
+    "engine": (7076, 4853),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
     "models": (3448, 2173),  # errors with setting and remedy as fields, an argument a line
-    "multi": (4156, 2636),  # the observer is notified by methods, not by callbacks set on runs
+    "multi": (4150, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
-    "plugins/classic": (6250, 4050),
-    "plugins/exports": (1831, 1370),
-    "plugins/faults": (1087, 759),
+    "plugins/classic": (6248, 4050),
+    "plugins/exports": (1830, 1370),
+    "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
-    "plugins/osmosis": (749, 455),
+    "plugins/osmosis": (748, 455),
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
-    "report": (8902, 6133),
+    "report": (8892, 6125),
     "results": (5, 2),
     "rubrics": (3107, 1879),  # judge.openai
     "sandbox": (2535, 1685),
-    "settings": (4597, 3026),  # the marks of options that all commands share; environment sources
+    "settings": (4731, 3129),  # marks of options that all commands share; environment sources; JSON Schemas
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6601, 4085),
+    "store": (6615, 4090),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1503, 972),
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's

@@ -35,7 +35,10 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "bench runs": ("docs/guides/runs.md", ("bench runs", "bench runs show latest")),
     "bench runs list": ("docs/guides/runs.md", ("bench runs list --env gsm8k -n 5", "bench runs list --state done -q")),
-    "bench runs show": ("docs/guides/runs.md", ("bench runs show latest", "bench runs show latest --json")),
+    "bench runs show": (
+        "docs/guides/failures.md",
+        ("bench runs show latest", "bench runs show latest --where 'reward<1 stop:length'"),
+    ),
     "bench runs rm": ("docs/guides/runs.md", ("bench runs rm latest", "bench runs rm 20261124T120000Z-ab12 -y")),
     "bench resume": ("docs/guides/runs.md", ("bench resume latest", "bench resume latest --retry-failed")),
     "bench replay": ("docs/guides/replay.md", ("bench replay latest", "bench replay latest -m gpt-4.1")),
