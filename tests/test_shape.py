@@ -40,14 +40,14 @@ LINES = {
     "agents": (6079, 3859),  # ctx.llm.openai
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10026, 6888),
-    "core": (2600, 1436),  # the client for the openai SDK, moved from plugins/classic
-    "engine": (7076, 4853),  # executors and listeners of plugins; a memory limit that is too small is always named
+    "cli": (10018, 6882),
+    "core": (2599, 1436),  # the client for the openai SDK, moved from plugins/classic
+    "engine": (7071, 4851),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    "models": (3448, 2173),  # errors with setting and remedy as fields, an argument a line
+    "models": (3446, 2171),  # errors with setting and remedy as fields, an argument a line
     "multi": (4150, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6248, 4050),
