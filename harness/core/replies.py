@@ -1,4 +1,4 @@
-"""Recording and replay of a model's replies in a rollout.
+"""Record and replay the replies of a model in a rollout.
 
 Normally the replies can be derived from the transcript. They cannot if an environment writes assistant messages itself,
 makes extra requests, changes a reply, or continues after a failed request. Then the journal stores the replies as
@@ -16,18 +16,18 @@ from harness.core.redact import redactor
 from harness.core.types import JsonDict, Message, ModelResponse, Prompt, Usage
 
 _CUT = frozenset({"length", "content_filter"})
-"""Finish reasons that environments must see in a replay. All others are replaced by `stop` or `tool_calls`."""
+"""Finish reasons that a replay preserves. All others are replaced by `stop` or `tool_calls`."""
 
 _ERRORS: dict[str, type[ModelError]] = {each.__name__: each for each in (ContextLengthError, ResponseError, ModelError)}
-"""Model errors that an environment may catch, subclasses first."""
+"""Classes of model errors that an environment may catch, by name; subclasses first."""
 
 UNANSWERED = "unanswered"
 """Reason of a request that was cancelled before its reply arrived."""
 
-_GIVEN_UP: JsonDict = {"error": "the request was given up", "kind": "ModelError", "reason": UNANSWERED}
+_GIVEN_UP: JsonDict = {"error": "the request was cancelled", "kind": "ModelError", "reason": UNANSWERED}
 
 _WITHDRAWN: JsonDict = {}
-"""Placeholder of a request that was refused without being sent."""
+"""Placeholder for a request that was refused without being sent."""
 
 _USAGE = frozenset(each.name for each in dataclasses.fields(Usage))
 
@@ -45,7 +45,7 @@ class ReplyRecorder:
         self._overlapped = False
 
     def begin(self, prompt: Prompt) -> int:
-        """Register a new request and return its number, for `end`."""
+        """Register a new request, and return its number for `end`."""
         number = len(self.taken)
         self.taken.append(_GIVEN_UP)
         if self._in_flight and not self._overlapped:
@@ -74,14 +74,14 @@ class ReplyRecorder:
         self.taken[number] = reply
 
     def withdraw(self, number: int) -> None:
-        """Forget request `number`, which was refused without being sent."""
+        """Remove request `number`, which was refused without being sent."""
         del self._in_flight[number]
         self.taken[number] = _WITHDRAWN
 
 
 def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = None) -> list[JsonDict]:
-    """Derive the replies from a transcript: every assistant message is one, and the last one is truncated if the
-    rollout was.
+    """Derive the replies from a transcript: every assistant message is a reply, and the last one is truncated if the
+    rollout was truncated.
 
     Args:
         completion: The messages after the prompt, or the completed text.
@@ -109,7 +109,7 @@ def to_record(
             record contains it.
 
     Returns:
-        None if the transcript is sufficient; else `taken` without such trailing requests.
+        None if the transcript is sufficient; otherwise `taken` without such trailing requests.
     """
     taken = [reply for reply in taken if reply is not _WITHDRAWN]
     while error is not None and taken and taken[-1].get("error") in (error, _GIVEN_UP["error"]):
@@ -134,15 +134,15 @@ class ReplyPlayer:
     """Replays the recorded replies of a rollout.
 
     Args:
-        recorded: Replies as returned by `to_record` or `read_off`.
+        recorded: The replies, as returned by `to_record` or `read_off`.
     """
 
     def __init__(self, recorded: Iterable[JsonDict]) -> None:
         self._left = list(recorded)
 
     def next(self, prompt: Prompt) -> ModelResponse | ModelError | None:
-        """Return the next reply or error for `prompt`; None if there are no more. Concurrent requests are matched by
-        their prompts, others by order."""
+        """Return the next recorded reply or error for `prompt`; None at the end. Concurrent requests are matched by
+        their prompts, others by their order."""
         asked: str | None = None
         for number, reply in enumerate(self._left):
             if "asked" in reply:

@@ -1,4 +1,4 @@
-"""Removal of control sequences from untrusted text before it is shown in a terminal.
+"""Remove control sequences from untrusted text before it is shown in a terminal.
 
 Model output, tool output, dataset text, endpoint messages, environment names and output printed by environments are
 untrusted: a control sequence in them can clear the screen, set the clipboard or fake output."""
@@ -12,35 +12,35 @@ LIMIT = 300
 """Default maximum length of untrusted text in a line, in characters."""
 
 _STRINGS = re.compile(r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)")
-"""The escape sequences OSC, DCS, SOS, PM and APC with their contents: titles, links, clipboard contents. If such a
-sequence is not terminated, only its first characters are removed, so that it cannot hide the text after it. The pattern
-is unambiguous, so matching takes linear time."""
+"""Pattern of the escape sequences OSC, DCS, SOS, PM and APC with their contents: titles, links, clipboard contents. If
+such a sequence is not terminated, only its first characters are removed, so that it cannot hide the text after it. The
+pattern is unambiguous, so matching takes linear time."""
 
 _SEQUENCES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]")
-"""CSI sequences (colours, cursor, erase) and two-character escapes."""
+"""Pattern of CSI sequences (colors, cursor, erase) and two-character escapes."""
 
 HIDDEN = (
     "\u061c\u200e\u200f\u202a-\u202e"  # bidirectional controls: show text in another order
     "\u00ad\u200b\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, and more of those controls
     "\U000e0000-\U000e007f"  # tag characters: invisible copies of ASCII
 )
-"""Invisible characters, as the content of a regular expression's brackets."""
+"""Invisible characters, for use inside the brackets of a regular expression."""
 
 _UNSEEN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{HIDDEN}]")
-"""C0 controls except tab and newline, DEL, C1 controls, and `HIDDEN`."""
+"""Pattern of control characters except tab and newline, and of invisible characters."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-"""Lone surrogates, which no output encoding can represent."""
+"""Pattern of lone surrogates, which no output encoding can represent."""
 
 OBEYED = re.compile(f"{_UNSEEN.pattern}|{_SURROGATES.pattern}|[\u2028\u2029]")
-"""One character that a terminal interprets or that is invisible."""
+"""Pattern of one character that is invisible or that a terminal interprets."""
 
 
 def clean(text: object, limit: int = LIMIT) -> str:
     """Convert `text` to one line without control characters.
 
     Args:
-        text: Any object; its `str` is used.
+        text: Any object, which is converted with `str`.
         limit: Maximum number of characters; longer text is cut and ends in `…`.
     """
     # Cut first, with room for removed characters, so that a huge text takes no time.
@@ -57,6 +57,6 @@ def clean_block(text: str) -> str:
 
 def plain_json(value: object) -> str:
     """Format a value as indented JSON that is safe in a terminal. Letters of all languages are kept; control characters
-    and invisible characters are escaped. Values that JSON cannot represent become their `str`."""
+    and invisible characters are escaped. Values that JSON cannot represent are converted with `str`."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return OBEYED.sub(lambda found: json.dumps(found.group())[1:-1], text)

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 DOCUMENT = 64 << 20
-"""Limit of settings files, manifests, summaries and cards, in bytes."""
+"""Maximum size of settings files, manifests, summaries and cards, in bytes."""
 
 ROWS = 2 << 30
-"""Limit of a file of rows, tasks or results, decompressed, in bytes."""
+"""Maximum size of a file of rows, tasks or results after decompression, in bytes."""
 
 LINE = 256 << 20
-"""Limit of one line (a row or a journal record), in bytes."""
+"""Maximum size of one line (a row or a journal record), in bytes."""
 
 _BATCH = 256
-"""Rows of a parquet file that are decompressed at a time."""
+"""Number of rows of a parquet file that are decompressed at a time."""
 
 
 def too_large(what: str, cap: int) -> OSError:
-    """Make the error for a file, line or other data larger than `cap` bytes.
+    """Return the error for a file, line or other data that is larger than `cap` bytes.
 
     Args:
         what: Name of the file or data, which begins the message.
@@ -37,7 +37,7 @@ def too_large(what: str, cap: int) -> OSError:
 
 
 def size_words(size: int) -> str:
-    """A size in words, such as `64 MiB`."""
+    """Format a size with its unit, such as `64 MiB`."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
@@ -83,10 +83,10 @@ def read_text(path: Path, cap: int = DOCUMENT, encoding: str = "utf-8-sig") -> s
 
 
 def lines_of(file: BinaryIO, cap: int = LINE) -> Iterator[bytes]:
-    """Iterate over the lines of a file, including their line ends.
+    """Yield the lines of a file, including their line ends.
 
     Raises:
-        OSError: the file cannot be read, or a line is larger than `cap` bytes; names the line.
+        OSError: the file cannot be read, or a line is larger than `cap` bytes; the message names the line.
     """
     number = 0
     while line := file.readline(cap + 1):
@@ -100,8 +100,7 @@ def unzipped(data: bytes, cap: int = ROWS) -> bytes:
     """Decompress a gzip file with all of its members.
 
     Raises:
-        OSError: the result is larger than `cap` bytes, or the data is not gzip.
-        EOFError: the data is truncated.
+        OSError: the result is larger than `cap` bytes, or the data is not gzip. EOFError: the data is truncated.
         zlib.error: the data is damaged.
     """
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -112,14 +111,14 @@ def unzipped(data: bytes, cap: int = ROWS) -> bytes:
 
 
 def parquet_batches(file: Any, cap: int = ROWS) -> Iterator[Any]:
-    """Read a parquet file in batches. A small file may decompress to more than the memory holds.
+    """Read a parquet file in batches. Even a small file may be too large for the memory when it is decompressed.
 
     Args:
         file: An open `pyarrow.parquet.ParquetFile`.
-        cap: Maximum bytes in memory of all rows together.
+        cap: Maximum size of all rows together in memory, in bytes.
 
     Raises:
-        OSError: the rows are larger than `cap`.
+        OSError: the rows are larger than `cap` bytes.
     """
     size = 0
     for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):

@@ -1,7 +1,7 @@
-"""The state of one rollout: a dict with its input, its transcript and the environment's own values.
+"""The state of one rollout: a dict with the input, the transcript and the environment's own values.
 
 The input (`prompt answer task info example_id`) is stored in `state["input"]` and can be read from the state itself.
-The steps of the trajectory refer to one growing transcript, so a rollout of n turns needs O(n) memory."""
+The steps of the trajectory refer to one growing transcript, so that a rollout of n turns needs O(n) memory."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ FIXED_KEYS: frozenset[str] = frozenset(INPUT_KEYS) | {
     "stop_condition", "prompt_too_long", "final_env_response", "trajectory", "trajectory_id", "reward", "metrics",
     "advantage", "error", "timing", "usage", "client", "chat", "oai_tools", "tool_defs", "transcript",
 }  # fmt: skip
-"""Keys with a predefined meaning. They are recorded elsewhere or not at all, so `export` omits them."""
+"""Keys of the state with a predefined meaning. They are recorded elsewhere or not at all, so `export` omits them."""
 
 _STEPS = "trajectory"
-"""Key under which an export stores the authors' notes in steps. The steps themselves are rebuilt from the completion.
-If the completion does not determine them, the value is an object with `notes` and with `places`, the positions of the
-steps in the completion."""
+"""Key under which an exported state stores values that the environment added to steps (notes). The steps themselves are
+rebuilt from the completion. If the completion does not determine them, the value is an object with `notes` and with
+`places`, the positions of the steps in the completion."""
 
 _STEP_KEYS = frozenset({"prompt", "completion", "response", "tokens", "is_truncated", "trajectory_id"})
-"""Keys of a step that the rollout loop sets."""
+"""Keys of a trajectory step that the rollout loop sets."""
 
 # Values that orjson would convert to another type (a dataclass to a dict) cannot be restored as they were.
 _FAITHFUL = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 class Prefix(Sequence[Message]):
-    """The first `end` messages of a growing transcript, as a read-only list without a copy."""
+    """Read-only list of the first `end` messages of a growing transcript, which are not copied."""
 
     __slots__ = ("_end", "_messages")
 
@@ -58,7 +58,7 @@ class Prefix(Sequence[Message]):
             return [self._messages[i] for i in range(*index.indices(self._end))]
         position = index + self._end if index < 0 else index
         if not 0 <= position < self._end:
-            raise IndexError(f"message {index} of {self._end}")
+            raise IndexError(f"no message {index}: there are {self._end}")
         return self._messages[position]
 
     def __len__(self) -> int:
@@ -92,11 +92,11 @@ class State(dict[str, Any]):
     example: Example | None
     """The example of the rollout. Shared by all of its rollouts, so it must not be changed."""
     lost: frozenset[str]
-    """Names of the values that are not in the journal; reading one raises `StateLost`."""
+    """Names of the values that are not in the journal. Reading one of them raises `StateLost`."""
     transcript: Prompt
-    """Prompt and all messages since, as one growing list; one text for a completion model."""
+    """The prompt and all later messages, as one growing list; for a completion model, one string."""
     start: int
-    """Index of the completion's start in `transcript`."""
+    """Index in `transcript` at which the completion starts."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(*args, **values)
@@ -118,7 +118,7 @@ class State(dict[str, Any]):
 
     @classmethod
     def begin(cls, example: Example, rollout_index: int, model: str, sampling_args: JsonDict) -> State:
-        """Create the state of a new rollout. Values are copied, so that changing them affects no other rollout.
+        """Create the state of a new rollout. Values are copied, so that changes to them do not affect other rollouts.
 
         Args:
             example: The row of the rollout.
@@ -158,7 +158,7 @@ class State(dict[str, Any]):
     def restore(cls, example: Example, generated: Generated, model: str, sampling_args: JsonDict) -> State:
         """Restore the state of a recorded rollout for scoring.
 
-        The trajectory has its original steps, but without their `response`. A step whose messages are not in the
+        The trajectory has the original steps, but without their `response`. A step whose messages are not in the
         completion is empty.
 
         Args:
@@ -196,12 +196,12 @@ class State(dict[str, Any]):
         return state
 
     def export(self) -> tuple[JsonDict, tuple[str, ...]]:
-        """The part of the state that the journal must store besides the transcript, for later scoring.
+        """Return the values of the state that the journal must store in addition to the transcript, for later scoring.
 
         Returns:
-            The author's values that JSON can represent (with changed input fields under `input` and notes of steps
-            under `trajectory`), and the names of the values that cannot be restored exactly. Where possible, such a
-            value is still included in a readable form, for state columns.
+            The environment's values that JSON can represent (with changed input fields under `input` and notes of steps
+            under `trajectory`), and the names of the values that cannot be restored exactly. If possible, such a value
+            is still included in a readable form, for state columns.
         """
         author = {name: value for name, value in self.items() if name not in FIXED_KEYS}
         notes = _notes(self["trajectory"])
@@ -226,8 +226,8 @@ class State(dict[str, Any]):
         return exported, ()
 
     def places(self) -> list[list[int]] | None:
-        """Start and end of each trajectory step in the completion. None if the steps are the assistant messages, or if
-        the environment makes no steps."""
+        """Start and end of each trajectory step in the completion; None if the steps are exactly the assistant messages
+        or the environment has no steps."""
         completion, trajectory = self["completion"], self["trajectory"]
         if not trajectory or len(_usual(completion)) == len(trajectory):
             return None
@@ -277,7 +277,7 @@ class State(dict[str, Any]):
 
 
 def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: ModelResponse | None) -> JsonDict:
-    """Make one step of the trajectory. Prompt and completion are not copied."""
+    """Return a new step of the trajectory. Prompt and completion are not copied."""
     return {
         "prompt": prompt,
         "completion": completion,
@@ -292,7 +292,8 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 
 
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
-    """Values that the environment's code added to each step, such as `extras` and `reward`; empty if it added none."""
+    """Return the values that the environment added to steps, such as `extras` and `reward`; empty if there are no
+    such."""
     notes: list[JsonDict] = []
     for each in trajectory:
         own_values = ((name, value) for name, value in each.items() if name not in _STEP_KEYS and value is not None)
@@ -310,12 +311,12 @@ class LostExtras(dict[str, Any]):
         )
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Raise `StateLost`, since no value of the step's `extras` was stored."""
+        """Always raise `StateLost`, since no value of the step's `extras` was stored."""
         return self[name]
 
 
 def own(value: Any) -> Any:
-    """Deep-copy a JSON value, so that a change of the copy does not affect the original."""
+    """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {name: own(part) for name, part in cast(JsonDict, value).items()}
     if isinstance(value, list | tuple):
@@ -331,7 +332,7 @@ def _differ(one: object, other: object) -> bool:
 
 
 def _usual(completion: Prompt) -> list[list[int]]:
-    """Default start and end of each step in a completion: every assistant message is one step; a text is one step."""
+    """Return the default positions of the steps in a completion: every assistant message, or a string, is one step."""
     if isinstance(completion, str):
         return [[0, len(completion)]] if completion else []
     # An environment's code may store any value here.
@@ -344,8 +345,8 @@ def _usual(completion: Prompt) -> list[list[int]]:
 
 
 def _place(step: JsonDict, start: int, end: int) -> list[int]:
-    """Start and end of a step in the completion; [0, 0] if the completion does not contain the step, since an
-    environment may append any step."""
+    """Return the start and end of a step in the completion; [0, 0] if the completion does not contain the step, since
+    an environment may append any step."""
     try:
         first = len(step["prompt"]) - start
         last = first + len(step["completion"])
@@ -363,7 +364,7 @@ def _rebuild_trajectory(state: State, completion: Prompt, places: Sequence[Seque
         return
     if isinstance(prompt, str):
         raise EnvironmentFault(
-            "the journal has a list of messages, but the prompt is a text: the run is from another environment"
+            "the journal has a list of messages, but the prompt is a string: the run is from another environment"
         )
     transcript: Messages = [*prompt, *completion]
     state.transcript, state.start = transcript, len(prompt)
@@ -373,8 +374,8 @@ def _rebuild_trajectory(state: State, completion: Prompt, places: Sequence[Seque
 
 
 def _export_each(author: JsonDict) -> tuple[JsonDict, tuple[str, ...]]:
-    """Export a state's values one by one, and return them with the names of the values that JSON cannot represent.
-    Slower than exporting all at once."""
+    """Export the values of a state one by one, and return them with the names of those that JSON cannot represent. This
+    is slower than exporting all values at once."""
     kept: JsonDict = {}
     lost: list[str] = []
     for name, value in author.items():
@@ -391,7 +392,7 @@ def _export_each(author: JsonDict) -> tuple[JsonDict, tuple[str, ...]]:
 
 
 def _shown(value: object) -> object:
-    """Convert sets to sorted lists; reject other types."""
+    """Convert a set to a sorted list, and raise an error for any other type."""
     if isinstance(value, set | frozenset):
         return sorted(cast("set[object]", value), key=str)
-    raise TypeError(f"not a JSON value: {type(value).__name__}")
+    raise TypeError(f"JSON cannot represent a value of type {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""The types that environments and model clients exchange: messages, usage, replies, and the protocols `Chat` and
+"""Types that environments and model clients exchange: messages, usage, replies, and the protocols `Chat` and
 `Client`."""
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ Prompt: TypeAlias = "Messages | str"
 MessageType: TypeAlias = Literal["chat", "completion"]
 
 ROLLOUT_HEADER = "X-Bench-Rollout"
-"""HTTP header with the rollout's key, for the embedded reference server. Sent to loopback endpoints only."""
+"""HTTP header with the rollout's key, for the embedded reference server. It is sent to loopback endpoints only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and requests of one call or of a sum of calls. Distinguishes unknown from zero."""
+    """Tokens, requests and cost of one call or of several calls together. Unknown values differ from zero."""
 
     input_tokens: int = 0
-    """Prompt tokens, as the endpoint reported them."""
+    """Number of prompt tokens, as reported by the endpoint."""
     output_tokens: int = 0
-    """Generated tokens, reasoning included, as the endpoint reported them."""
+    """Number of generated tokens, including reasoning, as reported by the endpoint."""
     reasoning_tokens: int = 0
-    """Part of `output_tokens` spent on hidden reasoning, where the endpoint says so."""
+    """Number of `output_tokens` used for hidden reasoning, if the endpoint reports it."""
     cached_tokens: int = 0
-    """Part of `input_tokens` that the endpoint served from its cache, where it says so."""
+    """Number of `input_tokens` that the endpoint read from its cache, if the endpoint reports it."""
     requests: int = 0
     """Number of replies received."""
     unreported: int = 0
-    """Number of replies without usage; their tokens are unknown, not zero."""
+    """Number of replies that did not report their usage, so that their tokens are unknown."""
     cost: float | None = None
-    """Cost in US dollars, if the endpoint reported it."""
+    """Cost in US dollars; None if unknown."""
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; `cost` is unknown only if both costs are."""
+        """Return the sum of two usages. The cost is unknown only if both costs are."""
         cost = None if self.cost is None and other.cost is None else (self.cost or 0.0) + (other.cost or 0.0)
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -71,11 +71,11 @@ class ModelResponse:
     """The model name that the endpoint reported."""
     id: str | None = None
     seconds: float = 0.0
-    """Seconds from sending the last attempt to its last byte, without waiting for a slot or for a retry."""
+    """Seconds from sending the last attempt to the last byte of its reply, without waiting for a slot or a retry."""
     attempts: int = 1
-    """HTTP requests made for this reply, including retries."""
+    """Number of HTTP requests that were made for this reply, including retries."""
     wasted: Usage | None = None
-    """Reported usage of earlier replies that had to be discarded; they cost money as well."""
+    """Reported usage of earlier replies that had to be discarded but cost money as well."""
 
     @property
     def is_truncated(self) -> bool:
@@ -98,25 +98,25 @@ class ModelCall:
     tools: Sequence[JsonDict] | None = None
     """Tool definitions in the OpenAI wire format."""
     sampling_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Merged into the request body; the entries of `extra_body` become top-level fields; a None value removes a
+    """Fields that are added to the request body. Entries of `extra_body` become fields, too; the value None removes a
     field."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of this call, in addition to the endpoint's headers, which they override."""
     lane: str = ""
-    """Name of the run that makes the request, so that the limiter shares slots fairly between runs."""
+    """Name of the run that makes the request. The limiter shares its slots fairly between runs."""
     urgent: bool = False
-    """Priority for judge calls: served first, since the rollout that they score is already paid for."""
+    """Whether the call is sent before others. Set for calls of judges, whose rollouts are already paid for."""
     check: Callable[[], None] | None = None
-    """Called when the request has a slot and before it is sent; raises `BudgetSpent` if it must not be sent."""
+    """Called when the request has a slot, before it is sent. Raises `BudgetSpent` if it must not be sent."""
     quick: bool = False
-    """Set for a health check: any HTTP answer is sufficient, so there is no retry."""
+    """Whether the call is a health check, for which any HTTP answer is sufficient, so that it is not retried."""
 
 
 class Client(Protocol):
     """Client of one endpoint, with retries, limits and the wire format."""
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Send `call` and return the reply; retry on temporary errors.
+        """Send `call` and return the reply. Temporary errors are retried.
 
         Raises:
             ModelError: the call failed after all retries.
@@ -129,7 +129,7 @@ class Client(Protocol):
 
 
 class Chat(Protocol):
-    """A model as an environment uses it: bound to an endpoint, a name, sampling arguments and a rollout."""
+    """Interface with which an environment calls a model, bound to an endpoint, sampling arguments and a rollout."""
 
     @property
     def model(self) -> str:
@@ -143,7 +143,7 @@ class Chat(Protocol):
         tools: Sequence[JsonDict] | None = None,
         sampling_args: Mapping[str, Any] | None = None,
     ) -> ModelResponse:
-        """Call the model; `sampling_args` override those of the run.
+        """Call the model. `sampling_args` override those of the run.
 
         Raises:
             ModelError: the call failed after all retries.
@@ -152,7 +152,7 @@ class Chat(Protocol):
 
 
 def text_of(message: Message) -> str:
-    """The text of a message: its content, or the text parts of its content; "" if there is none."""
+    """Return the text of a message: its content, or the text parts of its content; "" if it has no text."""
     content = message.get("content")
     if isinstance(content, str):
         return content
