@@ -1,4 +1,4 @@
-"""Live display on stderr: a table on a terminal, otherwise a line now and then. Runs in its own thread, so that it
+"""Live display on stderr: a table on a terminal, otherwise plain lines at intervals. Runs in its own thread, so that it
 neither slows the engine nor stops when the engine is blocked. An error in the display is reported once, and the run
 continues without it."""
 
@@ -27,15 +27,14 @@ STEP = 0.10
 """Share of a run's rollouts that must finish before the next plain line of progress is printed."""
 
 PATIENCE = 10.0
-"""Maximum seconds between plain lines of a run without progress. In long runs a tenth of the elapsed time, to keep logs
-short."""
+"""Maximum seconds between plain lines of a run without progress. In long runs, a tenth of the elapsed time."""
 
 HURRY = 1.0
 """Minimum seconds between two plain lines of a run."""
 
 
 def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
-    """Whether a live table can be shown: both streams are terminals, colour is allowed, and no `--quiet`."""
+    """Return whether a live table can be shown: both streams are terminals, colour is allowed, and no `--quiet`."""
     if quiet or environ.get("NO_COLOR") or environ.get("TERM") in {"dumb", "unknown"}:
         return False
     return sys.stdout.isatty() and sys.stderr.isatty()
@@ -200,7 +199,7 @@ class Display:
 
 
 def _is_due(watch: RunWatch, now: float) -> bool:
-    """Whether it is time to print a line about the progress of a run."""
+    """Return whether it is time to print a line about the progress of a run."""
     progress = watch.progress
     if watch.last_line is None or not progress.total:
         return False

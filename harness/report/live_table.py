@@ -83,7 +83,7 @@ class RunWatch:
         return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
 
     def observe(self, now: float) -> None:
-        """Record the number of finished rollouts at this time, from which the rate is computed. Callable at any
+        """Record the number of finished rollouts at this time, from which the rate is computed. May be called at any
         interval."""
         if not self.progress.started or not self.is_open:
             return

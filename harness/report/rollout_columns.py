@@ -33,18 +33,18 @@ class RunRollout:
 
 
 def passed(rollout: RunRollout) -> bool:
-    """Whether the reward reaches the run's `pass_threshold`, as in pass@k; false without a reward."""
+    """Return whether the reward reaches the run's `pass_threshold`, as in pass@k; false without a reward."""
     reward, threshold = rollout.outcome.reward, number(rollout.manifest.settings.get("env.pass_threshold"))
     return reward is not None and reward >= (1.0 if threshold is None else threshold) - THRESHOLD_SLACK
 
 
 def waiting(rollout: RunRollout) -> bool:
-    """Whether the rollout is generated and not scored yet."""
+    """Return whether the rollout is generated and not scored yet."""
     return isinstance(rollout.outcome.base, Generated) and rollout.outcome.score is None
 
 
 def failed(rollout: RunRollout) -> bool:
-    """Whether the rollout has a reward below the run's `pass_threshold`, or ended without a reward."""
+    """Return whether the rollout has a reward below the run's `pass_threshold`, or ended without a reward."""
     return not passed(rollout) and not waiting(rollout)
 
 

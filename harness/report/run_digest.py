@@ -221,7 +221,7 @@ def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list
         Each example of that id with its rollouts, in table order.
 
     Raises:
-        UsageError: no rollout of it is recorded.
+        UsageError: no such rollout is recorded.
         StoreError: the journal cannot be read.
     """
     recorded = read_journal(run)

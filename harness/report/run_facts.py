@@ -26,7 +26,7 @@ from harness.store.score_table import tally
 from harness.store.values import table
 
 BUILT_IN = "builtin"
-"""Name of the layer of settings that have their default."""
+"""Name of the layer of settings that have their default value."""
 
 
 @dataclass(frozen=True, slots=True)

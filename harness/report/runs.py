@@ -73,7 +73,7 @@ def remarks(entry: ListedRun, name: str) -> list[str]:
 
 
 def resume_hint(entry: ListedRun, name: str) -> str:
-    """The command that resumes a run; for a run started from Python, an instruction."""
+    """Return the command that resumes a run; for a run started from Python, an instruction."""
     if entry.manifest is not None and not has_rows(entry.manifest):
         return "run its program again with resume=True"
     return shlex.join(["bench", "resume", name, *budget_flags(entry)])
@@ -85,7 +85,7 @@ def budget_flags(entry: ListedRun) -> list[str]:
 
 
 def has_rows(manifest: Manifest) -> bool:
-    """Whether a run can be repeated from its settings alone."""
+    """Return whether a run can be repeated from its settings alone."""
     ours = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
     args: object = manifest.settings.get("env.env_args")
     return ours is None or ours.has_rows(table(args))

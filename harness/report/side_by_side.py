@@ -132,7 +132,7 @@ def _answered(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _is_whole(found: Standings) -> bool:
-    """Whether every task has a score, so that the intervals apply to the documented means."""
+    """Return whether every task has a score, so that the intervals apply to the documented means."""
     return all(each.is_whole for each in found.models)
 
 

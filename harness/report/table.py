@@ -152,7 +152,7 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], width: int) ->
 
 
 def metrics_repeat_reward(summary: Summary) -> bool:
-    """Whether the run's only metric equals the reward."""
+    """Return whether the run's only metric equals the reward."""
     reward = summary.reward
     same = [m.estimate.mean == reward.estimate.mean and m.std == reward.std for m in summary.metrics.values()]
     return same == [True]

@@ -44,8 +44,8 @@ class PlainConsole(Console):
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> PlainConsole:
-    """A console on stdout, stderr or `file`: no markup, no emoji codes, no highlighting. Characters that the stream's
-    encoding cannot write are replaced instead of raising an error."""
+    """Create a console on stdout, stderr or `file`: no markup, no emoji codes, no highlighting. Characters that the
+    stream's encoding cannot write are replaced instead of raising an error."""
     stream = file or (sys.stderr if stderr else sys.stdout)
     if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
         stream.reconfigure(errors="replace")

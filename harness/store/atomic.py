@@ -111,7 +111,7 @@ def sync_folder(path: Path) -> None:
 
 
 def is_closed(folder: Path) -> bool:
-    """Whether only its owner may enter a folder, by its mode; False if it does not exist."""
+    """Return whether only its owner may enter a folder, by its mode; False if it does not exist."""
     try:
         return folder.stat().st_mode & _OTHERS == 0
     except OSError:
@@ -119,7 +119,7 @@ def is_closed(folder: Path) -> bool:
 
 
 def file_mode(*, private: bool) -> int:
-    """Permissions for a new file, before the umask."""
+    """Return the permissions for a new file, before the umask."""
     return 0o600 if private else 0o666
 
 
@@ -173,7 +173,7 @@ def close_to_others(folder: Path) -> None:
 
 
 def new_file(path: Path) -> BinaryIO:
-    """Create a file for writing; it must not exist. Private if its folder is."""
+    """Create a file for writing; it must not exist. The file is private if its folder is."""
     mode = file_mode(private=is_closed(path.parent))
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")
 
@@ -187,7 +187,7 @@ def atomic_write(path: Path, content: bytes | str, *, private: bool = False) -> 
         private: Make it readable by its owner only.
 
     Raises:
-        StoreError: it was not written; the old file is unchanged.
+        StoreError: the content was not written; the old file is unchanged.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     with translated("write", path), replacement(path) as temporary:
@@ -201,8 +201,8 @@ def atomic_write(path: Path, content: bytes | str, *, private: bool = False) -> 
 
 @contextlib.contextmanager
 def replacement(path: Path) -> Generator[Path]:
-    """Temporary path beside `path`: the file written there replaces `path`, or is removed on an error. The block must
-    sync the file itself."""
+    """Context manager with a temporary path: the file written there replaces `path`, or is removed on an error. The
+    block must sync the file itself."""
     temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         yield temporary

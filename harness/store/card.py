@@ -80,9 +80,9 @@ def _rebuild(parent: Path) -> None:
 
 
 def _rows_fingerprint(run: RunDir) -> str:
-    """Text that changes when the files of a run's rows change. `datasets` caches rows under a name derived from the
-    card's `configs:`, not from the files. Without this text, it would return
-    outdated rows after the run has advanced."""
+    """Return text that changes when the files of a run's rows change. `datasets` caches rows under a name derived from
+    the card's `configs:`, not from the files. Without this text, it would return outdated rows after the run has
+    advanced."""
     files: list[tuple[str, int, int]] = []
     for path in run.row_files():
         with contextlib.suppress(FileNotFoundError):

@@ -178,7 +178,7 @@ class Filter:
                     raise ConfigError(suggestion(name, known), setting=what, given=name)
 
     def keeps(self, entry: ListedRun) -> bool:
-        """Whether a run matches. Unknown fields of a damaged run match."""
+        """Return whether a run matches. Unknown fields of a damaged run match."""
         created = entry.created
         return (
             _matches(self.envs, (entry.env_id, entry.name))
@@ -191,7 +191,7 @@ class Filter:
 
 
 def _matches(patterns: Sequence[str], names: Iterable[str]) -> bool:
-    """Whether one of the names contains a pattern or, for a pattern with `*`, matches it as a whole."""
+    """Return whether one of the names contains a pattern or, for a pattern with `*`, matches it as a whole."""
     for pattern, name in itertools.product(patterns, names):
         parts = [re.escape(part) for part in pattern.casefold().split("*")]
         search = re.fullmatch if len(parts) > 1 else re.search
@@ -258,7 +258,7 @@ class Catalogue:
         return itertools.islice(self, most if most >= 0 else None)
 
     def children(self, run_id: str) -> list[ListedRun]:
-        """Runs made from a given one, newest first."""
+        """Return the runs derived from the given run, newest first."""
         return [entry for entry in self if entry.manifest is not None and entry.manifest.parent == run_id]
 
 

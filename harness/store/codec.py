@@ -67,7 +67,7 @@ def to_line(document: JsonDict) -> bytes:
     """Encode a JSON object with a `type`, such as a record, as one journal line. Nothing is redacted.
 
     Raises:
-        EnvironmentFault: it has a value that is not JSON.
+        EnvironmentFault: the object has a value that is not JSON.
     """
     try:
         return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
@@ -208,7 +208,7 @@ def _redacted_key(name: str) -> str:
 
 
 def map_texts(value: object, text: Callable[[str], str], key: Callable[[str], str] = str) -> object:
-    """Copy a JSON value, with `text` applied to every text in it, and `key` to every key."""
+    """Copy a JSON value, with `text` applied to every string in it, and `key` to every key."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, dict):

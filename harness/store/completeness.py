@@ -19,7 +19,7 @@ def final_name(end: int) -> str:
 
 
 def is_complete(run: RunDir) -> bool:
-    """Whether the summary is readable and the rows cover the whole journal. True without a journal."""
+    """Return whether the summary is readable and the rows cover the whole journal. True without a journal."""
     try:
         size = run.journal_path.lstat().st_size
     except FileNotFoundError:

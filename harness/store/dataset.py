@@ -65,7 +65,7 @@ class _Part:
 
     @property
     def file_name(self) -> str:
-        """Unique for its rows: a reader that lists the folder before a replacement gets a missing file, not other
+        """File name, unique to its rows: after a replacement, readers with an old listing find no file, not other
         rows."""
         if self.level == SORTED:
             return final_name(self.end) if not self.waiting else f"train-{self.end:015d}-waiting.parquet"
@@ -278,7 +278,7 @@ class DatasetWriter:
         return file.rows
 
     def _is_final(self) -> bool:
-        """Whether the files on disk already have all rows, sorted and with the newest scores, as after `finish`."""
+        """Return whether the files on disk already have all rows, sorted and with the newest scores."""
         if self._rebuild or len(self._parts) != 1 or self._parts[0].level != SORTED:
             return False
         with translated("read", self._run.journal_path):

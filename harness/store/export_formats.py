@@ -102,7 +102,7 @@ _STATES: Mapping[str, str] = {"running": "still running", "died": "not complete:
 
 
 def formats() -> dict[str, Format]:
-    """All export formats by name: the built-in ones, then those of plugins."""
+    """Return all export formats by name: the built-in ones, then those of plugins."""
     rows = {row.name: row for row in _OWN}
     for found in load_plugins(EXPORTERS, Exporter).values():
         for row in found.formats:
@@ -118,7 +118,7 @@ def format_named(name: str) -> Format:
     """
     found = formats().get(name.strip().lower().replace("_", "-"))
     if found is None:
-        raise UsageError(f"no export format {name!r}; {suggestion(name, formats())}", setting="format")
+        raise UsageError(f"unknown export format {name!r}; {suggestion(name, formats())}", setting="format")
     return found
 
 

@@ -86,7 +86,7 @@ def push_run(
         Location of the published run.
 
     Raises:
-        PublishError: the run was not published; names the repository, the cause and the command to try again.
+        PublishError: the run was not published; the message names repository, cause and the command to try again.
     """
     again = shlex.join(["bench", "push", str(run_dir), *(["--repo", repo] if repo else []), *(["--public"] * public)])
     run = RunDir(run_dir.resolve())
@@ -178,8 +178,7 @@ class _Push:
     def _operations(
         self, head: DatasetInfo, text: str, opened: ExitStack
     ) -> list[CommitOperationAdd | CommitOperationDelete]:
-        """Operations of the commit: the card, the parquet files, and deletion of files from an earlier push of this
-        run."""
+        """Return the operations of the commit: the card, the parquet files, and deletions of files pushed earlier."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         folder = f"data/{self._run.id}"

@@ -23,7 +23,7 @@ from harness.core.redact import redactor
 from harness.core.size_limits import size_words
 
 _WINDOW = re.compile(r";\s*r\s*=\s*0\b.*;\s*t\s*=\s*(\d+)")
-"""The Hub's `RateLimit: "api";r=0;t=55`: no request is left, and the window ends in 55 seconds."""
+"""Pattern of the Hub's header `RateLimit: "api";r=0;t=55`: no request is left; the window ends in 55 seconds."""
 
 MAX_CAUSE = 300
 """Maximum characters of an error message from the Hub, which may be an HTML page."""
@@ -79,7 +79,7 @@ ADVICE = {
     401: "The Hub does not accept the token: set HF_TOKEN to a valid one or run `hf auth login`.",
     403: "The token may not write there: use one with write access, or name a repository in a namespace of yours.",
     404: "The repository is gone, or the token cannot see it.",
-    409: "The name is taken: choose another repository.",
+    409: "The repository name is taken: choose another one.",
     412: "Others commit to this repository all the time: try again when they are done.",
     429: "The Hub's rate limit is used up: try again later.",
 }
@@ -192,7 +192,7 @@ def bounded(patience: Patience, deadline: float) -> Generator[None]:
 Result = TypeVar("Result")
 
 _one_at_a_time = threading.Lock()
-"""The library has one session and one logger per process, and runs of a suite often share a repository."""
+"""Lock for one push at a time: the library has one session per process, and suites often share a repository."""
 
 LOG_IN = "set HF_TOKEN to a token with write access, or run `hf auth login`"
 

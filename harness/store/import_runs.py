@@ -37,7 +37,7 @@ class ImportedRollout:
     """One rollout as another tool recorded it."""
 
     row: Row
-    """Its example. Rollouts with equal rows belong to one example."""
+    """Dataset row of the rollout's example. Rollouts with equal rows belong to one example."""
     completion: Prompt = ""
     """The messages after the prompt, or the completed text."""
     reward: float | None = None
@@ -82,7 +82,7 @@ class Importer:
     """Base class of importers. The entry point's name is the value of `--format`."""
 
     def accepts(self, path: Path) -> bool:
-        """Whether a file or folder looks like results in this format; a quick look."""
+        """Return whether a file or folder looks like results in this format, without reading all of it."""
         raise NotImplementedError
 
     def read(self, path: Path) -> Iterable[ImportedRun]:
@@ -118,7 +118,7 @@ def importer_for(path: Path, name: str | None = None) -> tuple[str, Importer]:
     importers = load_plugins(IMPORTERS, Importer)
     if name is not None:
         if name not in importers:
-            raise UsageError(f"no import format {name!r}; {suggestion(name, importers)}", setting="format")
+            raise UsageError(f"unknown import format {name!r}; {suggestion(name, importers)}", setting="format")
         return name, importers[name]
     accepting = [each for each, importer in importers.items() if importer.accepts(path)]
     if len(accepting) != 1:

@@ -69,7 +69,7 @@ def read_invocation(file: Path) -> Invocation:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run's: it has an entry `run.json` that is not a folder, even if unreadable."""
+    """Return whether a folder is a run's: it has an entry `run.json` that is not a folder, even if unreadable."""
     try:
         return not stat.S_ISDIR(os.lstat(path / "run.json").st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -136,8 +136,8 @@ def suite_files(output_dir: Path | str) -> list[Path]:
 
 
 def _is_its_own(path: Path, root: Path, suite: str) -> bool:
-    """Whether a run listed in a suite's file belongs to the suite: by location or by its manifest. Otherwise, a suite
-    file from another person could list, and publish, any run of this machine."""
+    """Return whether a run listed in a suite's file belongs to the suite: by location or by its manifest. Otherwise, a
+    suite file from another person could list, and publish, any run of this machine."""
     if ".." not in path.parts and path.is_relative_to(root):
         with contextlib.suppress(OSError):
             refuse_links(root, path)
@@ -157,7 +157,7 @@ def _newest_suite(folder: Path) -> Invocation | None:
 
 
 def _is_newer(suite: Invocation | None, run: Path) -> bool:
-    """Whether `suite` began after `run`, or contains it."""
+    """Return whether `suite` began after `run`, or contains it."""
     if suite is None:
         return False
     if not suite.runs:  # within a second the order is unknown; a gate must not use an older run

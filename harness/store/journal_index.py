@@ -159,11 +159,11 @@ class Recorded:
         return {name: self._status.count(value) for value, name in enumerate(_STATUSES)}
 
     def is_done(self, number: int) -> bool:
-        """Whether a rollout, given by number, has ended: it needs no generation and no scoring."""
+        """Return whether a rollout, given by number, has ended: it needs no generation and no scoring."""
         return self._status[number] != _CODES["generated"]
 
     def is_scored(self, number: int) -> bool:
-        """Whether a rollout, given by number, has a score."""
+        """Return whether a rollout, given by number, has a score."""
         return self._status[number] == _CODES["scored"]
 
     def place(self, number: int) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def remember(content: bytes) -> None:
 
 
 def is_known(content: bytes) -> bool:
-    """Whether this machine made a run with these settings; False if the state folder cannot be read."""
+    """Return whether this machine made a run with these settings; False if the state folder cannot be read."""
     wanted = _line(content)
     for path in (state_file(), _older(state_file())):
         try:

@@ -34,7 +34,7 @@ class Manifest:
     kind: str = "run"
     """Kind of evaluation: `run` for an environment, `eval` for an agent, `multi` for a list of tasks."""
     status: RunStatus = "running"
-    """`running` without a process that holds the run's lock means that the process died."""
+    """Status of the run; if it is `running` and no process holds the run's lock, the process has died."""
     created: str = ""
     """Creation time of the run in UTC, as ISO 8601 with microseconds."""
     command: str = ""
@@ -110,7 +110,7 @@ class Manifest:
         if not isinstance(version, int) or version > SCHEMA_VERSION:
             raise StoreError(f"schema_version is {version!r}, this version reads up to {SCHEMA_VERSION}; update bench")
         if missing := [name for name in ("id", "env_id", "model") if not isinstance(known.get(name), str)]:
-            raise StoreError(f"{', '.join(missing)} missing or not text")
+            raise StoreError(f"fields missing or not strings: {', '.join(missing)}")
         picked = {name: known[name] for name in _FIELDS if name in known}
         _check(picked)
         for name in ("metric_names", "state_columns", "reward_range"):
@@ -125,7 +125,7 @@ class Manifest:
         return cls(**_hidden(picked))  # an older version may have written secrets
 
     def ended(self, status: RunStatus, note: str = "") -> Manifest:
-        """A copy with another status.
+        """Return a copy with another status.
 
         Args:
             status: New status.
@@ -170,7 +170,7 @@ def _check(picked: JsonDict) -> None:
     """Validate the types of a manifest's fields.
 
     Raises:
-        StoreError: names the field.
+        StoreError: a field has the wrong type; the message names it.
     """
     for name, (kind, words) in _TYPES.items():
         if not isinstance(picked.get(name, kind()), kind):
@@ -179,7 +179,7 @@ def _check(picked: JsonDict) -> None:
         amounts = cast(JsonDict, picked.get(name, {}))
         is_valid = {key: type(value) in kinds and (value is None or value >= 0) for key, value in amounts.items()}
         if wrong := [key for key, is_amount in is_valid.items() if not is_amount]:
-            raise StoreError(f"{name}: {', '.join(wrong)} is not a number of 0 or more")
+            raise StoreError(f"{name}: these values must be numbers of at least 0: {', '.join(wrong)}")
 
 
 def without_secrets(value: object, name: str = "") -> object:

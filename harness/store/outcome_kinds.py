@@ -1,4 +1,4 @@
-"""The kinds of ends of a rollout. Journal, resume, statistics, dataset, card, exports and screens read name,
+"""The ways in which a rollout can end. Journal, resume, statistics, dataset, card, exports and screens read name,
 explanation, retry and whether a reward counts from `OUTCOMES`. A new kind is a new line there."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OUTCOMES: dict[str, OutcomeKind] = {
 
 
 def outcome_kind(base: Generated | Failed, score: Scored | None) -> OutcomeKind:
-    """Kind of end of a rollout, from its newest lines.
+    """Return how a rollout ended, from its newest lines.
 
     Args:
         base: Its newest `generated` or `failed` line.

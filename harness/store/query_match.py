@@ -37,8 +37,8 @@ class QueryColumn(Generic[T]):
     name: str
     kind: ColumnKind
     read: Callable[[T], object]
-    """Function that returns the value for an object: a number, a text, or a list of texts, any of which may match; None
-    if missing."""
+    """Function that returns the value for an object: a number, a string, or a list of strings, any of which may match;
+    None if missing."""
     doc: str = ""
     choices: tuple[str, ...] = ()
     """The possible values of a column of kind `choice`."""
@@ -144,7 +144,7 @@ def fold(text: str) -> str:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a column's value counts as missing: None, an empty text or list, or a number that is not finite."""
+    """Return whether a value counts as missing: None, an empty string or list, or a number that is not finite."""
     return value is None or value in ("", [], ()) or (isinstance(value, float) and not math.isfinite(value))
 
 

@@ -54,7 +54,7 @@ class RowShape:
         for kind, names in (("metric", self.metric_names), ("state column", self.state_columns)):
             for name in names:
                 if not name.isprintable() and any("\ud800" <= char <= "\udfff" for char in name):
-                    raise ConfigError(f"{kind} {name!r} has half a character, which no file can store; rename it")
+                    raise ConfigError(f"{kind} {name!r} has a lone surrogate, which no file can store; rename it")
                 if name in seen:
                     raise ConfigError(f"{kind} {name!r} has the name of another column of the dataset; rename it")
                 seen.add(name)

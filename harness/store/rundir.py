@@ -66,18 +66,18 @@ def safe_name(text: str) -> str:
 
 
 def folder_name(stem: str, model: str) -> str:
-    """Name of the folder of all runs of one environment (or dataset) with one model."""
+    """Return the name of the folder of all runs of one environment (or dataset) with one model."""
     return f"{safe_name(stem)}--{safe_name(model)}"
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """New run id: UTC time to the second and four random characters, e.g. `20261121T091503Z-k3f9`. Sorts by time."""
+    """Create a run id such as `20261121T091503Z-k3f9`: the UTC time to the second, and four random characters."""
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     return f"{moment:%Y%m%dT%H%M%SZ}-" + "".join(secrets.choice(_ID_LETTERS) for _ in range(4))
 
 
 def timestamp(now: datetime | None = None) -> str:
-    """UTC time as ISO 8601 with microseconds, the format of `Manifest.created`."""
+    """Return the UTC time as ISO 8601 with microseconds, the format of `Manifest.created`."""
     return (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -181,7 +181,7 @@ class RunDir:
         return RunLock.take(self.path / ".lock", f"run {self.path}")
 
     def is_in_use(self) -> bool:
-        """Whether a process is writing the run now."""
+        """Return whether a process is writing the run now."""
         return RunLock.is_held(self.path / ".lock")
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -266,7 +266,7 @@ class RunDir:
         return files_in(self.data_path, ".parquet")
 
     def has_data(self) -> bool:
-        """Whether the run has rows that can be loaded."""
+        """Return whether the run has rows that can be loaded."""
         return bool(self.row_files())
 
 
@@ -287,7 +287,7 @@ class RunLock:
             wait: Wait for the holder instead of raising.
 
         Raises:
-            RunLocked: another process holds the lock; names its pid.
+            RunLocked: another process holds the lock; the message has its pid.
             StoreError: the file cannot be opened or locked.
         """
         with translated("open", path):
@@ -309,8 +309,8 @@ class RunLock:
 
     @staticmethod
     def is_held(path: Path) -> bool:
-        """Whether a process holds the lock of a file now. A missing file is not locked; an unreadable one counts as
-        locked."""
+        """Return whether a process holds the lock of a file now; False for a missing file, True for an unreadable
+        one."""
         try:
             fd = open_regular(path)
         except FileNotFoundError:

@@ -71,7 +71,7 @@ def open_to_append(path: Path, flags: int, mode: int) -> int:
 
 
 def has_other_names(fd: int) -> bool:
-    """Whether an open file has more than one name."""
+    """Return whether an open file has more than one name."""
     return os.fstat(fd).st_nlink > 1
 
 
@@ -99,12 +99,12 @@ def read_file(path: Path, cap: int = DOCUMENT) -> bytes:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is a regular file and not a link."""
+    """Return whether a path is a regular file and not a link."""
     return _kind(path) == stat.S_IFREG
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path is a folder and not a link."""
+    """Return whether a path is a folder and not a link."""
     return _kind(path) == stat.S_IFDIR
 
 
@@ -128,7 +128,7 @@ def refuse_links(root: Path, path: Path) -> None:
         path: A path below it; need not exist.
 
     Raises:
-        OSError: names the link.
+        OSError: the path contains a link; the message names it.
     """
     for folder in (*reversed(path.parents), path):
         if folder != root and folder.is_relative_to(root) and folder.is_symlink():

@@ -21,7 +21,7 @@ OF_EXAMPLES = "of_examples"
 
 
 def tally(recorded: Recorded) -> ScoreTable:
-    """Outcome of every rollout in a journal, by its newest line.
+    """Tabulate the outcome of every rollout in a journal, by its newest line.
 
     A rollout without a score is unscored (`not scored`); a failed one is unscored with its reason.
 

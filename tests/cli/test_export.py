@@ -82,7 +82,7 @@ def test_dash_is_stdout(bench: Bench, here: Path, run: RunDir) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-f", "verifier"], "error: --format: no export format 'verifier'; did you mean \"verifiers\"?"),
+        (["-f", "verifier"], "error: --format: unknown export format 'verifier'; did you mean \"verifiers\"?"),
         ([], "error: --format is missing; use one of csv, jsonl, parquet, verifiers, every-eval-ever, inspect"),
         (["-o", "-"], "error: --format is missing; use one of csv, jsonl, parquet, verifiers, every-eval-ever"),
         (["-o", "a.xlsx"], "error: unknown format: 'a.xlsx' has no known suffix; add --format csv|"),

@@ -51,19 +51,19 @@ def test_the_three_verdicts(bench: Bench, baseline: RunDir) -> None:
     assert code == 1 and "sums: fail: the whole interval" in said and "FAIL: lab/m-2" in said
     code, said = gate(bench, run(NEAR, 3), baseline, "--margin", "0.01")
     assert code == 3 and "sums: inconclusive: the interval" in said
-    assert "holds -0.01; about 1,385 examples would settle it if the true difference is 0." in said
+    assert "contains -0.01; about 1,385 examples would settle it if the true difference is 0." in said
 
 
 def test_what_was_measured_too_coarsely_does_not_pass_however_good_it_looks(bench: Bench, baseline: RunDir) -> None:
     """As many right, but others: the difference is 0, and what it would be on further examples is unknown."""
     code, said = gate(bench, run({n: [float(n % 3 < 2)] for n in range(HARD)}), baseline, "--margin", "0.1")
-    assert code == 3 and "sums: inconclusive: the interval" in said and "holds -0.1" in said
+    assert code == 3 and "sums: inconclusive: the interval" in said and "contains -0.1" in said
 
 
 def test_few_examples_that_agree_are_too_few_and_no_near_loss(bench: Bench, here: Path) -> None:
     few = {n: [1.0] for n in range(10)}
     code, said = gate(bench, run(few, 1), run(few, 2), "--margin", "0.1")
-    assert code == 3 and "holds -0.1; about 34 examples would settle it if the true difference is 0." in said
+    assert code == 3 and "contains -0.1; about 34 examples would settle it if the true difference is 0." in said
 
 
 def test_one_example_or_one_cluster_tells_nothing(bench: Bench, here: Path) -> None:
@@ -106,7 +106,7 @@ def test_graded_noise_does_not_stand_for_losses_that_were_not_seen(bench: Bench,
 
 def test_what_it_takes_to_settle_it_without_a_margin(bench: Bench, baseline: RunDir) -> None:
     code, said = gate(bench, run(NEAR), baseline, "--margin", "0")
-    assert code == 3 and "holds 0; with a margin of 0, only a better candidate can pass." in said
+    assert code == 3 and "contains 0; with a margin of 0, only a better candidate can pass." in said
 
 
 def test_the_same_scores_pass_where_the_range_is_known(bench: Bench, baseline: RunDir) -> None:
@@ -120,7 +120,7 @@ MISSING: list[tuple[str, Scores, dict[str, Any], int, str]] = [
     ("half failed", {n: ([1.0] if n % 2 else [None]) for n in range(HARD)}, {}, 1, "30 of its 60 rollouts have a"),
     (
         "the hard ones failed", {n: [None if n % 3 == 0 else 1.0] for n in range(HARD)}, {}, 1,
-        "40 of its 60 rollouts have a score, the gate asks for 98 %; bench resume outputs/evals/sums--lab--m-1/"
+        "40 of its 60 rollouts have a score, but the gate requires 98 %; bench resume outputs/evals/sums--lab--m-1/"
         "20261121T091603Z-aaaa --retry-failed runs them again",
     ),
     ("a rollout of each failed", {n: [1.0, None] for n in range(HARD)}, {}, 1, "60 of its 120 rollouts"),
@@ -133,13 +133,13 @@ MISSING: list[tuple[str, Scores, dict[str, Any], int, str]] = [
     ),
     (
         "the easy half only", {n: [1.0] for n in range(30)}, {}, 3,
-        "30 of 60 examples can be compared, the gate asks for 98 % (30 of the baseline alone); run both on the same",
+        "30 of 60 examples can be compared, but the gate requires 98 % (30 of the baseline alone); run both",
     ),
     ("other examples", {n + 900: [1.0] for n in range(HARD)}, {}, 3, "0 of 60 examples can be compared"),
     ("one example", {0: [1.0]}, {}, 3, "1 of 60 examples can be compared"),
     (
         "half others", {n + 30: [1.0] for n in range(HARD)}, {}, 3,
-        "30 of 60 examples can be compared, the gate asks for 98 % (30 of the candidate alone, 30 of the baseline",
+        "30 of 60 examples can be compared, but the gate requires 98 % (30 of the candidate alone, 30 of the baseline",
     ),
     ("many more", {n: [1.0] for n in range(200)}, {}, 3, "60 of 200 examples can be compared"),
 ]  # fmt: skip

@@ -299,7 +299,7 @@ def test_an_id_is_no_way_out_of_an_archive(own: str, named: str) -> None:
 
 def test_a_metric_that_no_file_can_name_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"^metric 'a\\ud800' has half a character, which no file can store; rename it$"
+        ConfigError, match=r"^metric 'a\\ud800' has a lone surrogate, which no file can store; rename it$"
     ):
         RowShape("env", "model", ("a\ud800",))
 

@@ -257,6 +257,6 @@ def test_a_checkout_without_plugins_runs_a_suite(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.jsonl"))) == 8
     assert "exec" not in python(tmp_path, [copy], *BENCH, "--help").stdout
     refused = python(tmp_path, [copy], *BENCH, "export", "latest", "--format", "verifiers", code=2)
-    assert "no export format 'verifiers'" in refused.stderr
+    assert "unknown export format 'verifiers'" in refused.stderr
     code = "import harness, importlib.util as u; print(harness.__file__, u.find_spec('harness.plugins'))"
     assert python(tmp_path, [copy], "-c", code).stdout == f"{copy / 'harness' / '__init__.py'} None\n"

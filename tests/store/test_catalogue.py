@@ -109,7 +109,7 @@ def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str, note
         (b"\xff\xfe", "not JSON"),
         (b"[1]", "not a JSON object"),
         (b'{"schema_version": 2}', "update bench"),
-        (b'{"schema_version": 1, "id": "x", "env_id": "e"}', "model missing"),
+        (b'{"schema_version": 1, "id": "x", "env_id": "e"}', "fields missing or not strings: model"),
         (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "status": "asleep"}', "status 'asleep'"),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": 3}',
@@ -118,11 +118,11 @@ def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str, note
         (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "name": null}', "name is not text"),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": {"num_examples": 1e308}}',
-            "planned: num_examples is not a number of 0 or more",
+            "planned: these values must be numbers of at least 0: num_examples",
         ),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "given_up": {"requests": "x"}}',
-            "given_up: requests is not a number of 0 or more",
+            "given_up: these values must be numbers of at least 0: requests",
         ),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "metric_names": 3}',

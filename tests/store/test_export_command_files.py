@@ -59,7 +59,7 @@ def test_every_format_has_its_functions(form: Format) -> None:
 
 @pytest.mark.plugins
 def test_a_name_that_is_none_is_met_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"no export format 'verifier'; did you mean \"verifiers\"\?"):
+    with pytest.raises(UsageError, match=r"unknown export format 'verifier'; did you mean \"verifiers\"\?"):
         format_named("verifier")
     with pytest.raises(UsageError, match="valid here: csv, jsonl, parquet, verifiers, every-eval-ever, inspect"):
         format_named("xml")

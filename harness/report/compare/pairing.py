@@ -156,7 +156,7 @@ def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> dict[st
 
 
 def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
-    """The newest earlier run of the same examples with another model or sampling; None without one.
+    """Return the newest earlier run of the same examples with another model or sampling; None if there is none.
 
     Args:
         folder: Folder of the finished run.
@@ -179,7 +179,7 @@ def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
 
 
 def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
-    """Id of the newest earlier suite with runs of the same names; None without one.
+    """Return the id of the newest earlier suite with runs of the same names; None if no suite has them.
 
     Args:
         output_dir: Output folder of the suites.
@@ -198,18 +198,18 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
 
 
 def has_several_models(manifests: Sequence[Manifest]) -> bool:
-    """Whether an invocation has several models on one environment, which `bench compare` can compare."""
+    """Return whether an invocation has several models on one environment, which `bench compare` can compare."""
     ran = {(each.name or each.env_id, each.model) for each in manifests}
     return len(ran) > len({name for name, _ in ran})
 
 
 def _has_pairs(manifest: Manifest) -> bool:
-    """Whether a run has enough examples for a comparison to find a significant difference."""
+    """Return whether a run has enough examples for a comparison to find a significant difference."""
     return manifest.planned.get("num_examples", 0) >= fewest_pairs(ALPHA)
 
 
 def _differs_in_model(ours: Manifest, theirs: Manifest) -> bool:
-    """Whether two runs have the same examples and differ in the model."""
+    """Return whether two runs have the same examples and differ in the model."""
 
     def examples(manifest: Manifest) -> tuple[object, ...]:
         env = table(manifest.identity.get("env"))

@@ -1,5 +1,5 @@
 """Terminal output of a comparison: scores of each run, differences from the first, verdicts, differing examples.
-Numbers come from `matching`, the table layout from `report.layout`."""
+Numbers come from `sides`, the table layout from `report.layout`."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class ComparedRun:
         """Check that two runs can differ by as much as the user asked for, given the range of the measure.
 
         Raises:
-            UsageError: it is not; for example 5 was given for 5 %, with which every run would pass.
+            UsageError: they cannot; for example, 5 was given to mean 5 %, with which every run would pass.
         """
         limits = limits_of(self.scores)
         if limits is not None and size >= limits[1] - limits[0]:
@@ -198,7 +198,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
 
     Raises:
         UsageError: the run has no such metric, or an example no such key.
-        StoreError: it cannot be read.
+        StoreError: the run cannot be read.
     """
     manifest = run.read_manifest()
     if measure != REWARD and measure not in manifest.metric_names:
@@ -323,7 +323,7 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
         column: Label shared by the candidates of all environments.
 
     Raises:
-        UsageError: they have no example in common and belong to different environments.
+        UsageError: the runs have no example in common and belong to different environments.
     """
     difference = difference_of(candidate.scores, baseline.scores)
     first, second = candidate.means, baseline.means

@@ -1,5 +1,5 @@
 """The gate: whether a candidate may replace its baseline, and output for terminal, JSON, Markdown and JUnit. The
-interval comes from `matching`, the test from `stats.hypotheses`."""
+interval comes from `sides`, the test from `stats.hypotheses`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
         elif estimate.clusters == 1:
             why = "all examples are in one cluster, so the variance between clusters is unknown"
         return Ruling(match, verdict, why)
-    return Ruling(match, verdict, f"the interval {interval} holds {_edge(rule)}{_outlook(match, rule)}")
+    return Ruling(match, verdict, f"the interval {interval} contains {_edge(rule)}{_outlook(match, rule)}")
 
 
 def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
@@ -137,7 +137,7 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
     if candidate.ended_early is not None or baseline.ended_early is not None:
         which = "it" if candidate.ended_early is not None else "the baseline"
         return "inconclusive", (
-            f"{which} ended early because of --until-ci, but a gate needs all examples: run it without that"
+            f"{which} ended early because of --until-ci, but a gate needs all examples: run it without that option"
         )
     ways: list[tuple[ComparedRun, Verdict, str]] = [
         (candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's"),
@@ -145,7 +145,7 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
     for side, verdict, what in ways:
         if not side.scored or side.coverage < rule.min_coverage:
             scored = f"{numerals.count(side.scored)} of {what} {numerals.count(side.planned)} rollouts have a score"
-            return verdict, f"{scored}, the gate asks for {wanted}; {_resume(side)} runs them again"
+            return verdict, f"{scored}, but the gate requires {wanted}; {_resume(side)} runs them again"
     examples = max(candidate.examples, baseline.examples)
     pairs = match.paired.pairs
     if match.unpaired is not None or not pairs or pairs < rule.min_coverage * examples:
@@ -156,7 +156,7 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
         ]
         told = ", ".join(f"{numerals.count(number)} {words}" for number, words in parts if number)
         return "inconclusive", (
-            f"{numerals.count(pairs)} of {numerals.count(examples)} examples can be compared, the gate asks for "
+            f"{numerals.count(pairs)} of {numerals.count(examples)} examples can be compared, but the gate requires "
             f"{wanted}{f' ({told})' if told else ''}; run both on the same examples"
         )
     return None

@@ -75,7 +75,7 @@ def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
 
 
 def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[Field[T]]:
-    """Select columns by name, in the given order; all for None.
+    """Select columns by name, in the given order; None selects all.
 
     Raises:
         UsageError: there is no column of that name.
@@ -92,7 +92,7 @@ def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[
 
 
 def free_name(name: str, prefix: str, taken: Container[str]) -> str:
-    """A unique column name: `name`, or `prefix.name` if it is taken."""
+    """Return a unique column name: `name`, or `prefix.name` if it is taken."""
     while name in taken:
         name = f"{prefix}.{name}"
     return name

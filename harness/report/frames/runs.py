@@ -128,7 +128,7 @@ def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
 
 
 def _has_place_for(name: str, settings: Mapping[str, object]) -> bool:
-    """Whether a run's settings have the setting, or a table that could contain it."""
+    """Return whether a run's settings have the setting, or a table that could contain it."""
     parts = name.split(".")
     above = (settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
     return name in settings or any(isinstance(table, Mapping) for table in above)
@@ -264,6 +264,6 @@ def _named(runs: Runs) -> Iterable[str | Path | RunDir]:
 
 
 def _is_row(value: object) -> bool:
-    """Whether a value is one row of a `runs_df` frame: a pandas series, or a dict from polars."""
+    """Return whether a value is one row of a `runs_df` frame: a pandas series, or a dict from polars."""
     keys: object = getattr(value, "keys", None)
     return callable(keys) and PATH in tuple(cast("Iterable[object]", keys()))

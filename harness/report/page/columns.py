@@ -57,7 +57,7 @@ class ExampleRow(NamedTuple):
     low: float
     high: float
     reason: str
-    """Reason of its first unscored rollout; "" if all are scored."""
+    """Reason why the first unscored rollout of the example has no score; "" if all are scored."""
 
     @property
     def made(self) -> int:
@@ -142,7 +142,8 @@ class RolloutColumns:
 
 
 def asked(prompt: Prompt) -> str:
-    """Start of an example's question; of the prompt of a completion model the end, where the question is."""
+    """Return the start of an example's question; for a completion model, the end of its prompt, which has the
+    question."""
     return clean(last_text(prompt, "user", SNIPPET - 1), SNIPPET)
 
 
@@ -176,8 +177,7 @@ class CostBin:
 def relations_of(
     columns: RolloutColumns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
 ) -> dict[str, list[CostBin]]:
-    """Groups of rollouts by their use of each resource. A resource that is unknown, or equal for all rollouts, is
-    omitted.
+    """Group rollouts by their use of each resource. Resources that are unknown or equal for all are omitted.
 
     Args:
         columns: The rollouts.

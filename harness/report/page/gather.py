@@ -55,7 +55,7 @@ class RunPart:
     label: str = ""
     """Label that distinguishes it from other runs of its environment."""
     colour: int = 0
-    """Number of the colour of the run's model."""
+    """Colour index of the run's model."""
 
     @property
     def environment(self) -> str:

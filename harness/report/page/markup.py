@@ -109,7 +109,7 @@ def script_json(value: object) -> Html:
     """Serialize JSON for the inside of `<script type="application/json">`, escaped so that it cannot end the element.
 
     Raises:
-        ValueError: it has NaN or an infinity.
+        ValueError: the value contains NaN or an infinity.
     """
     written = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # JSON has these characters only inside strings.

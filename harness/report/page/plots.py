@@ -96,7 +96,7 @@ class Plots:
             counts: Examples per bar, from `bars_of`.
             tallest: Highest bar of all figures side by side.
             limits: Minimum and maximum of the axis.
-            number: Number of the run's colour.
+            number: Colour index of the run.
             title: Description in words.
         """
         low, high = limits
@@ -120,7 +120,7 @@ class Plots:
         """Plot of pass@k and pass^k against k.
 
         Args:
-            curves: For each run: number of its colour, pass@k and pass^k.
+            curves: For each run: its colour index, pass@k and pass^k.
             title: Description in words.
         """
 
@@ -147,7 +147,7 @@ class Plots:
 
         Args:
             measure: The resource.
-            runs: For each run: number of its colour, and its groups.
+            runs: For each run: its colour index, and its groups.
             title: Description in words.
         """
 

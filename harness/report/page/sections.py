@@ -83,7 +83,7 @@ def strip(
     Args:
         estimate: The mean and its interval.
         limits: Minimum and maximum of the axis.
-        number: Number of the run's colour.
+        number: Colour index of the run.
         bounds: The mean if all unscored rollouts had the worst, or the best, reward; None without unscored rollouts.
     """
 
