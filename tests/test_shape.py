@@ -40,7 +40,7 @@ LINES = {
     "agents": (6079, 3859),  # ctx.llm.openai
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10018, 6882),
+    "cli": (10036, 6896),
     "core": (2599, 1436),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7071, 4851),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
@@ -67,7 +67,7 @@ LINES = {
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6615, 4090),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6654, 4115),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1503, 972),
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.core.errors import StoreError
@@ -15,13 +16,21 @@ from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.settings.built_in import BUILT_INS
 from harness.store.atomic import atomic_write, is_closed
-from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, split_card
-from harness.store.card_tables import leaderboard_row, passes, results, unscored_table, with_block, with_row
+from harness.store.card_head import config_entry, configs_yaml, facts_yaml, join_card, merge_config, split_card
+from harness.store.card_tables import (
+    leaderboard_row,
+    passes,
+    results,
+    unscored_table,
+    with_block,
+    with_row,
+)
 from harness.store.card_text import escape, fenced, shown_config
 from harness.store.find_runs import runs_in
 from harness.store.manifest import Manifest, without_secrets
 from harness.store.rundir import RunDir, RunLock
 from harness.store.safe_files import read_file
+from harness.store.values import count
 
 CONFIG_LIMIT = 20_000
 """Maximum characters of a config.toml on a card, since long Hub pages are hard to read and load."""
@@ -73,10 +82,21 @@ def _rebuild(parent: Path) -> None:
         config_entry(run.id, f"{run.id}/data/*.parquet", default=run is filled[0], description=_rows_fingerprint(run))
         for run in filled
     ]
-    head = configs_yaml(entries) if entries else ""
+    head = facts_yaml(*_facts(filled)) + configs_yaml(entries) if entries else ""
     card = redactor.text(join_card(head, _parent_body(parent, runs)), patterns=False)
     # The card describes all runs, so it is private if one of them is.
     atomic_write(parent / "README.md", card, private=is_closed(parent) or any(run.is_closed for run in runs))
+
+
+def _facts(runs: Sequence[RunDir]) -> tuple[list[str], int]:
+    """Environments of runs, and the number of their rollouts."""
+    env_ids: list[str] = []
+    rows = 0
+    for run in runs:
+        with contextlib.suppress(StoreError):
+            env_ids.append(run.read_manifest().env_id)
+            rows += count((run.read_summary() or {}).get("num_rollouts"))
+    return env_ids, rows
 
 
 def _rows_fingerprint(run: RunDir) -> str:
@@ -110,6 +130,7 @@ def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
             f"# {escape(repo.rpartition('/')[2])}\n\n"
             "Results of `bench run`: one row is one rollout, one config is one run, the default config is the newest.\n"
         )
+        existing = join_card(facts_yaml(*_facts([run])), existing)
     head, body = split_card(existing)
     head = merge_config(head, config_entry(run.id, f"data/{run.id}/*.parquet", default=True))
     summary = run.read_summary()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, cast
 
 from harness.core.errors import StoreError
@@ -28,6 +29,11 @@ LONGEST_WORD = 2_000
 """Maximum characters of an unquoted value: converting a number takes quadratic time."""
 
 
+_SIZES = ("1K", "10K", "100K", "1M", "10M")
+_LIMITS = (10**3, 10**4, 10**5, 10**6, 10**7)
+"""Bounds of the Hub's size categories, as words and as numbers of rows."""
+
+
 def config_entry(run_id: str, path: str, *, default: bool, description: str | None = None) -> JsonDict:
     """Build an entry of `configs:` for one run.
 
@@ -45,6 +51,18 @@ def config_entry(run_id: str, path: str, *, default: bool, description: str | No
 def configs_yaml(entries: Sequence[Mapping[str, object]]) -> str:
     """The `configs:` key as YAML text, with a final newline."""
     return _dump({"configs": [dict(entry) for entry in entries]})
+
+
+def facts_yaml(env_ids: Iterable[str], rows: int) -> str:
+    """The keys `tags` and `size_categories` of the Hub as YAML text. There is no `license`: only the owner knows it.
+
+    Args:
+        env_ids: The environments of the rows.
+        rows: Number of rows, one per rollout.
+    """
+    names = [f"{name}<n<{above}" if name else f"n<{above}" for name, above in pairwise(["", *_SIZES])]
+    size = next((name for name, most in zip(names, _LIMITS, strict=True) if rows < most), f"n>{_SIZES[-1]}")
+    return _dump({"tags": ["bench", *dict.fromkeys(env_ids)], "size_categories": [size]})
 
 
 def split_card(card: str) -> tuple[str, str]:

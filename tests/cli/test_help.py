@@ -158,3 +158,15 @@ def test_a_mistyped_suite_file_is_a_missing_file(
     finally:
         os.chdir(before)
     assert capsys.readouterr().err == f"error: {words}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux has a device that is always full")
+@for_each_row("words", ["--help", "run --help", "env list --json"])
+def test_a_full_disk_below_the_output_is_an_error(words: str) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr == "error: the output cannot be written: No space left on device; free some space\n"

@@ -18,7 +18,15 @@ from harness.core.errors import StoreError
 from harness.core.records import Record
 from harness.core.redact import redactor
 from harness.store.card import merge_remote, rebuild_card, refresh_card, run_card_section
-from harness.store.card_head import config_entry, configs_yaml, join_card, merge_config, read_configs, split_card
+from harness.store.card_head import (
+    config_entry,
+    configs_yaml,
+    facts_yaml,
+    join_card,
+    merge_config,
+    read_configs,
+    split_card,
+)
 from harness.store.card_text import escape, fenced
 from harness.store.dataset import DatasetWriter
 from harness.store.manifest import Manifest
@@ -379,3 +387,11 @@ def test_a_head_is_found_and_its_comments_are_kept_in_linear_time() -> None:
     comments = "#\n" * 100_000
     merged = merge_config(f"configs:\n- config_name: a\n{comments}  x: y\n{comments}z: 1", {"config_name": "x"})
     assert merged.endswith(f"{comments}z: 1")
+
+
+@for_each_row(
+    ("rows", "size"), [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (999_999, "100K<n<1M"), (10**7, "n>10M")]
+)
+def test_a_cards_head_has_tags_and_a_size(rows: int, size: str) -> None:
+    head = facts_yaml(["a/b", "gsm8k", "gsm8k"], rows)
+    assert yaml.safe_load(head) == {"tags": ["bench", "a/b", "gsm8k"], "size_categories": [size]}
