@@ -156,7 +156,7 @@ def list_records(limit: int = 25, folder: str | Path = RECORDS) -> list[RunEntry
 
 
 def find_entry(run_id: str, folder: str | Path = RECORDS) -> RunEntry | None:
-    """Return the newest entry for a run in the index of records; None without a match.
+    """Return the newest entry for a run in the index of records; None if no entry matches.
 
     Args:
         run_id: Its id, a unique prefix of it, or `latest`.

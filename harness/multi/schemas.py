@@ -126,7 +126,7 @@ def registry_of(chat_options: JsonDict, mode: SchemaMode) -> SchemaRegistry:
 
 
 def schema_of(task: Task, chat_options: JsonDict) -> JsonDict | None:
-    """Return the schema of a task, or of the tool that the task names; None without a schema.
+    """Return the schema of a task, or of the tool that the task names; None if the task has no schema.
 
     Raises:
         ConfigError: there is no such tool, or it has no parameters.

@@ -1,4 +1,4 @@
-"""Statistics of an evaluation: the documented ones of each model, where a failed task counts 0.0, additional ones
+"""Statistics of an evaluation: the documented ones of each model, where a failed task counts as 0.0, additional ones
 without failed tasks, and comparisons of the models. The estimators are those of `stats`."""
 
 from __future__ import annotations

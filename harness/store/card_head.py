@@ -49,7 +49,7 @@ def config_entry(run_id: str, path: str, *, default: bool, description: str | No
 
 
 def configs_yaml(entries: Sequence[Mapping[str, object]]) -> str:
-    """The `configs:` key as YAML text, with a final newline."""
+    """Return the `configs:` key as YAML text, with a final newline."""
     return _dump({"configs": [dict(entry) for entry in entries]})
 
 

@@ -144,7 +144,7 @@ def _named(name: str, root: Path, runs: Sequence[Path]) -> Path:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        more = "write more of the id" if len({run.name for run in matches}) > 1 else "name one by its path"
+        more = "give more of the id" if len({run.name for run in matches}) > 1 else "name one by its path"
         raise UsageError(f"{name!r} matches {_counted(matches)}; {more}: {_listing(matches)}")
     raise UsageError(f"no run {name!r} under {root}; the newest are {_listing(runs)}")
 
@@ -250,5 +250,5 @@ def _suite_file(output_dir: Path, name: str) -> Path | None:
     if not matches or any(path.name.startswith(name) for path in runs):
         return None
     if len(matches) > 1:
-        raise UsageError(f"{name!r} matches {len(matches)} suites; write more of the id: {', '.join(matches[-5:])}")
+        raise UsageError(f"{name!r} matches {len(matches)} suites; give more of the id: {', '.join(matches[-5:])}")
     return folder / f"{matches[0]}.json"

@@ -294,7 +294,7 @@ def fetch(url: str, token: str, what: str, most: int) -> bytes | None:
                 content += part
                 if len(content) > most:
                     raise StoreError(
-                        f"{what} is larger than {size_words(most)}, the most that is read: ask its owner to shorten it"
+                        f"{what} is larger than the limit of {size_words(most)}; ask its owner to shorten the file"
                     )
     except EntryNotFoundError:
         return None

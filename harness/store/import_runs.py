@@ -176,7 +176,7 @@ def import_run(run: ImportedRun, tool: str, source: Path, output_dir: Path | str
 
 
 def _write_journal(folder: RunDir, run: ImportedRun, identity: JsonDict) -> tuple[tuple[str, ...], int, int]:
-    """Write the journal; return the names of the metrics, the most rollouts of one example, and the examples."""
+    """Write the journal; return the metric names, the maximum number of rollouts per example, and the examples."""
     keys, rollout_keys = ExampleKeys(), RolloutKeys(identity)
     examples: dict[str, Example] = {}
     counts: dict[str, int] = {}

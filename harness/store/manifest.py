@@ -152,7 +152,7 @@ _NUMBERS: Mapping[str, tuple[type, ...]] = {"planned": (int,), "given_up": (int,
 
 
 def _hidden(values: JsonDict) -> JsonDict:
-    """Fields of a manifest without named secrets in settings and command line."""
+    """Return the fields of a manifest, without named secrets in settings and command line."""
     clean = {name: hidden(values[name]) for name in ("settings", "identity") if name in values}
     if "command" in values:
         clean["command"] = hidden_command(cast(str, values["command"]))

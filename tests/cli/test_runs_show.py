@@ -29,7 +29,7 @@ def test_a_run_is_named_by_id_prefix_path_or_latest(bench: Bench, here: Path) ->
     for name in ((), ("latest",), (new.id,)):
         assert bench("runs", "show", *name).out.startswith("other · lab/m-1 · done\n")
     done = bench("runs", "show", "2026")
-    assert (done.code, done.out) == (2, "") and "'2026' matches 2 runs; write more of the id" in done.err
+    assert (done.code, done.out) == (2, "") and "'2026' matches 2 runs; give more of the id" in done.err
     done = bench("runs", "show", "nope")
     assert done.code == 2 and f"no run 'nope' under outputs/evals; the newest are {new.id}" in done.err
 

@@ -329,7 +329,7 @@ def test_of_a_file_that_is_too_large_no_more_is_read_than_it_may_have() -> None:
     with HTTPServer(("127.0.0.1", 0), Endless) as standing:
         answering = threading.Thread(target=standing.handle_request)
         answering.start()
-        with pytest.raises(StoreError, match="the card is larger than 1 MiB, the most that is read"):
+        with pytest.raises(StoreError, match="the card is larger than the limit of 1 MiB"):
             fetch(f"http://127.0.0.1:{standing.server_port}/README.md", TOKEN, "the card", 1 << 20)
         answering.join()
     assert sent < 128  # of 256 MiB; some are on their way in buffers

@@ -143,7 +143,7 @@ def test_a_suite_without_any_run_left_is_refused(runs: list[RunDir]) -> None:
 def test_a_name_that_means_two_suites_is_refused(runs: list[RunDir]) -> None:
     shutil.copy(f"outputs/suites/{SUITE}.json", "outputs/suites/20261121T100000Z-twin.json")
 
-    with pytest.raises(UsageError, match="'20261121T1000' matches 2 suites; write more of the id"):
+    with pytest.raises(UsageError, match="'20261121T1000' matches 2 suites; give more of the id"):
         choose(Path("outputs"), ["20261121T1000"])
 
 

@@ -39,8 +39,7 @@ def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> 
 
 
 def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
-    """Add data from the journal to trajectory steps that were rebuilt from the transcript, and restore the reply of
-    each step.
+    """Add data from the journal to trajectory steps that were rebuilt from the transcript, and restore the replies.
 
     Args:
         trajectory: The steps; changed in place.

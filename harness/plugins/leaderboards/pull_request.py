@@ -1,5 +1,5 @@
-"""Open a pull request with a run's result in the model's repository on the Hub. `document` makes the file, which refers
-to the pushed dataset.
+"""Open a pull request with a run's result in the model's repository on the Hub. `document` creates the file, which
+refers to the pushed dataset.
 
 Nothing is committed to the model's main branch. A second call for the same run updates the open pull request, even if
 the reply to the first call was lost."""

@@ -48,7 +48,7 @@ _registry = AgentLoopRegistry()
 
 
 def register_agent_loop(loop: RolloutAgentLoop) -> None:
-    """Add an agent to the registry of this process; `ValueError` if another has the same name."""
+    """Add an agent to the registry of this process; raise `ValueError` if another has the same name."""
     _registry.register(loop)
 
 

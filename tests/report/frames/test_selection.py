@@ -77,7 +77,7 @@ def test_the_runs_of_a_frame(out: Path, backend: Any) -> None:
 
 
 def test_a_name_that_means_no_run_is_refused(out: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'2026' matches 3 runs; write more of the id"):
+    with pytest.raises(UsageError, match="'2026' matches 3 runs; give more of the id"):
         rollouts_df("2026", path=out)
     with pytest.raises(UsageError, match=r"no run 'nope' under .*; the newest are 20260103T000000Z-cccc"):
         messages_df("nope", path=out)
