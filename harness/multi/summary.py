@@ -114,7 +114,7 @@ def _is_success(result: TaskResult) -> bool:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean of values; 0 without values, as documented."""
+    """Return the mean of values; 0 if there are no values, as documented."""
     return math.fsum(values) / len(values) if values else 0.0
 
 

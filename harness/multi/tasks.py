@@ -116,9 +116,9 @@ class TaskScore:
     """Whether the output passes; success depends on this, not on the score."""
     errors: list[TaskError] = field(default_factory=list["TaskError"])
     schema_valid: bool | None = None
-    """Whether the output fits the schema; None without a schema."""
+    """Whether the output fits the schema; None if the task has no schema."""
     matched: bool | None = None
-    """Whether the output equals or contains the expected text; None without one."""
+    """Whether the output equals or contains the expected text; None if the task has none."""
 
 
 _NAMES = (

@@ -143,7 +143,7 @@ class RunWatch:
         return progress.state
 
     def note(self) -> str:
-        """Reason why the run is waiting or ended early; "" without one."""
+        """Reason why the run is waiting or ended early; "" if there is no reason."""
         return clean(self.progress.backing_off() if self.is_open else self.progress.note)
 
     def busy(self) -> str:
@@ -172,7 +172,7 @@ class Frame:
     height: int
     ascii_only: bool = False
     budget: str = ""
-    """Amount spent of the invocation's budget; "" without one."""
+    """Amount spent of the invocation's budget; "" if there is no budget."""
 
     def shown(self, words: str) -> str:
         """Replace the characters in our own text that the terminal cannot display."""

@@ -86,7 +86,7 @@ class Digest:
     """Summary, problems, and worst and best examples of one run."""
 
     summary: Summary | None
-    """Summary of the run; None without any rollout."""
+    """Summary of the run; None if it has no rollout."""
     waiting: int = 0
     """Rollouts that are generated but not scored yet."""
     troubles: list[Trouble] = field(default_factory=list[Trouble])

@@ -160,7 +160,7 @@ def last_text(messages: Prompt, role: str, tail: int) -> str:
 
 
 def role_of(message: object) -> object:
-    """Role of a message; None without one."""
+    """Return the role of a message; None if it has no role."""
     return cast(JsonDict, message).get("role") if isinstance(message, dict) else None
 
 

@@ -147,7 +147,7 @@ def run_card_section(
 
     Args:
         manifest: The run.
-        summary: Its `summary.json`; None without one.
+        summary: Its `summary.json`; None if the run has no summary.
         source: Argument of `load_dataset`: a folder or `namespace/name`.
         config_toml: The run's `config.toml`, with which it can be repeated.
 

@@ -119,7 +119,7 @@ def _place(line: str) -> tuple[str, float, str]:
 
 
 def _largest_k(summary: Mapping[str, object]) -> tuple[int, object, object]:
-    """The largest k of pass@k, and the values of pass@k and pass^k for it; 0 and None without any."""
+    """Return the largest k of pass@k, and the values of pass@k and pass^k for it; 0 and None if there is no k."""
     at, hat = table(summary.get("pass_at_k")), table(summary.get("pass_hat_k"))
     k = max((int(name) for name in at if name.isdecimal()), default=0)
     return k, at.get(str(k)), hat.get(str(k))

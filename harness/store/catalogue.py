@@ -81,7 +81,7 @@ class ListedRun:
 
     @property
     def note(self) -> str:
-        """Reason for an early end, from the manifest; "" without one."""
+        """Reason for an early end, from the manifest; "" if there is no reason."""
         return self.manifest.note if self.manifest and self.state in ENDED_EARLY else ""
 
     @property
@@ -263,5 +263,5 @@ class Catalogue:
 
 
 def reward_of(summary: Mapping[str, Any] | None) -> JsonDict:
-    """The `reward` table of a summary; empty without one."""
+    """Return the `reward` table of a summary; empty if it has no such table."""
     return table((summary or {}).get("reward"))

@@ -253,5 +253,5 @@ def one_line(document: bytes) -> bytes:
 
 
 def last_reply(messages: Iterable[Message]) -> Message | None:
-    """The last assistant message; None without one."""
+    """Return the last assistant message; None if there is no such message."""
     return next((message for message in reversed([*messages]) if message.get("role") == "assistant"), None)

@@ -119,7 +119,7 @@ class Recorded:
         return None if number < 0 else number
 
     def example_line(self, key: str) -> int | None:
-        """Offset of the example's first line; None without one."""
+        """Offset of the example's first line; None if there is no such line."""
         number = self._examples.find(key)
         return None if number < 0 else self._example_lines[number]
 
@@ -140,7 +140,7 @@ class Recorded:
         return None if number < 0 else _STATUSES[self._status[number]]
 
     def generated_at(self, key: str) -> int | None:
-        """Offset of the newest `generated` line; None without one, or if the rollout failed later."""
+        """Offset of the newest `generated` line; None if there is no such line, or if the rollout failed later."""
         number = self._rollouts.find(key)
         return None if number < 0 or self._failed[number] else self._base[number]
 
@@ -150,7 +150,7 @@ class Recorded:
         return None if number < 0 or self._score[number] == NOWHERE else self._score[number]
 
     def failed_at(self, key: str) -> int | None:
-        """Offset of the newest `failed` line; None without one, or if the rollout was generated later."""
+        """Offset of the newest `failed` line; None if there is no such line, or if the rollout was generated later."""
         number = self._rollouts.find(key)
         return self._base[number] if number >= 0 and self._failed[number] else None
 

@@ -60,7 +60,7 @@ class Manifest:
     derived: JsonDict = field(default_factory=dict[str, Any])
     """How the run was made from its parent (`how`, `parent`, `path`, …); empty for other runs."""
     suite: str | None = None
-    """Id of the run's suite; None without one."""
+    """Id of the run's suite; None if it has no suite."""
     budget: JsonDict = field(default_factory=dict[str, Any])
     """Budget of the last invocation: limits, amounts spent, and the limit reached; empty without one. Not part of the
     identity: a run may be resumed with a larger budget."""
@@ -68,7 +68,7 @@ class Manifest:
     """Usage of abandoned rollouts, which have no line in the journal: a `Usage`, summed over all attempts; may be
     empty."""
     note: str = ""
-    """Reason for an early end; "" without one."""
+    """Reason for an early end; "" if there is no reason."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def error(self) -> str | None:
-        """Full error message about a missing score or another scoring failure; None without one."""
+        """Full error message about a missing score or another scoring failure; None if there is no error."""
         base, score = self.base, self.score
         if score is not None:
             reasons = [why if name == "*" else f"{name}: {why}" for name, why in score.reasons.items()]

@@ -103,7 +103,7 @@ def summary_of(
 
 
 def aim_of(manifest: Manifest) -> Aim | None:
-    """Target interval of a run with `until_ci`; for a derived run, of its parent. None without a target."""
+    """Target interval of a run with `until_ci`; for a derived run, of its parent. None if there is no target."""
     half_width = number(manifest.settings.get("env.until_ci"))
     examples, rollouts = (number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
     if manifest.derived:

@@ -42,7 +42,7 @@ class ExampleScores:
 
     @property
     def mean(self) -> float | None:
-        """Mean of the example's scored rollouts; None without any."""
+        """Mean of the example's scored rollouts; None if no rollout is scored."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
 
@@ -138,7 +138,7 @@ class ComparedRun:
         return sum(len(cell.values) for cell in self.cells.values())
 
     def latency(self, part: float) -> float | None:
-        """Quantile `part` of the generation time in seconds; None without any."""
+        """Quantile `part` of the generation time in seconds; None if no time is known."""
         known = sorted(value for value in self.seconds if value > 0)
         return nearest_rank(known, part) if known else None
 

@@ -294,7 +294,7 @@ def _flat(element: ElementTree.Element) -> Iterator[tuple[str, str]]:
 
 
 def _target(key: str, value: str) -> str | None:
-    """Name of the element that an SVG attribute refers to; None without one."""
+    """Return the name of the element that an SVG attribute refers to; None if it refers to none."""
     found = _REFERENCE.fullmatch(value.strip()) if key in ("href", "clip-path") else None
     return found and (found[1] or found[2])
 

@@ -200,7 +200,7 @@ def _against_best(environment: EnvPart, position: int) -> Child:
 
 
 def differences(page: Page) -> Html | None:
-    """Page section with the differences of all pairs of runs; None without any."""
+    """Page section with the differences of all pairs of runs; None if there are no pairs."""
     told = [environment for environment in page.environments if environment.differences]
     if not told:
         return None
