@@ -221,9 +221,9 @@ def _refuse_unplaced_baseline(sides: Sequence[RequestedModel], registry: Registr
         return
     if "/" not in baseline.model and baseline.model.strip() and baseline.model not in registry.entries:
         raise ConfigError(
-            f"--baseline-model {baseline.model}: --base-url is where the other model is asked. Add "
-            f"--baseline-base-url {primary.base_url} to ask this one there, too, or write "
-            f"{BARE_NAMES_GO_TO}/{baseline.model} to ask {BARE_NAMES_GO_TO}"
+            f"--baseline-model {baseline.model}: --base-url applies only to the other model. To send this model's "
+            f"requests to the same address, add --baseline-base-url {primary.base_url}; to send them to "
+            f"{BARE_NAMES_GO_TO}, use --baseline-model {BARE_NAMES_GO_TO}/{baseline.model}"
         )
 
 
@@ -296,14 +296,14 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
     setting = ".".join(path[:2])
     if setting in ISOLATION:
         raise ConfigError(
-            f"--set {name}: this command runs the agent in its own process; `bench run` can run it in others: an "
-            f'[[eval]] table with env_id = "{AGENT_EVAL}"'
+            f"--set {name}: this command runs the agent in its own process; for others, use `bench run` with an "
+            f'[[eval]] table that has env_id = "{AGENT_EVAL}"'
         )
     if option := _OWN.get(setting):
-        raise ConfigError(f"--set {name}: use --{option} or --baseline-{option}")
+        raise ConfigError(f"--set cannot change {name} here; use --{option} or --baseline-{option}")
     if setting == "env.env_args":
         known = _ENV_ARGS.get(path[2]) if len(path) > 2 else None
-        raise ConfigError(f"--set {name}: use {known or 'the options of the agent, its rows and its functions'}")
+        raise ConfigError(f"--set cannot change {name} here; use {known or 'the options of agent, rows and functions'}")
     if setting == "env.name":
         raise ConfigError(f"--set {name}: this command sets the names of its runs itself; remove the option")
 

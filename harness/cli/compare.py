@@ -59,7 +59,7 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
         folders = dict.fromkeys(
             str(side.run.path) for each in found.matches for side in (each.baseline, each.candidate)
         )
-        raise UsageError(f"no two of these have a score to compare, see bench runs show: {', '.join(folders)}")
+        raise UsageError(f"no two of these runs have scores to compare; see bench runs show: {', '.join(folders)}")
     if as_json:
         write_json(_json(found))
         return
@@ -77,7 +77,7 @@ def _check_table(form: str, *, more: bool) -> None:
 
 
 def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> str:
-    """The table models × environments of all named runs, as text."""
+    """Return the table models × environments of all named runs, as text."""
     from harness.report.compare.sides import REWARD, ComparedRun, read_side
     from harness.report.result_table.cells import table_of_sides
     from harness.report.result_table.latex import latex_table
@@ -99,7 +99,7 @@ def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: 
         sides += [(read_side(run, measure=measure, cluster=cluster), name) for measure in measures]
     if not any(side.scored for side, _ in sides):
         folders = ", ".join(str(run.path) for run, _ in chosen.values())
-        raise UsageError(f"none of these has a score, see bench runs show: {folders}")
+        raise UsageError(f"none of these runs has a score; see bench runs show: {folders}")
     make = {"md": markdown_table, "latex": latex_table, "csv": csv_table}[form]
     return make(table_of_sides(sides, missing))
 
@@ -135,8 +135,8 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
 
 
 def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
-    """Metrics to compare in two runs: the reward or, for agent evaluations with several reward functions, each
-    function that both runs have.
+    """Return the metrics to compare in two runs: the reward or, for agent evaluations with several reward functions,
+    each function that both runs have.
 
     Raises:
         UsageError: the runs have no function in common.
@@ -151,7 +151,7 @@ def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
         told = (
             f"{each.path} ({', '.join(named.metric_names)})" for each, named in ((candidate, ours), (baseline, theirs))
         )
-        raise UsageError(f"no evaluation function in common: {' and '.join(told)}")
+        raise UsageError(f"the runs have no eval function in common: {' and '.join(told)}")
     return common
 
 

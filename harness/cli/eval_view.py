@@ -93,8 +93,8 @@ class EvalView(View):
             return None
         path, done = earlier
         return (
-            f"{path} is an unfinished run of the same evaluation, with {done} of {run.plan.rollouts.total} runs: "
-            "--resume goes on with it instead of beginning anew, --fresh does not look"
+            f"{path} is an unfinished run of the same evaluation, with {done} of {run.plan.rollouts.total} runs; "
+            "use --resume to resume it, or --fresh to start a new run without this note"
         )
 
     def _has_work(self, run: LiveRun) -> bool:

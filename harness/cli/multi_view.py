@@ -189,7 +189,7 @@ def _headline(result: EvaluationResult, runs: Sequence[LiveRun]) -> str:
     made = sum(summary["total"] for summary in result["summary"])
     of = "" if made == result["totals"]["totalRuns"] else f" of {numerals.count(result['totals']['totalRuns'])}"
     there = sum(run.progress.resumed for run in runs)
-    since = f", {numerals.count(there)} of them from before" if there else ""
+    since = f", {numerals.count(there)} of them earlier" if there else ""
     words = f"{counted(models, 'model')} on {counted(tasks, 'task')}: {numerals.count(made)}{of} done{since}"
     return f"{words}, in {numerals.duration(result['durationMs'] / 1000)}"
 

@@ -96,8 +96,8 @@ def _check(folders: Sequence[Path], gone: Sequence[str], *, allow_private: bool)
     for folder in folders:
         if not allow_private and RunDir(folder).read_manifest().is_private:
             raise UsageError(
-                f"{folder} was made with --private, and a repository is read by others than you: its other members, or "
-                "everybody if it is public. To upload it all the same, add --allow-private"
+                f"{folder} was made with --private, but other people can read a repository: its members or, if it is "
+                "public, everybody. To upload the run anyway, add --allow-private"
             )
 
 

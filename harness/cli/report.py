@@ -1,4 +1,4 @@
-"""Implement `bench report`: write runs as a page to publish. `report.page` makes the page."""
+"""Implement `bench report`: write runs as a page to publish. `report.page` creates the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDINGS: dict[str, Form] = {
 }  # fmt: skip
 
 SUFFIXES = {"latex": "tex"}
-"""Endings of files that differ from the name of the format."""
+"""File name endings that differ from the name of the format."""
 
 STDOUT = Path("-")
 
@@ -46,9 +46,9 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
         "html, md, json; latex or csv: the table models × environments. [by the ending of -o, else html]",
     ),
     title: str = flag("--title TEXT", "The heading. [from environments and models]", ""),
-    transcripts: int = flag("--transcripts N", "Examples of each run that are shown whole.", TRANSCRIPTS, min=0),
+    transcripts: int = flag("--transcripts N", "Examples of each run to show in full.", TRANSCRIPTS, min=0),
     plots: bool = flag("--plots/--no-plots", "Draw figures; needs matplotlib.", True),
-    force: bool = flag("--force", "Replace a file that is there.", False),
+    force: bool = flag("--force", "Replace an existing file.", False),
     output_dir: Path = flag("--output-dir DIR", "Where the runs are.", Path("outputs")),
 ) -> None:
     """Write a page of runs: leaderboard, differences, distributions, failures, examples with transcripts, settings.
@@ -90,11 +90,11 @@ def _form(named: str | None, target: Path | None) -> Form:
 def _check_target(path: Path, *, force: bool) -> None:
     """Check that the target file can be written, before the page is made."""
     if os.path.isdir(path):
-        raise UsageError(f"-o {path} is a folder: name a file in it")
+        raise UsageError(f"-o {path} is a folder; give a file in it")
     if not os.path.isdir(path.parent):
-        raise UsageError(f"-o {path}: there is no folder {path.parent}")
+        raise UsageError(f"-o {path}: the folder {path.parent} does not exist; create it first")
     if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} is there already: replace it with --force, or name another file with -o")
+        raise UsageError(f"{path} already exists; replace it with --force, or give another file with -o")
 
 
 def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
@@ -142,4 +142,4 @@ def _tell(page: Page, path: Path) -> None:
     typer.echo(str(path))
     typer.echo(f"{count} {'run' if count == 1 else 'runs'}, {size_words(path.stat().st_size)}", err=True)
     if any(run.manifest.is_private for run in page.runs):
-        typer.echo("note: made of a private run, so the file is readable by you alone", err=True)
+        typer.echo("note: the report includes a private run, so only you can read the file", err=True)

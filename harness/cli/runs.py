@@ -28,7 +28,7 @@ class RunsGroup(lazy_group(COMMANDS)):
             args = ["list", *args]
         elif not first.startswith("-") and first not in COMMANDS:
             raise UsageError(
-                f"bench runs has no command {first!r}: {', '.join(COMMANDS)}. To show a run: bench runs show {first}"
+                f"unknown command {first!r}; use {', '.join(COMMANDS)}, or, to show a run: bench runs show {first}"
             )
         return super().parse_args(ctx, args)
 

@@ -30,14 +30,14 @@ def list_runs(  # noqa: PLR0913 - a command's options are its parameters
     since: str | None = flag("--since WHEN", "Begun then or later: 2026-11-21 (UTC), 12h, 7d."),
     until: str | None = flag("--until WHEN", "Begun before, or on that day."),
     limit: int | None = flag("--limit -n N", "The N newest; -1 is all. [20; all with --json, -q]"),
-    quiet: bool = flag("--quiet -q", "Ids only, one a line.", False),
+    quiet: bool = flag("--quiet -q", "Print only ids, one per line.", False),
     as_json: bool = flag("--json", "Print the runs as JSON on stdout.", False),
     output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
 ) -> None:
     """List the runs in the output folder, newest first.
 
-    Filters that are given several times mean any of their values; a text with a `*` is a whole name. Only run.json and
-    summary.json of each run are read. `died` is a run whose process is gone although it had not ended.
+    A filter that is given several times matches any of its values. A value with a `*` must match the whole name. Only
+    run.json and summary.json of each run are read. `died` is a run whose process disappeared before the run ended.
     """
     wanted = Filter(
         env or (), model or (), state or (), kind or (),
@@ -58,7 +58,7 @@ def list_runs(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[ListedRun], int]:
-    """The newest `most` matching runs, and the number of all matching runs."""
+    """Return the newest `most` matching runs, and the number of all matching runs."""
     if wanted == Filter():
         return list(catalogue.newest(most)), len(catalogue)  # the other runs need not be read
     found = [entry for entry in catalogue if wanted.keeps(entry)]
@@ -74,11 +74,11 @@ def naming(output_dir: Path) -> Callable[[ListedRun], str]:
 
 
 def _notes(catalogue: Catalogue, wanted: Filter, found: int, shown: int) -> Sequence[str]:
-    """Notes about runs that the list leaves out."""
+    """Return notes about runs that the list leaves out."""
     if not len(catalogue):
         root = clean(catalogue.output_dir / "evals")
         return [
-            f"no runs under {root}: make one (bench run gsm8k -n 5 -m reference/oracle), or name the folder with -o"
+            f"no runs under {root}; make one (bench run gsm8k -n 5 -m reference/oracle), or give the folder with -o"
         ]
     if not found:
         return [f"none of {len(catalogue):,} runs matches the filters{_meant(catalogue, wanted)}"]

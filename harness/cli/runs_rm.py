@@ -38,7 +38,7 @@ def remove(
             entry.run.lock().release()
         except RunLocked:
             raise RunLocked(
-                f"run {entry.run.path} is being written by another process; stop that first. Nothing was removed"
+                f"run {entry.run.path} is being written by a process; stop this process first. Nothing was removed"
             ) from None
     screen = make_console(file=sys.stderr)
     write(_what_goes(entries, screen.width), screen)
@@ -53,7 +53,7 @@ def _is_sure(entries: Sequence[ListedRun], name_of: Callable[[ListedRun], str]) 
     """Ask for confirmation of the removal.
 
     Raises:
-        UsageError: no terminal to ask on.
+        UsageError: there is no terminal for the question.
     """
     if not can_ask():
         again = shlex.join(["bench", "runs", "rm", "--yes", *map(name_of, entries)])
@@ -92,4 +92,4 @@ def _what_goes(entries: Sequence[ListedRun], width: int) -> Iterator[str]:
         children = [] if home is None else homes[home].children(entry.id)
         staying = [clean(child.id, 100) for child in children if child.run.path.resolve() not in going]
         if staying:
-            yield f"  made from it, and staying: {', '.join(staying)}"
+            yield f"  derived runs, which remain: {', '.join(staying)}"

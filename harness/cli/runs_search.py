@@ -74,7 +74,7 @@ def show_search(name: str, request: Request, output_dir: Path) -> None:
 
 
 def _selected(found: Search, request: Request) -> Iterator[RunRollout]:
-    """The rollouts to print. The whole search is done, so that its counts are complete."""
+    """Iterate over the rollouts to print. The search always runs to its end, so that its counts are complete."""
     if request.worst is not None:
         for run, number in found.worst(request.worst):
             yield from run.rollouts([number])
@@ -105,7 +105,7 @@ def _below(found: Search, request: Request, lines: list[RolloutLine], name: str)
 
 
 def _print_json(found: Search, request: Request) -> None:
-    """Print the selected rollouts as one JSON object, a rollout a line, without holding them in memory."""
+    """Print the selected rollouts as one JSON object with one rollout per line, without holding them in memory."""
     runs = [run.folder.id for run in found.runs]
     typer.echo(f'{{"runs": {json.dumps(runs)}, "query": {json.dumps(found.query.text)}, "rollouts": [', nl=False)
     for place, rollout in enumerate(_selected(found, request)):

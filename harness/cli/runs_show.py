@@ -21,7 +21,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options that select rollouts, as given."""
+    """The options that select rollouts, as the user gave them."""
 
     where: str | None
     failed: bool
@@ -60,9 +60,9 @@ def show(  # noqa: PLR0913 - a command's options are its parameters
 
     All figures are computed from the journal, also while the run is in progress.
 
-    A query is conditions joined by blanks or `or`, with `-` for not and parentheses: reward<1, metric.format=0,
-    tokens>4000, stop:length, outcome:unscored, is:truncated, info.level:5, text:"let me think". An unknown name is
-    answered with the valid ones.
+    A query consists of conditions, joined by spaces or `or`, with `-` for not, and with parentheses: reward<1,
+    metric.format=0, tokens>4000, stop:length, outcome:unscored, is:truncated, info.level:5, text:"let me think". For an
+    unknown name, the error lists the valid names.
     """
     request = Request(where, failed, worst, group_by, limit, as_json)
     _check(request, example, rollout, settings=settings)
@@ -95,15 +95,15 @@ def show(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _check(request: Request, example: str | None, rollout: int | None, *, settings: bool) -> None:
-    """Refuse options that contradict each other.
+    """Reject options that contradict each other.
 
     Raises:
         UsageError: two of the options cannot be combined.
     """
     if rollout is not None and example is None:
-        raise UsageError("--rollout K says which rollout of an example: name that with --example ID")
+        raise UsageError("--rollout K requires --example ID, which selects the example of this rollout")
     if settings and example is not None:
-        raise UsageError("--settings and --example: ask for one at a time")
+        raise UsageError("--settings and --example are mutually exclusive")
     if request.selects and (settings or example is not None):
         other = "--settings" if settings else "--example"
         raise UsageError(f"{other} cannot be combined with --where, --failed, --worst and --group-by")

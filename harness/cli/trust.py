@@ -95,7 +95,7 @@ def require_trust(what: str, reasons: Sequence[str]) -> None:
     Raises:
         UsageError: the user declines, or there is no terminal for the question.
     """
-    words = f"{clean(what, 2000)}, and this would {' and '.join(clean(each, 500) for each in reasons)}"
+    words = f"{clean(what, 2000)}, and this command would {' and '.join(clean(each, 500) for each in reasons)}"
     if not can_ask():
         raise UsageError(f"{words}. Look at its settings first; if you trust its author, add {TRUST}")
     if not ask(f"{words}.\nContinue?"):

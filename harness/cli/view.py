@@ -68,7 +68,7 @@ class View:
 
     def with_steps(self, reports: Sequence[RunReport], command: str) -> Sequence[RunReport]:
         """Change the suggested next steps: if several runs were interrupted, one command resumes them all, unless a
-        part of it is masked."""
+        part of that command is masked."""
         cut_off = [
             each for each in reports if each.state != "done" and any(step.purpose == GO_ON for step in each.next_steps)
         ]
@@ -115,7 +115,7 @@ class View:
         is_cut = any(run.progress.state != "done" for run in runs)
         steps = [Step(GO_ON, shlex.join([*words, "--resume"]))] if is_cut else []
         if any(run.progress.unscored for run in runs):
-            purpose = f"{'go on, and ' if is_cut else ''}try again what failed"
+            purpose = f"{'resume, and ' if is_cut else ''}retry failed rollouts"
             steps.append(Step(purpose, shlex.join([*words, "--retry-failed"])))
         return steps
 

@@ -150,7 +150,7 @@ def test_a_failing_row_is_a_line_a_count_and_no_end(evals: Evals) -> None:
     assert errors[1].startswith("ValueError: the agent cannot do this row") and "my_agent.py" in errors[1]
     assert (errors[0], errors[2], errors[3]) == (None, "gave up", None)
     assert evals.results()["summary"]["eval_fns"]["rewards:exact_match"]["mean"] == 0.5
-    again = next(line.strip() for line in done.lines if line.strip().startswith("try again what failed: "))
+    again = next(line.strip() for line in done.lines if line.strip().startswith("retry failed rollouts: "))
     assert again.endswith("-o results.json --retry-failed")
 
 
@@ -346,7 +346,7 @@ def test_an_endpoint_that_goes_away_stops_the_evaluation_and_says_how_to_go_on(e
     assert "Results written to: results.json (incomplete)" in done.lines
     again = next(line.strip() for line in done.lines if line.strip().startswith("go on: "))
     assert again.endswith("-o results.json --api-key '***' --resume")
-    too = next(line.strip() for line in done.lines if line.strip().startswith("go on, and try again what failed: "))
+    too = next(line.strip() for line in done.lines if line.strip().startswith("resume, and retry failed rollouts: "))
     assert too.endswith("-o results.json --api-key '***' --retry-failed")
 
 

@@ -196,9 +196,9 @@ def test_a_scoring_function_that_raises_gives_no_score(multi: Multi) -> None:
     assert "KeyError" in weak["error"]
     assert "  weak: scoring:strict raised KeyError 1 of 6; e.g. sum-1: raised KeyError: 'colour'" in done.err
     assert "one without a score counts 0" in done.err
-    again = [line for line in done.err.splitlines() if "try again what failed" in line]
+    again = [line for line in done.err.splitlines() if "retry failed rollouts" in line]
     assert [line.strip() for line in again] == [
-        "try again what failed: bench multi sums.json models.toml --score-output scoring:strict --json --retry-failed"
+        "retry failed rollouts: bench multi sums.json models.toml --score-output scoring:strict --json --retry-failed"
     ]
 
 
@@ -243,7 +243,7 @@ def test_a_dead_endpoint_stops_its_model_alone_and_the_shown_command_goes_on(mul
     assert again.code == 0, again.err
     asked = multi.asked()[len(before) :]
     assert {name for name, _ in asked} == {"turning"}, "what is there is not asked again"
-    assert re.match(r"2 models on 6 tasks: 12 done, \d+ of them from before, in ", again.out)
+    assert re.match(r"2 models on 6 tasks: 12 done, \d+ of them earlier, in ", again.out)
     assert len(multi.runs()) == 2
 
 

@@ -166,7 +166,7 @@ def test_an_interrupted_replay_is_resumed_like_any_evaluation(multi: Multi) -> N
     assert first.code == 0, first.err
     before = len(multi.asked())
     again = multi.bench("multi", "replay", "latest", "--resume")
-    assert again.code == 0 and "12 of them from before" in again.out
+    assert again.code == 0 and "12 of them earlier" in again.out
     assert len(multi.asked()) == before
 
 

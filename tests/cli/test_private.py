@@ -154,8 +154,8 @@ def test_what_would_open_it_is_refused(bench: Bench, spy: Path) -> None:
     done = bench("push", "latest")
     assert (done.code, done.err) == (
         2,
-        f"error: {path} was made with --private, and a repository is read by others than you: its other members, or "
-        "everybody if it is public. To upload it all the same, add --allow-private\n",
+        f"error: {path} was made with --private, but other people can read a repository: its members or, if it is "
+        "public, everybody. To upload the run anyway, add --allow-private\n",
     )
     assert run.manifest_path.read_bytes() == before
 

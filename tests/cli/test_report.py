@@ -76,7 +76,7 @@ def test_a_file_is_replaced_only_with_force(bench: Bench, runs: list[RunDir]) ->
 
     done = bench("report", "-o", "a.md")
     assert (done.code, done.out, Path("a.md").read_text()) == (2, "", "mine")
-    assert done.err == "error: a.md is there already: replace it with --force, or name another file with -o\n"
+    assert done.err == "error: a.md already exists; replace it with --force, or give another file with -o\n"
 
     assert bench("report", "-o", "a.md", "--force").code == 0
     assert Path("a.md").read_text().startswith("# 2 environments")
@@ -91,8 +91,8 @@ def test_a_file_is_replaced_only_with_force(bench: Bench, runs: list[RunDir]) ->
             "-o a.pdf: unknown file ending (known are .html, .md, .json, .tex and .csv); give the format with --format",
         ),
         (["-o", "outputs"], "unknown file ending"),
-        (["-o", "outputs", "-f", "md"], "-o outputs is a folder: name a file in it"),
-        (["-o", "no/where.md"], "-o no/where.md: there is no folder no"),
+        (["-o", "outputs", "-f", "md"], "-o outputs is a folder; give a file in it"),
+        (["-o", "no/where.md"], "-o no/where.md: the folder no does not exist"),
         (["nothing"], "no run 'nothing' under outputs/evals"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_page_of_a_private_run_is_private(bench: Bench, here: Path) -> None:
     done = bench("report", run.id, "latest", "-f", "md")
 
     assert done.code == 0
-    assert "readable by you alone" in done.err
+    assert "so only you can read the file" in done.err
     assert Path("report.md").stat().st_mode & 0o777 == 0o600
 
 

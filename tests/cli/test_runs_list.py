@@ -93,7 +93,7 @@ def test_quiet_is_for_the_next_command(bench: Bench) -> None:
 def test_without_runs_it_says_how_to_make_one(bench: Bench, here: Path) -> None:
     done = bench("runs")
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("no runs under outputs/evals: make one (bench run gsm8k -n 5 -m reference/oracle)")
+    assert done.err.startswith("no runs under outputs/evals; make one (bench run gsm8k -n 5 -m reference/oracle)")
     assert json.loads(bench("runs", "--json", "-o", "elsewhere").out) == {"output_dir": "elsewhere", "runs": []}
     assert bench("runs", "-q").err == ""
 
@@ -124,7 +124,7 @@ def test_a_filter_that_keeps_nothing_says_what_there_is(bench: Bench, arguments:
         (("--state", "dide"), '--state dide: did you mean "died"?'),
         (("--kind", "agent"), "--kind agent: valid here: run, eval, multi"),
         (("--since", "monday"), "--since monday: give a date or time in UTC, such as 2026-11-21"),
-        (("frob",), "bench runs has no command 'frob': list, show, rm. To show a run: bench runs show frob"),
+        (("frob",), "unknown command 'frob'; use list, show, rm, or, to show a run: bench runs show frob"),
     ],
 )
 def test_what_is_wrong_is_refused(bench: Bench, arguments: tuple[str, ...], said: str) -> None:

@@ -108,7 +108,7 @@ def test_a_run_in_use_is_refused_with_all_others(bench: Bench, here: Path) -> No
     with busy.lock():
         done = bench("runs", "rm", "--yes", idle.id, busy.id)
     assert (done.code, done.out) == (1, "")
-    assert f"run {busy.path} is being written by another process; stop that first. Nothing was removed" in done.err
+    assert f"run {busy.path} is being written by a process; stop this process first. Nothing was removed" in done.err
     assert all_runs(OUTPUTS) == [idle.path, busy.path]
 
 
@@ -145,7 +145,7 @@ def test_runs_that_were_made_from_it_stay_and_say_so(bench: Bench, here: Path) -
     parent = made()
     child = made(minute=1, parent=parent.id, derived={"how": "rescore", "parent": parent.id})
     done = bench("runs", "rm", "--yes", parent.id)
-    assert f"  made from it, and staying: {child.id}\n" in done.err
+    assert f"  derived runs, which remain: {child.id}\n" in done.err
     page = bench("runs", "show", child.id)
     assert f"rescored from {parent.id}, which no longer exists" in " ".join(page.out.split())
 

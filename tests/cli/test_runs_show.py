@@ -96,8 +96,8 @@ def test_a_megabyte_is_printed_whole_and_harmless(bench: Bench, here: Path) -> N
     [
         (("--example", "7"), "no example '7' in the journal of 20261121T091503Z-aaaa: its examples are called 0, 1, 2"),
         (("--example", "0", "--rollout", "4"), "example 0 of 20261121T091503Z-aaaa has no rollout 4: it has 0"),
-        (("--rollout", "0"), "--rollout K says which rollout of an example: name that with --example ID"),
-        (("--settings", "--example", "0"), "--settings and --example: ask for one at a time"),
+        (("--rollout", "0"), "--rollout K requires --example ID, which selects the example of this rollout"),
+        (("--settings", "--example", "0"), "--settings and --example are mutually exclusive"),
     ],
 )
 def test_what_is_not_there_is_refused(bench: Bench, here: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -90,7 +90,7 @@ def test_an_interrupt_shows_what_there_is_and_the_way_to_go_on(place: Workshop) 
         [again] = [line.partition("go on: ")[2] for line in done.out.splitlines() if "go on: " in line]
         done = place.bench(*shlex.split(again)[1:])
         assert done.code == 0, done.err
-        assert done.out.startswith(f"2 models on 20 tasks: 40 done, {head[1]} of them from before, in ")
+        assert done.out.startswith(f"2 models on 20 tasks: 40 done, {head[1]} of them earlier, in ")
         assert set(asked(model).values()) == {1} and sum(asked(model).values()) == 40 and made < 40
     names = [json.loads(line)["event"].rpartition(":")[2] for line in progress.read_text().splitlines()]
     assert names.count("start") == names.count("complete") == 2 and names.count("progress") == 40

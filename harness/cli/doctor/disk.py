@@ -23,7 +23,7 @@ LITTLE = 2 * 2**30
 
 SYNCS = 5
 SLOW_SYNC = 0.1
-"""Maximum seconds of one sync. The journal syncs after every few rollouts."""
+"""Maximum duration of one sync in seconds. The journal syncs after every few rollouts."""
 
 _FORGETFUL = ("tmpfs", "ramfs")
 _MOUNTS = Path("/proc/self/mounts")

@@ -197,7 +197,7 @@ def _proxies(urls: Sequence[str], environ: Mapping[str, str]) -> list[Diagnosis]
             way = f"through {proxy.host}:{proxy.port}" if proxy else "directly (NO_PROXY)"
             through.setdefault(way, []).append(urlsplit(url).netloc)
     for way, hosts in through.items():
-        words = f"{', '.join(names)} set: {', '.join(dict.fromkeys(hosts))} asked {way}"
+        words = f"{', '.join(names)} set: requests to {', '.join(dict.fromkeys(hosts))} go {way}"
         found.append(ok("network", "proxy", words))
     if not found:
         found.append(ok("network", "proxy", f"{', '.join(names)} set; no request here goes through the proxy"))

@@ -20,8 +20,8 @@ def test_who_is_asked_through_a_proxy_is_said_and_the_password_is_not(monkeypatc
     monkeypatch.setenv("NO_PROXY", "in.example.org")
     found = check_network([FAR, NEAR, "https://in.example.org/v1"], {"HTTPS_PROXY": "x", "NO_PROXY": "y"})
     assert [(each.status, each.says) for each in found] == [
-        ("ok", "HTTPS_PROXY set: api.example.org asked through proxy.example.org:3128"),
-        ("ok", "HTTPS_PROXY set: in.example.org asked directly (NO_PROXY)"),
+        ("ok", "HTTPS_PROXY set: requests to api.example.org go through proxy.example.org:3128"),
+        ("ok", "HTTPS_PROXY set: requests to in.example.org go directly (NO_PROXY)"),
     ]
 
 
