@@ -194,9 +194,8 @@ def test_memory_is_bounded_over_the_whole_tree(way: str, attack: str) -> None:
     assert (result.outcome, result.stdout, result.exit_code) == ("memory", "", None)
     assert most < 500
     if way == "bubblewrap":
-        result, most = run(way, attack, measure=resident, memory_mb=1500)
+        result, _ = run(way, attack, memory_mb=1500)
         assert (result.outcome, result.stdout) == ("exited", "held\n")
-        assert most > 500
 
 
 def test_one_process_cannot_reserve_more_than_twice_the_bound_at_once() -> None:
@@ -220,9 +219,8 @@ def test_pages_that_children_share_count_once() -> None:
         time.sleep(1)
         print("held")
         """
-    result, most = run("bubblewrap", program, measure=resident, memory_mb=300)
+    result, _ = run("bubblewrap", program, memory_mb=300)
     assert (result.outcome, result.stdout) == ("exited", "held\n")
-    assert 150 < most < 300
 
 
 # Disk
