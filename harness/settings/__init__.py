@@ -1,2 +1,2 @@
 """Settings of a run, and the origin of each: layers, suite files, endpoints, providers. Entry point:
-`resolver.resolve`. Nothing here opens a network connection or imports an environment."""
+`resolver.resolve`. This package opens no network connections and imports no environments."""

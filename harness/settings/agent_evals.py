@@ -13,7 +13,7 @@ from harness.settings.sections import Place
 from harness.settings.wording import shown
 
 KEYS = ("agent", "mcp", "dataset", "eval_fns", "max_turns", "offset")
-"""Keys of an `[[eval]]` that evaluates an agent; each is the environment argument of that name."""
+"""Keys of an `[[eval]]` that evaluates an agent. Each of them sets the environment argument of the same name."""
 
 _ENV_ID = BY_PATH["env", "env_id"]
 _ARGS = BY_PATH["env", "env_args"]
@@ -51,7 +51,7 @@ def _check(given: Mapping[str, object], place: Place) -> None:
     if "agent" not in given and "mcp" not in given:
         raise ConfigError(f'{place.of()}: no agent to evaluate; add agent = "module:attribute" or mcp = "DIR"')
     if "dataset" not in given:
-        raise ConfigError(f"{place.of('dataset')}: missing; set it to the file with the rows for the agent")
+        raise ConfigError(f"{place.of('dataset')}: this key is missing; set it to the file with the rows for the agent")
     for name in ("agent", "mcp", "dataset"):
         if name in given and not (isinstance(given[name], str) and given[name]):
             raise ConfigError(f"{place.of(name)} = {shown(given[name])}: must be a string")

@@ -28,10 +28,10 @@ FLAGS: Mapping[Bound, str] = {bound: SHORTCUT_BY_KEY[bound].flag for bound in BO
 NO_RUN = "a budget applies to all runs of the file together: set it once, in a table [budget] at the top of the file"
 
 _SPENT: Mapping[Bound, str] = {"max_cost": "cost", "max_tokens_total": "tokens", "max_time": "seconds"}
-"""Names, in a manifest, of the amount spent for each limit."""
+"""Name in a manifest of the amount spent, for each limit."""
 
 _ROUNDED_UP = 1 + 1e-6
-"""Tolerance: a rounded sum of dollars may be slightly less than a limit that was reached."""
+"""Tolerance, since a rounded sum of dollars may be slightly less than a limit that was reached."""
 
 DOUBLE = 2
 """Factor by which the resume command raises a limit that was reached."""
@@ -46,34 +46,34 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """Limits of one invocation; None means no limit."""
+    """Limits on the spending and time of one invocation; None means no limit."""
 
     max_cost: float | None = None
-    """Limit of the cost, in US dollars."""
+    """Maximum cost in US dollars."""
     max_tokens_total: int | None = None
-    """Limit of input and output tokens together."""
+    """Maximum number of input and output tokens together."""
     max_time: float | None = None
-    """Limit of the time, in seconds."""
+    """Maximum time in seconds."""
     sources: Mapping[Bound, str] = field(default_factory=dict[Bound, str])
-    """Origin of each limit, for messages: `--max-cost 5`, or file and key path."""
+    """Origin of each limit, for messages: an option such as `--max-cost 5`, or a file and key."""
 
     def __bool__(self) -> bool:
-        """Whether there is any limit."""
+        """Return whether any limit is set."""
         return any(self.of(bound) is not None for bound in BOUNDS)
 
     @property
     def may_refuse(self) -> bool:
-        """Whether the budget may block calls, since money or tokens are limited."""
+        """Whether the budget may refuse calls, because money or tokens are limited."""
         return self.max_cost is not None or self.max_tokens_total is not None
 
     def of(self, bound: Bound) -> float | None:
-        """The limit with this name, such as `max_cost`; None means no limit."""
+        """Return the limit with this name, such as `max_cost`; None means no limit."""
         return cast("float | None", getattr(self, bound))
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenBound:
-    """One limit from a flag, a file or `--set`."""
+    """One limit that was set by an option, in a file or with `--set`."""
 
     value: float | None
     """The limit; None removes a limit."""
@@ -87,7 +87,7 @@ def read_flags(flags: Mapping[str, object]) -> Written:
     """Parse the limits among command-line values.
 
     Args:
-        flags: Values by key, as typed text; None if not given.
+        flags: Values by key, as typed; None for an option that was not given.
 
     Raises:
         ConfigError: a value is not a valid limit.
@@ -105,7 +105,7 @@ def read_table(value: object, place: Place) -> Written:
     """Parse the table `[budget]` of a suite file.
 
     Raises:
-        ConfigError: it is not a table, has an unknown key, or a value that is not a valid limit.
+        ConfigError: the value is not a table, or the table has an unknown key or an invalid limit.
     """
     if value is None:
         return {}
@@ -124,12 +124,12 @@ def read_set(path: Sequence[str], value: str, where: str) -> Written:
     """Parse one `--set budget.max_cost=5`; the value `none` removes the limit.
 
     Args:
-        path: Dotted path of `--set`, in parts.
+        path: Parts of the dotted path of `--set`.
         value: The value as typed.
-        where: Prefix for messages: `--set budget.max_cost`.
+        where: Beginning of messages, such as `--set budget.max_cost`.
 
     Raises:
-        ConfigError: there is no such limit, or its value is invalid.
+        ConfigError: no limit has this name, or the value is invalid.
     """
     key = path[1] if len(path) == 2 else ""
     if key not in BOUNDS:
@@ -140,11 +140,11 @@ def read_set(path: Sequence[str], value: str, where: str) -> Written:
 
 
 def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple[BudgetLimits, list[str]]:
-    """Determine each budget limit: a value of `--set` has precedence; otherwise the smaller one of flag and suite file
+    """Determine each budget limit: a value of `--set` has precedence; otherwise the smaller of option and suite file
     applies.
 
     Returns:
-        The limits, and a notice for each flag without effect.
+        The limits, and a notice for each option without effect.
     """
     values: dict[Bound, float] = {}
     sources: dict[Bound, str] = {}
@@ -167,7 +167,7 @@ def settle(flags: Written, file: Written, overrides: Sequence[Written]) -> tuple
 
 
 def flags_of(recorded: Mapping[str, object]) -> list[str]:
-    """Command-line options that repeat a recorded budget, with a larger amount for the limit that was reached.
+    """Return the options that repeat a recorded budget, with a larger amount for the limit that was reached.
 
     Args:
         recorded: Limits and amounts spent, as in a manifest's `budget`.
@@ -186,7 +186,7 @@ def flags_of(recorded: Mapping[str, object]) -> list[str]:
 
 
 def _figure(value: object) -> float:
-    """An amount from a manifest; 0 if it is invalid, since the file may have been edited."""
+    """Return an amount from a manifest; 0 if it is invalid, since the file may have been edited."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST:
         return 0
     return value

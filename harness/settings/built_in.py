@@ -1,5 +1,5 @@
-"""Built-in environments: names, defaults, names of their runs, and messages. Imports little, because the loader needs
-it."""
+"""Built-in environments: names, defaults, names of their runs, and messages. Imports few modules, because the
+environment loader imports it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from harness.core.errors import ConfigError
 from harness.settings.packages import FoundEnvironment
 
 AGENT_EVAL = "agent-eval"
-"""Id of the built-in environment for an agent over the rows of a file (`bench eval`)."""
+"""Id of the built-in environment that evaluates an agent on the rows of a file (`bench eval`)."""
 
 MULTI_EVAL = "multi-eval"
-"""Id of the built-in environment for a list of tasks with documented scoring (`bench multi`)."""
+"""Id of the built-in environment that evaluates models on a list of tasks (`bench multi`)."""
 
 _LONGEST = 80
 """Maximum length of a name, which becomes part of a folder's name."""
@@ -30,7 +30,7 @@ class BuiltIn:
     """Kind of the environment's runs, as in `Manifest.kind`."""
     found: FoundEnvironment
     rows: str
-    """Argument that names the file of rows. Runs from Python have none, since their rows are in a program."""
+    """Argument that names the file of rows. Runs started from Python lack it, since their rows are in a program."""
     name_of: Callable[[Mapping[str, object]], str]
     """Function from the environment's arguments to the name of a run in tables, folders and datasets."""
     about: str
@@ -39,11 +39,11 @@ class BuiltIn:
     """Advice to show with `about`: the template of a message."""
 
     def has_rows(self, env_args: Mapping[str, object]) -> bool:
-        """Whether the arguments name a file of rows, so that settings alone can repeat a run."""
+        """Return whether the arguments name a file of rows, so that a run can be repeated from its settings alone."""
         return self.rows in env_args
 
     def require_rows(self, env_args: Mapping[str, object], where: str) -> None:
-        """Raise if the arguments do not name a file of rows.
+        """Raise an error if the arguments do not name a file of rows.
 
         Args:
             env_args: Arguments of the environment.
@@ -70,14 +70,14 @@ def _found(module: str, env_id: str) -> FoundEnvironment:
 
 
 def _agent_and_rows(env_args: Mapping[str, object]) -> str:
-    """Name of an agent evaluation from agent and rows, such as `Loop-rows`."""
+    """Return the name of an agent evaluation, which consists of agent and rows, such as `Loop-rows`."""
     agent, folder = env_args.get("agent"), env_args.get("mcp")
     player = str(agent).rpartition(":")[2] if agent else Path(str(folder or ".")).resolve().name
     return _as_name(f"{player}-{Path(str(env_args.get('dataset') or 'rows')).stem}", AGENT_EVAL)
 
 
 def _task_file(env_args: Mapping[str, object]) -> str:
-    """Name of a multi-model run: the stem of its file of tasks."""
+    """Return the name of a multi-model run: the name of its file of tasks without the extension."""
     return _as_name(Path(str(env_args.get("tasks") or "tasks")).stem, MULTI_EVAL)
 
 
@@ -109,11 +109,11 @@ BUILT_INS: Mapping[str, BuiltIn] = {
 
 
 def built_in(found: FoundEnvironment | None) -> BuiltIn | None:
-    """The built-in environment that was found by name; None if an environment from a package or file was found."""
+    """Return the built-in environment that was found; None if the found environment comes from a package or file."""
     return next((each for each in BUILT_INS.values() if each.found is found), None)
 
 
 def as_built_in(name: str) -> BuiltIn | None:
-    """The built-in environment with this name, in any spelling; None if no built-in environment has it. Used to reject
-    the installation of a package of that name, which would be somebody else's."""
+    """Return the built-in environment with this name, in any spelling; None if no built-in environment has this name.
+    Used to refuse the installation of an unrelated package with this name."""
     return BUILT_INS.get(re.sub(r"[-_.]+", "-", name.strip().lower()))

@@ -1,5 +1,5 @@
-"""Validators of single settings, called by pydantic. Each raises ValueError with a text that follows a key path in
-messages. Names of settings are in `schema`."""
+"""Validators of single settings, called by pydantic. Each raises ValueError with a text that follows the setting's name
+in messages. The settings are defined in `schema`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _REPOSITORY = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 _KEY_PARAMETER = re.compile(r"(?:.*[-_])?(?:api)?key|.*token|sig(?:nature)?|.*secret|.*password", re.IGNORECASE)
-"""Parameter names that may hold a key in a URL."""
+"""Pattern of the names of URL parameters that may contain an API key."""
 _VERSION = re.compile(r"v[0-9]+\w*")
 _KEY_SHAPE = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9]{24,}")
-"""Pattern of keys that does not match account and project names in a URL's path."""
+"""Pattern of API keys in a URL's path, which does not match names of accounts and projects."""
 _ENV_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*[A-Za-z_][\w-]*", re.ASCII)
 _HUB_NAME_LIMIT = 96
 """Maximum length of a repository name on the Hub."""
 
 
 def at_least_one_or(minus_one: str) -> Callable[[int], int]:
-    """Make a validator of a count that may also be -1.
+    """Return a validator for a count that may also be -1.
 
     Args:
         minus_one: Meaning of -1, for the message.
@@ -54,19 +54,19 @@ def none_word(value: object) -> object:
 
 
 def as_tuple(value: object) -> object:
-    """Convert a list from TOML or JSON to a tuple, since settings are frozen."""
+    """Convert a list from TOML or JSON to a tuple, since settings are immutable."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 def printable(value: str) -> str:
-    """Validate text for tables and file names: no control characters."""
+    """Validate text for tables and file names, which must not contain control characters."""
     if not value.isprintable():
         raise ValueError("must not contain control characters")
     return value
 
 
 def env_id(value: str) -> str:
-    """Validate the name of an environment, whose last part may be a module, or its path."""
+    """Validate the name or the path of an environment. The last part of a name must be usable as a module name."""
     if looks_like_path(value):
         return printable(value)
     if not _ENV_ID.fullmatch(value):
@@ -87,7 +87,7 @@ def columns(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def json_table(value: JsonDict) -> JsonDict:
-    """Validate a table that JSON can hold without loss."""
+    """Validate a table that JSON can represent without loss."""
     _require_json(value, "")
     return value
 
@@ -117,7 +117,7 @@ def header_table(value: dict[str, str]) -> dict[str, str]:
             raise ValueError(f"contains a control character in the value of {name!r}")
         if (first := seen.setdefault(name.casefold(), name)) != name:
             raise ValueError(
-                f"contains {first!r} and {name!r}, which are the same header: header names ignore upper and lower case"
+                f"contains {first!r} and {name!r}, which are the same header, because header names are case-insensitive"
             )
     return value
 
@@ -149,7 +149,7 @@ def url(value: str) -> str:
         )
     if behind := re.search("[;#](.*)", value, re.DOTALL):
         redactor.add(behind[1])  # the error message repeats the URL
-        raise ValueError("must not contain ; or #, since run folders record the URL; remove the part from there on")
+        raise ValueError("must not contain ; or #, since run folders record the URL; remove it and the text after it")
     if keys := [*_keys_in(parts.path), *_keys_in(parts.query)]:
         for key in keys:
             redactor.add(key)  # the error message repeats the URL
@@ -160,7 +160,7 @@ def url(value: str) -> str:
 
 
 def _keys_in(part: str) -> list[str]:
-    """Keys in the path or query of a URL, recognised by name (`key=…`, `/token/…`) or by pattern."""
+    """Return API keys in the path or query of a URL, recognized by name (`key=…`, `/token/…`) or by pattern."""
     pieces = [piece for piece in re.split("[/;&?#]", unquote(part)) if piece]
     pairs = [(name, text) for name, equals, text in (piece.partition("=") for piece in pieces) if equals and text]
     pairs += [(name, text) for name, text in pairwise(pieces) if not _VERSION.fullmatch(text)]

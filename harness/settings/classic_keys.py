@@ -40,7 +40,7 @@ _OTHER_PROVIDERS: Mapping[str, tuple[str, str]] = {
     "local": ("http://localhost:8000/v1", "VLLM_API_KEY"),
     "vllm": ("http://localhost:8000/v1", "VLLM_API_KEY"),
 }
-"""Providers valid only for the key `provider`: URL and key variable."""
+"""URL and key variable of the providers that are valid only as values of the key `provider`."""
 
 _SHORTCUTS = ("max_tokens", "temperature")
 
@@ -106,7 +106,7 @@ def usable(table: Mapping[str, object], place: Place, rules: Rules) -> tuple[dic
 
 
 def _is_setting(name: str, value: object) -> bool:
-    """Whether a key of a classic suite table is converted to settings of bench."""
+    """Return whether a key of a classic suite table is converted to settings of bench."""
     return name in (*_SHORTCUTS, "provider", "api_client_type", "header") or (
         name in ("headers", "extra_headers") and isinstance(value, list)
     )
@@ -145,7 +145,7 @@ class _KeyReader:
         known = {each: (host.url, host.key_vars[0] if host.key_vars else "") for each, host in PROVIDERS.items()}
         known |= _OTHER_PROVIDERS
         if not isinstance(value, str) or value not in known:
-            raise ConfigError(f"{origin.source} = {shown(value)}: no such provider; {suggestion(str(value), known)}")
+            raise ConfigError(f"{origin.source} = {shown(value)}: unknown provider; {suggestion(str(value), known)}")
         url, key = known[value]
         pairs = ((_URL, url), (_KEY, key))
         return merge(*(flatten(setting.path, text, lambda _: origin) for setting, text in pairs))
@@ -156,16 +156,16 @@ class _KeyReader:
         origin = self.origin(name)
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(each, str) for each in cast("list[object]", texts)):
-            raise ConfigError(f"{origin.source}: must be a list of 'Name: Value' texts")
+            raise ConfigError(f"{origin.source}: must be a list of 'Name: Value' strings")
         table = check(_HEADERS, headers(cast("Sequence[str]", texts), origin.source), origin.source)
         return flatten(_HEADERS.path, table, lambda _: origin)
 
 
 def sampling_value(name: str, value: object, where: str) -> object:
-    """Validate `max_tokens` or `temperature`, given outside of the table `sampling_args`.
+    """Validate `max_tokens` or `temperature` that is set outside the table `sampling_args`.
 
     Raises:
-        ConfigError: it is not a number, or `max_tokens` is not an integer.
+        ConfigError: the value is not a number, or `max_tokens` is not an integer.
     """
     is_whole = SHORTCUT_BY_KEY[name].kind == "integer"
     if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):

@@ -1,4 +1,4 @@
-"""Command-line settings: flags and `--set`, converted to layers. Flags are declared in `schema`."""
+"""Convert command-line options and `--set` to layers of settings. The options are declared in `schema`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SET = re.compile(r"(?:(?P<env>[^:=\"']+):)?(?P<path>[^=]+)=(?P<value>.*)", re.D
 
 
 def command_line(flags: Mapping[str, object], *, is_call: bool = False) -> Layer:
-    """Convert command-line values to one configuration layer.
+    """Convert command-line values to one layer of settings.
 
     Args:
         flags: Values by setting key (`num_examples`), dotted path (`env.num_examples`) or shortcut key (`temperature`).
-            None and empty sequences mean not given. Tables may be mappings or strings of `-a`; headers may be a
-            mapping or `Name: Value` strings; lists may be sequences or comma-separated text.
+            None or an empty sequence means that the option was not given. Tables may be mappings or strings of `-a`;
+            headers may be a mapping or `Name: Value` strings; lists may be sequences or comma-separated text.
         is_call: Whether the values are arguments of a Python call; messages then spell them as `num_examples=3`.
 
     Raises:
@@ -59,14 +59,14 @@ def command_line(flags: Mapping[str, object], *, is_call: bool = False) -> Layer
 
 
 def shared_options(given: object, where: str) -> dict[str, object]:
-    """Validate options that every command and Python function for evaluations takes, by their TOML names.
+    """Validate, by their TOML names, the options that every command and Python function for evaluations accepts.
 
     Args:
-        given: Values by name, such as `message_limit`; None for none.
+        given: Values by name, such as `message_limit`; None for no options.
         where: Name of the argument, for messages.
 
     Raises:
-        ConfigError: it is not a mapping, or a name or value is invalid.
+        ConfigError: `given` is not a mapping, or a name or value is invalid.
     """
     if not isinstance(given, Mapping | None):
         raise ConfigError(f"{where}: must be a dict, not {type(given).__name__}")
@@ -101,7 +101,7 @@ def _flag(setting: Setting, value: object, is_call: bool) -> Layer:
 
 
 def _given(setting: Setting, value: object, flag: str) -> list[object]:
-    """Values of one flag, lowest precedence first; only tables can have several."""
+    """Return the values of one option, lowest precedence first. Only options for tables can have several values."""
     if setting.is_table:
         if isinstance(value, Mapping):
             return [dict(cast("Mapping[str, object]", value))]
@@ -113,7 +113,7 @@ def _given(setting: Setting, value: object, flag: str) -> list[object]:
 
 
 def _spelled(setting: Setting, value: object, path: KeyPath) -> str:
-    """The flag as typed for this one value, for messages; header values may be secret and are omitted."""
+    """Return the option as typed for one value, for messages, without header values, which may be secret."""
     flag = setting.flag or setting.key
     rest = path[len(setting.path) :]
     if setting.door.kind == "headers":
@@ -136,7 +136,7 @@ def _shortcut(shortcut: Shortcut, value: object) -> Layer:
 
 
 def typed(value: object) -> str:
-    """A value as text for the command line, quoted for a shell if needed."""
+    """Return a value as text for the command line, quoted for a shell if necessary."""
     if isinstance(value, str):
         text = value if value and values.toml_or_text(value) == value else json.dumps(value, ensure_ascii=False)
     elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in cast("list[object]", value)):
@@ -148,18 +148,18 @@ def typed(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One parsed `--set`."""
+    """One parsed option `--set`."""
 
     text: str
-    """The text as typed."""
+    """The text of the option as typed."""
     layer: Layer
     env_id: str | None = None
-    """Environment, or name of a run, that it applies to; None for all."""
+    """Environment, or name of a run, to which the option applies; None for all."""
     endpoints_path: str | None = None
     budget: Written = field(default_factory=dict[Bound, WrittenBound])
 
     def applies_to(self, env_id: str, name: str) -> bool:
-        """Whether the `--set` applies to a run."""
+        """Return whether the option `--set` applies to a run."""
         if self.env_id is None or self.env_id in (env_id, name):
             return True
         return module_name(self.env_id) == module_name(env_id) and "/" not in self.env_id
@@ -173,7 +173,7 @@ def parse_set(text: str) -> Override:
             value, otherwise plain text.
 
     Raises:
-        ConfigError: the form is wrong, there is no such setting, or its value is invalid.
+        ConfigError: the form is wrong, the setting is unknown, or the value is invalid.
     """
     match = _SET.fullmatch(text)
     if match is None:

@@ -1,5 +1,5 @@
-"""Endpoint selection: alias, replicas, key and host of a run's model. Decides the URL, key variable and headers of a
-run. Uses names of environment variables, never their values."""
+"""Select the endpoint of a run's model: resolve an alias and its replicas, and decide URL, key variable and headers.
+Uses names of environment variables, never their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layers of one run, lowest first."""
+    """The layers of one run's settings, lowest precedence first."""
 
     builtin: Layer
     package: Layer
@@ -37,10 +37,10 @@ class Layers:
     entry: Layer
     override: Layer
     swept: Layer = field(default_factory=dict[KeyPath, LayerValue])
-    """Settings of a sweep; precedence above `entry`."""
+    """Settings of a sweep, which override `entry`."""
 
     def all(self, registry: Layer) -> Layer:
-        """Merge all layers of the run."""
+        """Merge all layers of the run, including the settings of its alias in the registry."""
         return merge(
             self.builtin, self.package, registry, self.cli, self.defaults, self.entry, self.swept, self.override
         )
@@ -56,7 +56,7 @@ class RunEndpoints:
     asked: Layer
     """Merged settings before the alias and the default URL and key are resolved."""
     left_out: tuple[LeftOut, ...] = ()
-    """Values in files that are for another host and therefore not used."""
+    """Values in files that are not used because they are for another host."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """URLs that the user's settings give, directly or through an alias, with the source of each; highest precedence
     first."""
@@ -132,13 +132,12 @@ def _with_files(layers: Layers, files: Sequence[Layer]) -> Layers:
 
 
 def _brings_its_place(model: str, registry: Registry, *, is_set: bool) -> bool:
-    """Whether a model has its own endpoint: an alias, or a reference model set with `--set`."""
+    """Return whether a model has its own endpoint: an alias, or a reference model that is set with `--set`."""
     return model in registry.entries or (is_set and is_reference(model))
 
 
 def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) -> str:
-    """URL that applies in the highest of these file layers, for which its key variable is meant; empty if they set no
-    URL."""
+    """Return the URL of the highest of these file layers, to which its key variable belongs; "" if they set no URL."""
     seen = merge(*files)
     if URL in seen:
         return str(seen[URL].value)
@@ -149,13 +148,13 @@ def _known_url(files: Sequence[Layer], registry: Registry, asked: LayerValue) ->
 
 
 def _drop(files: list[Layer], level: int, paths: Sequence[KeyPath], why: str) -> list[LeftOut]:
-    """Remove the settings at `paths` from one file layer; return the removed values that would have applied.
+    """Remove settings from one file layer, and return the removed values that would have applied.
 
     Args:
         files: File layers, lowest first; the one at `level` is replaced.
         level: Index of the layer.
         paths: Paths of the settings to remove.
-        why: The reason, for the notice.
+        why: The reason for removing them, for the notice.
     """
     kept = without(files[level], *paths)
     above = merge(*files[level + 1 :])
@@ -165,13 +164,13 @@ def _drop(files: list[Layer], level: int, paths: Sequence[KeyPath], why: str) ->
 
 
 def _is_moved_by_a_file(merged: Layer) -> bool:
-    """Whether the URL of an alias is replaced by a file layer other than the one that names the alias."""
+    """Return whether a file layer other than the one that sets the alias replaces the alias's URL."""
     layer = merged[URL].origin.layer
     return layer in ("defaults", "eval") and layer != merged[MODEL].origin.layer
 
 
 def _without_credentials(replica: Registered) -> Registered:
-    """A registry entry without its key variable and the headers that may hold a key."""
+    """Return a registry entry without its key variable and the headers that may contain a key."""
     values = {path: value for path, value in replica.values.items() if path != KEY}
     if HEADERS in values:
         headers = cast("dict[str, str]", values[cast("tuple[str, str]", HEADERS)])
@@ -191,7 +190,7 @@ def _replica_layer(replica: Registered) -> Layer:
 
 
 def _registry_layer(replicas: Sequence[Registered]) -> Layer:
-    """Layer of settings from an alias in the endpoint registry: those of its first replica, with the sum of all
+    """Return the settings of an alias in the endpoint registry: those of its first replica, with the sum of all
     replicas' concurrency limits."""
     if not replicas:
         return {}
@@ -205,8 +204,7 @@ def _registry_layer(replicas: Sequence[Registered]) -> Layer:
 
 
 def _settle(merged: Layer, replicas: Sequence[Registered]) -> Layer:
-    """Replace an alias by its model name, and set the default URL and key variable, which depend on the merged
-    settings."""
+    """Replace an alias by its model name, and set the default URL and key variable, which depend on other settings."""
     settled = dict(merged)
     asked = merged[MODEL]
     if replicas and (name := replicas[0].values[cast("tuple[str, str]", MODEL)]) != asked.value:
@@ -239,12 +237,12 @@ def _endpoint(merged: Layer, price: Mapping[str, float] | None) -> Endpoint:
 
 
 def is_reference(model: str) -> bool:
-    """Whether a model name is that of a reference policy."""
+    """Return whether a model name is that of a reference model."""
     return model.startswith(REFERENCE_PREFIX)
 
 
 def same_host(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port; false if one is no valid URL."""
+    """Return whether two URLs have the same scheme, host and port; false if one is no valid URL."""
     # Compare the scheme too: a key for https must not be sent in clear text.
     try:
         first, second = (
@@ -267,7 +265,7 @@ def _named_urls(layers: Layers, registry: Registry) -> dict[str, str]:
 
 
 def serving_notices(served: RunEndpoints, registry: Registry) -> list[str]:
-    """Notices about keys and aliases, to print before the first request."""
+    """Return notices about keys and aliases, which are printed before the first request."""
     notices: list[str] = []
     url, key, model = served.merged[URL], served.merged[KEY], served.merged[MODEL]
     host = urlsplit(str(url.value)).netloc

@@ -1,5 +1,5 @@
 """Endpoint registry: aliases of models with URL, key variable and limits. Parses `endpoints.toml` and `endpoints.py`;
-of the latter, one literal is read and no code is run."""
+from the latter, only one literal is read, and no code is run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPOKEN = "openai_chat_completions"
 PRICES = ("input", "output", "cached_input")
 
 REPORTED = "reported"
-"""Price of an endpoint that reports the cost of each reply itself."""
+"""Value of `price` for an endpoint that reports the cost of each reply itself."""
 
 _SETTING_OF: Mapping[str, Setting] = {
     "model": BY_PATH["model", "model"],
@@ -69,7 +69,7 @@ class Endpoint:
     """US dollars per million tokens, by `input`, `output` and `cached_input`. Empty if the endpoint reports the cost of
     each reply itself; None if unknown."""
     key: str = field(default="", repr=False, compare=False)
-    """API key that a program passed as a value, in place of the variable's. Never recorded."""
+    """API key that a program passed as a value; used instead of the variable's value and never recorded."""
     client: Any = field(default=None, repr=False, compare=False)
     """A client that a program passed; `url` is then only its name in records. Never recorded."""
 
@@ -84,14 +84,14 @@ class Registered:
     price: Mapping[str, float] | None
     place: Place
     type: str = SPOKEN
-    """Request format of the endpoint; an unsupported one is rejected when the entry is used."""
+    """Request format of the endpoint. An unsupported format is rejected when the entry is used."""
 
     def where(self, path: tuple[str, str]) -> str:
-        """File and key path of a value."""
+        """Return the file and key of a value, for messages."""
         return self.place.of(next(key for key, setting in _SETTING_OF.items() if setting.path == path))
 
     def require_spoken(self) -> None:
-        """Raise if the endpoint needs an unsupported request format.
+        """Raise an error if the endpoint needs an unsupported request format.
 
         Raises:
             ConfigError: the message names the type and an alternative.
@@ -108,12 +108,12 @@ class Registry:
     """Path of the file for messages; empty without a file."""
 
     def over(self, other: Registry) -> Registry:
-        """Merge with another registry; entries of this one have precedence."""
+        """Return this registry merged with another. Entries of this registry have precedence."""
         return Registry({**other.entries, **self.entries}, other.file or self.file)
 
 
 def refuse_unspoken(api_type: str, where: str) -> None:
-    """Raise if an endpoint type is not supported.
+    """Raise an error if an endpoint type is not supported.
 
     Raises:
         ConfigError: the message names the type and its location.
@@ -126,7 +126,7 @@ def refuse_unspoken(api_type: str, where: str) -> None:
 
 
 def load_registry(path: Path | None, cwd: Path) -> Registry:
-    """Load the registry from `path`, or from the default files under `cwd`; empty if these do not exist.
+    """Load the registry from `path`, or from the default files under `cwd`. Empty if those do not exist.
 
     Raises:
         ConfigError: `path` does not exist, or the file is invalid.
@@ -196,7 +196,7 @@ def _from_python(text: str, file: str) -> dict[str, tuple[Registered, ...]]:
 
 
 def _literal(text: str, file: str) -> dict[object, object]:
-    """The dict that a registry file in Python assigns to ENDPOINTS, evaluated as a literal; no code is run."""
+    """Return the dict that a Python registry file assigns to ENDPOINTS. It must be a literal; no code is run."""
     try:
         statements = parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:  # the last two: nested too deeply
@@ -214,7 +214,7 @@ def _literal(text: str, file: str) -> dict[object, object]:
 
 
 def _assigned(statement: ast.stmt) -> ast.expr | None:
-    """The expression that a statement assigns to ENDPOINTS; None if it assigns none."""
+    """Return the expression that a statement assigns to ENDPOINTS; None for any other statement."""
     if isinstance(statement, ast.Assign):
         targets, value = statement.targets, statement.value
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:

@@ -14,7 +14,7 @@ from harness.core.plugins import load_plugins
 ENVIRONMENT_SOURCES = "bench.environment_sources"
 
 _SHOWN = 5
-"""Names that a message lists at most."""
+"""Maximum number of names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class FoundEnvironment:
 
     module: str
     dist_name: str | None = None
-    """Distribution that contains the module; None if no distribution does."""
+    """Name of the distribution that contains the module; None if no distribution contains it."""
     dist_version: str | None = None
     source_files: tuple[Path, ...] = ()
-    """The environment's own Python files, sorted. A change of them is a change of the run's identity."""
+    """The environment's own Python files, sorted. If they change, the run's identity changes."""
     defaults: dict[str, object] = field(default_factory=dict[str, object])
-    """The table `[tool.harness.eval]`, otherwise `[tool.verifiers.eval]`, not validated."""
+    """The table `[tool.harness.eval]` of the environment's project, or else `[tool.verifiers.eval]`; not validated."""
     defaults_source: str | None = None
     """File and table of the defaults."""
     notice: str | None = None
@@ -36,7 +36,7 @@ class FoundEnvironment:
     path: Path | None = None
     """File or folder that the user named; None if the user gave a name."""
     code: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """Hashes of classes and functions that no file has, such as those of a notebook."""
+    """Hashes of classes and functions that are not defined in a file, such as those of a notebook."""
 
 
 class EnvironmentSource:
@@ -47,7 +47,7 @@ class EnvironmentSource:
         return ()
 
     def find(self, name: str) -> FoundEnvironment | None:
-        """Return facts about an environment without importing it; None if there is no environment of this name.
+        """Return facts about an environment without importing it; None if no environment has this name.
 
         Args:
             name: The name without the prefix.
@@ -55,7 +55,7 @@ class EnvironmentSource:
         raise NotImplementedError
 
     def function(self, name: str) -> Callable[..., object]:
-        """Return the function that makes an environment from the keyword arguments in `env_args`.
+        """Return the function that creates an environment from the keyword arguments in `env_args`.
 
         Args:
             name: A name for which `find` returned facts.

@@ -1,4 +1,4 @@
-"""Hosts of providers, to detect a key that would be sent to a host other than its provider's. Reads no key."""
+"""Known hosts of providers, used to detect a key that would be sent to another host. Reads no keys."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL
 
 
 def leak(url: str, key_var: str | None) -> str | None:
-    """Describe the request if it would send an API key to a host other than its provider's; otherwise None.
+    """Return a description of the request if it would send an API key to a host other than its provider's, else None.
 
     Args:
-        url: Address of the request; "" is the embedded server.
+        url: Address of the request; "" for the embedded reference server.
         key_var: Environment variable with the key.
     """
     if not url or is_loopback_url(url):
@@ -29,17 +29,17 @@ def leak(url: str, key_var: str | None) -> str | None:
 
 
 def is_a_providers(url: str) -> bool:
-    """Whether a URL leads to the host of a known provider."""
+    """Return whether a URL has the host of a known provider."""
     return any(same_host(url, own) for own in (BUILTIN_URL, *(provider.url for provider in PROVIDERS.values())))
 
 
 def is_a_providers_key(name: str) -> bool:
-    """Whether an environment variable holds the key of a known provider."""
+    """Return whether an environment variable contains the key of a known provider, according to its name."""
     return name == BUILTIN_KEY_VAR or any(name in provider.key_vars for provider in PROVIDERS.values())
 
 
 def host_of(url: str) -> str:
-    """Host and port of a URL."""
+    """Return the host and port of a URL."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or url
     except ValueError:
@@ -47,7 +47,7 @@ def host_of(url: str) -> str:
 
 
 def _hosts_of(key_var: str) -> Iterator[str]:
-    """Addresses of the provider of a key variable, including those set in environment variables."""
+    """Return the addresses of a key variable's provider, including those set in environment variables."""
     if key_var == BUILTIN_KEY_VAR:
         yield BUILTIN_URL
     for provider in PROVIDERS.values():

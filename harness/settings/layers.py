@@ -1,5 +1,5 @@
-"""Layers of settings: flat maps from path to value and origin, and their merging. Independent of which settings exist,
-apart from header names, which are case-insensitive."""
+"""Layers of settings, which are flat maps from a path to a value and its origin, and the merging of layers. Apart from
+header names, which are case-insensitive, this module does not depend on which settings exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 KeyPath: TypeAlias = tuple[str, ...]
-"""Group, key and, inside tables, the keys below: `("env", "env_args", "split")`."""
+"""Path of a setting: group, key and, inside tables, further keys, such as `("env", "env_args", "split")`."""
 
 LayerName: TypeAlias = Literal["set", "eval", "defaults", "cli", "registry", "package", "builtin"]
 
@@ -21,23 +21,23 @@ _HEADERS: KeyPath = ("model", "extra_headers")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of a value."""
+    """Where the value of a setting comes from."""
 
     layer: LayerName
     source: str
-    """Description for messages: a flag, a file with key path, or a reason."""
+    """Description for messages: an option, a file and key, or a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerValue:
-    """One value of a layer: a scalar, a list or an empty table. Other tables are split into entries."""
+    """One value of a layer: a scalar, a list or an empty table. Other tables are split into their entries."""
 
     path: KeyPath
-    """Path as spelled in the layer."""
+    """Path of the setting, as spelled in the layer."""
     value: object
     origin: Origin
     cuts: bool = True
-    """Whether the value replaces tables of lower layers at this path. An empty table does not, since tables merge."""
+    """Whether the value replaces tables of lower layers at this path. False for an empty table: tables are merged."""
 
 
 Layer: TypeAlias = Mapping[KeyPath, LayerValue]
@@ -51,7 +51,7 @@ def fold(path: KeyPath) -> KeyPath:
 
 
 def dotted(path: KeyPath) -> str:
-    """The path in TOML notation: `model.extra_headers."X.Y"`."""
+    """Return the path in TOML notation, such as `model.extra_headers."X.Y"`."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path)
 
 
@@ -75,8 +75,8 @@ def flatten(path: KeyPath, value: object, origin_of: Callable[[KeyPath], Origin]
 
 
 def merge(*layers: Layer) -> Layer:
-    """Merge layers, lowest first: tables merge key by key at every depth, other values are replaced. Associative:
-    `merge(a, b, c)`, `merge(merge(a, b), c)` and `merge(a, merge(b, c))` are equal."""
+    """Merge layers, lowest first: tables are merged key by key at every depth, and other values are replaced.
+    Associative: `merge(a, b, c)`, `merge(merge(a, b), c)` and `merge(a, merge(b, c))` are equal."""
     merged: dict[KeyPath, LayerValue] = {}
     for layer in layers:
         merged = _over(merged, layer)
@@ -98,8 +98,7 @@ def _above(path: KeyPath) -> Iterator[KeyPath]:
 
 
 def below(layer: Layer, path: KeyPath) -> list[LayerValue]:
-    """Entries of a setting in a layer: those of the keys of its table, or the single entry of another value; may be
-    empty."""
+    """Return the entries of a setting in a layer: one for each key of a table, or a single one for another value."""
     under = {key: entry for key, entry in layer.items() if len(key) > len(path) and key[: len(path)] == path}
     if under:
         covered = {above for key in under for above in _above(key)}
@@ -108,10 +107,10 @@ def below(layer: Layer, path: KeyPath) -> list[LayerValue]:
 
 
 def value_at(layer: Layer, path: KeyPath) -> object:
-    """The value at `path`, with tables rebuilt; a copy, so that runs do not share it.
+    """Return a copy of the value at `path`, with tables rebuilt from their entries.
 
     Raises:
-        KeyError: there is no entry at or below `path`.
+        KeyError: the layer has no entry at or below `path`.
     """
     entries = below(layer, path)
     if not entries:
@@ -129,5 +128,5 @@ def value_at(layer: Layer, path: KeyPath) -> object:
 
 
 def without(layer: Layer, *paths: KeyPath) -> Layer:
-    """A copy of `layer` without the values at `paths`."""
+    """Return a copy of `layer` without the values at `paths`."""
     return {key: entry for key, entry in layer.items() if not any(key[: len(path)] == path for path in paths)}

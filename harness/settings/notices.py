@@ -17,7 +17,7 @@ _FILE_LAYERS = ("defaults", "eval")
 
 @dataclass(frozen=True, slots=True)
 class RunDraft:
-    """A resolved run, with its notices and the data to compute more of them."""
+    """A resolved run, with its notices and with data from which more notices are computed."""
 
     run: ResolvedRun
     layers: Layers
@@ -33,7 +33,7 @@ class RunDraft:
 
 
 def shadowed(runs: Sequence[RunDraft]) -> list[str]:
-    """Notices about command-line flags that a suite file overrides, each with the names of the affected runs."""
+    """Return notices about command-line options that a suite file overrides, with the names of the affected runs."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for run in runs:
         for path, entry in run.layers.cli.items():
@@ -49,11 +49,11 @@ def shadowed(runs: Sequence[RunDraft]) -> list[str]:
 
 
 def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | None:
-    """The value in a suite file that overrides a command-line flag; None if the flag applies.
+    """Return the value in a suite file that overrides a command-line option; None if the option applies.
 
     Args:
-        path: Path of the flag's setting.
-        entry: Value of the flag.
+        path: Path of the option's setting.
+        entry: Value of the option.
         merged: Merged settings of the run.
     """
     for key, other in merged.items():
@@ -63,8 +63,7 @@ def _winner(path: KeyPath, entry: LayerValue, merged: Layer) -> LayerValue | Non
 
 
 def not_used(runs: Sequence[RunDraft]) -> list[str]:
-    """Notices about URLs, key variables and headers in files that are not used, each with the names of the affected
-    runs."""
+    """Return notices about URLs, key variables and headers in files that are not used, with the affected runs."""
     names: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         reasons: dict[str, list[str]] = {}
@@ -89,7 +88,7 @@ def _instead(entry: LayerValue) -> str:
 
 
 def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:
-    """Notices for runs with the same name and model, which tables cannot distinguish."""
+    """Return notices about runs with the same name and model, which cannot be distinguished in tables."""
     counts: dict[tuple[str, str], int] = {}
     for run in runs:
         label = (run.settings.env.name, run.settings.model.model)
@@ -102,7 +101,7 @@ def duplicate_run_notices(runs: Sequence[ResolvedRun]) -> list[str]:
 
 
 def refuse_hub_clashes(drafts: Sequence[RunDraft]) -> None:
-    """Raise if two runs would be pushed to the same Hub dataset: same repository, same name.
+    """Raise an error if two runs would be pushed to the same Hub repository under the same name.
 
     Raises:
         ConfigError: the message names both runs and a remedy.

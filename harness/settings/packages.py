@@ -24,7 +24,7 @@ from harness.settings.environment_sources import FoundEnvironment, find_in_sourc
 from harness.settings.paths import environment_path, local_modules, main_file
 
 TABLES = ("harness", "verifiers")
-"""Tools whose table `[tool.<name>.eval]` may hold defaults, by precedence."""
+"""Names for which a table `[tool.<name>.eval]` may contain defaults of an environment, by precedence."""
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
 """Folder of the environments that the wheel of bench brings, in the form in which pip installs them; absent in a
@@ -40,7 +40,7 @@ _PROJECT_LEVELS = 3
 
 
 def module_name(env_id: str) -> str:
-    """Module for an environment's name or path: `org/my-env` and `./my_env.py` are `my_env`."""
+    """Return the module for an environment's name or path: `my_env` for `org/my-env` and for `./my_env.py`."""
     return env_id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".py").replace("-", "_")
 
 
@@ -49,7 +49,7 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
 
     Args:
         env_id: Name of the environment, with or without an organisation in front, or the path of its file or folder.
-        cwd: Base of a relative path; default: the working directory.
+        cwd: Folder to which a relative path refers; by default the working directory.
 
     Returns:
         Facts about the environment; None if no module of that name can be imported.
@@ -86,23 +86,23 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
 
 
 def is_bundled(dist: Distribution) -> bool:
-    """Whether a distribution came inside the wheel of bench."""
+    """Return whether a distribution was installed as part of the wheel of bench."""
     return Path(str(dist.locate_file(""))) == BUNDLED
 
 
 def declared_environment(env_id: str) -> PluginEntry | None:
-    """The entry point of an installed environment; None if there is none."""
+    """Return the entry point of an installed environment; None if no entry point has this name."""
     names = {env_id, module_name(env_id), module_name(env_id).replace("_", "-")}
     return next((entry for entry in entries_of(ENVIRONMENTS) if entry.name in names), None)
 
 
 def installed_environments() -> tuple[str, ...]:
-    """Names of installed environments, sorted."""
+    """Return the names of installed environments, sorted."""
     return tuple(dict.fromkeys(entry.name for entry in entries_of(ENVIRONMENTS)))
 
 
 def local_environments(folder: Path) -> dict[str, Path]:
-    """Environment projects in `folder` by the name to run them with, installed or not."""
+    """Return the environment projects in `folder`, installed or not, by the name with which they are run."""
     if not folder.is_dir():
         return {}
     projects = sorted(path.parent for path in folder.glob("*/pyproject.toml"))
@@ -110,7 +110,7 @@ def local_environments(folder: Path) -> dict[str, Path]:
 
 
 def _module_file(module: str) -> Path | None:
-    """Source file of a module; None for a missing module, a namespace package or the standard library."""
+    """Return the source file of a module; None for a missing module, a namespace package or the standard library."""
     if not module.isidentifier() or module in sys.stdlib_module_names:
         return None
     try:
@@ -123,7 +123,7 @@ def _module_file(module: str) -> Path | None:
 
 
 def _code_root(source: Path) -> Path:
-    """The package's folder, or the single module's file."""
+    """Return the folder of a package, or the file of a single module."""
     return source.parent if source.stem == "__init__" else source
 
 
@@ -136,7 +136,7 @@ def _source_files(source: Path) -> tuple[Path, ...]:
 
 
 def _distribution_of(module: str, source: Path) -> Distribution | None:
-    """The distribution that contains `source`. Likely names first: checking all reads every file list."""
+    """Return the distribution that contains `source`. Likely ones are checked first, as reading file lists is slow."""
     declaring = (entry.package for entry in entries_of(ENVIRONMENTS) if entry.module.partition(".")[0] == module)
     for name in (module, *declaring):
         with suppress(PackageNotFoundError):
@@ -153,8 +153,8 @@ def _distribution_of(module: str, source: Path) -> Distribution | None:
 
 
 def _leads_to(root: Path, source: Path) -> bool:
-    """Whether a distribution installed in the folder `root` can contain a source file: the file is inside the folder,
-    or a path file or import hook in the folder refers to it. If not, no file list needs to be read."""
+    """Return whether a distribution in the folder `root` can contain a source file: the file is inside the folder, or a
+    path file or import hook in the folder refers to it. If not, no file list needs to be read."""
     if source.is_relative_to(root) or source.resolve().is_relative_to(root.resolve()):
         return True
     with suppress(OSError):
@@ -163,8 +163,8 @@ def _leads_to(root: Path, source: Path) -> bool:
 
 
 def _hooks(path: Path, code: Path) -> bool:
-    """Whether a file of an editable install at the top of site-packages refers to `code`: a path file with the folder,
-    or an import hook with the path as a string literal."""
+    """Return whether a file of an editable install in site-packages refers to `code`: a path file that contains the
+    folder, or an import hook that contains the path as a string literal."""
     if path.suffix == ".pth":
         lines = [line.strip() for line in _text(path).splitlines()]
         paths = [line for line in lines if line and not line.startswith(("#", "import ", "import\t"))]
@@ -176,7 +176,7 @@ def _hooks(path: Path, code: Path) -> bool:
 
 
 def _owns(dist: Distribution, module: str, source: Path) -> bool:
-    """Whether `dist` contains the module: by its file list, or as an editable install."""
+    """Return whether `dist` contains the module, according to its file list or as an editable install."""
     code = _code_root(source)
     files = {_listed_as(source), _listed_as(source.resolve())}
     for name, path in _recorded(dist, (*files, ".pth", "editable")):
@@ -195,8 +195,8 @@ def _listed_as(source: Path) -> str:
 
 
 def _recorded(dist: Distribution, words: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """Entries of a distribution's file list that contain one of `words`. The list is searched as text, since parsing
-    all lists would be the slowest part of a run's start."""
+    """Return the entries of a distribution's file list that contain one of `words`. The list is searched as text, since
+    parsing all lists would be the slowest part of starting a run."""
     record = dist.read_text("RECORD") or ""
     if any(word in record for word in words):
         root = Path(str(dist.locate_file("")))
@@ -218,7 +218,7 @@ def _text(path: Path) -> str:
 
 
 def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple[Path | None, str | None]:
-    """The distribution's own pyproject.toml, and a notice if the one found belongs to another project."""
+    """Return the distribution's own pyproject.toml, and a notice if the file that was found is another project's."""
     name = _normal(dist.name if dist else module)
     listed = _recorded(dist, ("pyproject.toml",)) if dist else ()
     shipped = [path for _, path in listed if path.name == "pyproject.toml"]
@@ -241,7 +241,7 @@ def _pyproject_of(module: str, source: Path, dist: Distribution | None) -> tuple
 
 
 def editable_project(dist: Distribution | None) -> Path | None:
-    """Project folder of an editable install (PEP 610); None for any other install."""
+    """Return the project folder of an editable install (PEP 610); None for any other install."""
     try:
         record: object = json.loads((dist.read_text("direct_url.json") if dist else None) or "null")
     except ValueError:

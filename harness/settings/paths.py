@@ -1,5 +1,5 @@
-"""Environments given as files: which names are paths, the main file of a folder, and local modules of a file. Nothing
-is imported. The rules are the same for settings and loader."""
+"""Environments given as paths: which names are paths, the main file of a folder, and the local modules of a file.
+Nothing is imported. Settings and environment loader use the same rules."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _THIS_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def looks_like_path(env_id: str) -> bool:
-    """Whether an id can only be a path: `./my_env.py`, `../envs/my-env`, `~/my_env`, `/srv/my_env`. `org/my-env` may be
-    a name or a path; it is a path if such a file or folder exists."""
+    """Return whether an id can only be a path, such as `./my_env.py`, `../envs/my-env`, `~/my_env` or `/srv/my_env`.
+    `org/my-env` may be a name or a path; it is a path if such a file or folder exists."""
     return env_id.endswith(".py") or env_id.startswith((".", "~", "/"))
 
 
 def environment_path(env_id: str, cwd: Path) -> Path | None:
-    """The file or folder that an id names; None for a name.
+    """Return the file or folder if an id is a path; None if the id is a name.
 
-    A word without a slash is never a path, so that a folder cannot hide an installed package.
+    An id without a slash is never a path, so that a folder cannot hide an installed package.
 
     Args:
         env_id: The id as typed.
-        cwd: Base of a relative path.
+        cwd: Folder to which a relative path refers.
 
     Raises:
         EnvironmentNotFound: the id is a path that does not exist.
@@ -40,13 +40,12 @@ def environment_path(env_id: str, cwd: Path) -> Path | None:
     if path.exists():
         return path.resolve()
     if looks_like_path(env_id):
-        raise EnvironmentNotFound(f"{env_id}: no environment found, because there is no such file or folder")
+        raise EnvironmentNotFound(f"{env_id}: no environment found, because this file or folder does not exist")
     return None
 
 
 def beside_cwd(env_id: str, cwd: Path) -> str | None:
-    """Path in the working directory that a name probably means: `./NAME.py`, or `./NAME` if that folder has an
-    environment."""
+    """Return the path that a name probably means: `./NAME.py`, or `./NAME` if that folder has an environment."""
     last = env_id.rsplit("/", 1)[-1]
     for name in dict.fromkeys([last, last.replace("-", "_"), last.replace("_", "-")]):
         if (cwd / f"{name}.py").is_file():
@@ -58,14 +57,14 @@ def beside_cwd(env_id: str, cwd: Path) -> str | None:
 
 
 def path_name(path: Path) -> str:
-    """Name of an environment given as a path: `a/my_env.py` is `my_env`, `a/my-env` is `my-env`."""
+    """Return the name of an environment given as a path: `my_env` for `a/my_env.py`, `my-env` for `a/my-env`."""
     if path.name == "__init__.py":
         return path.parent.name
     return path.stem if path.suffix == ".py" else path.name
 
 
 def main_file(path: Path) -> Path:
-    """The main file of an environment: `path` itself, or the module in a folder.
+    """Return the main file of an environment: `path` itself, or the module in the folder `path`.
 
     In a folder, these are tried: `my_env.py`, `my_env/`, the same below `src/`, the folder itself as a package, and the
     module that its pyproject.toml declares.
@@ -75,7 +74,7 @@ def main_file(path: Path) -> Path:
     """
     if path.is_file():
         if path.suffix != ".py":
-            raise EnvironmentNotFound(f"{path}: not an environment, because it is not a Python file")
+            raise EnvironmentNotFound(f"{path} cannot be an environment, because it is not a Python file")
         return path
     name = path.name.replace("-", "_")
     inside = [*_places(name), "__init__.py"]
@@ -89,7 +88,7 @@ def main_file(path: Path) -> Path:
 
 
 def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
-    """A single-file environment and the local modules that it imports, directly or indirectly.
+    """Return the file of a single-file environment and the local modules that it imports, directly or indirectly.
 
     Found from `import` statements, at any depth; nothing is imported. The package `harness` itself, used from a
     checkout, is excluded.
@@ -116,7 +115,7 @@ def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """Top-level names that a file imports; empty if it is not valid Python."""
+    """Return the top-level names that a file imports; empty if the file is not valid Python."""
     try:
         tree = parse(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
@@ -133,7 +132,7 @@ def _places(module: str) -> tuple[str, ...]:
 
 
 def _declared_module(pyproject: Path) -> str:
-    """Module of a project's entry point, otherwise of its name; "" without a project."""
+    """Return the module of a project's entry point, or else of the project's name; "" without a project."""
     try:
         project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
         points = cast("dict[str, str]", project.get("entry-points", {}).get("harness.environments", {}))

@@ -1,5 +1,5 @@
-"""Providers: parse `provider/model`, and find its base URL and key variable. Has the table of OpenAI-compatible
-providers and the list of those reached through litellm. Holds only names of environment variables, never a key."""
+"""Model providers: parse `provider/model`, and find the provider's base URL and key variable. Contains the table of
+OpenAI-compatible providers and the list of those reached through litellm, but no keys."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SHARED_KEY_VAR = "LITELLM_API_KEY"
 """Environment variable used for any provider whose own key variable is not set."""
 
 LITERAL_KEY_VAR = "BENCH_API_KEY"
-"""Name for a key that was passed as a value, since settings and run folders record only names of variables."""
+"""Variable name that is recorded for a key that was passed as a value, since keys are recorded by name only."""
 
 BASELINE_KEY_VAR = "BENCH_BASELINE_API_KEY"
-"""Name for the baseline's key, if that was passed as a value; see `LITERAL_KEY_VAR`."""
+"""Variable name that is recorded for the key of the baseline if it was passed as a value."""
 
 INSTALL_LITELLM = "pip install 'bench-harness[litellm]'"
 
@@ -40,11 +40,11 @@ class ProviderEntry:
     url: str
     """Base URL of the provider."""
     key_vars: tuple[str, ...] = ()
-    """Environment variables that may hold the key, in order; empty if the provider needs no key."""
+    """Environment variables that may contain the key, in order of precedence; empty if the provider needs no key."""
     base_vars: tuple[str, ...] = ()
-    """Environment variables that override the base URL, in order."""
+    """Environment variables that override the base URL, in order of precedence."""
     suffix: str = ""
-    """Suffix that the values of `base_vars` leave out by convention."""
+    """Suffix of the base URL that is added to the values of `base_vars`, which lack it by convention."""
     port: int | None = None
     """Default port of an address without one."""
     create: Callable[..., Any] | None = None
@@ -134,7 +134,7 @@ class Route:
     key_var: str | None
     """Environment variable with the key; None sends no key, or lets litellm search for one."""
     provider: str
-    """Name of the provider; empty if a base URL was given."""
+    """Name of the provider; "" if a base URL was given."""
     moved_by: str = ""
     """Environment variable that overrode the provider's base URL; "" if none did."""
 
@@ -149,9 +149,9 @@ def route(
 ) -> Route:
     """Resolve a model name to an address, a model name for requests and a key variable.
 
-    With a base URL, the name is sent unchanged, and only an explicitly given key is sent: a key in the environment
-    belongs to its provider. Without a base URL, `provider/model` names the provider; a name without `/` is one of
-    OpenAI's.
+    With a base URL, the name is sent unchanged, and only an explicitly given key is sent, since a key in an environment
+    variable belongs to its provider. Without a base URL, `provider/model` names the provider; a name without `/` is one
+    of OpenAI's.
 
     Args:
         model: Model name as typed.
@@ -190,14 +190,14 @@ def route(
 
 
 def key_owner(key_var: str) -> str | None:
-    """The provider that uses the key variable `key_var`; None if no known provider does."""
+    """Return the provider that uses the key variable `key_var`; None if no known provider uses it."""
     return next((name for name, provider in PROVIDERS.items() if key_var in provider.key_vars), None)
 
 
 def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mapping[str, str], remedy: str) -> None:
-    """Raise if a model would use the default host by mistake.
+    """Raise an error if a model would probably use the default host by mistake.
 
-    That is likely if no layer sets its URL, and some layer names another host, or the key is that of a known provider.
+    This is the case if no layer sets the model's URL, and a layer sets another host or the key of a known provider.
 
     Args:
         who: The model and its run, for the message.
@@ -224,7 +224,7 @@ def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mappi
 
 
 def provider_entry(name: str) -> ProviderEntry | None:
-    """The provider with this name, from the table or from an installed plugin; None if no provider has it."""
+    """Return the provider with this name, from the table or an installed plugin; None if no provider has this name."""
     known = PROVIDERS.get(name)
     if known is None and name not in LITELLM_PROVIDERS:
         known = load_plugins(PROVIDER_GROUP, ProviderEntry, name=name).get(name)
@@ -232,7 +232,7 @@ def provider_entry(name: str) -> ProviderEntry | None:
 
 
 def require_provider(url: str) -> None:
-    """Raise if a URL needs litellm, or a provider of another package, that is not installed.
+    """Raise an error if a URL needs litellm or the provider plugin of another package and this is not installed.
 
     Raises:
         ConfigError: the message says what to install.
@@ -248,7 +248,7 @@ def require_provider(url: str) -> None:
 
 
 def require_address(provider: str, environ: Mapping[str, str]) -> None:
-    """Raise if a litellm provider needs an address and has none.
+    """Raise an error if a litellm provider needs an address but none is set.
 
     Raises:
         ConfigError: the message explains how to set the address.
@@ -264,7 +264,7 @@ def require_address(provider: str, environ: Mapping[str, str]) -> None:
 
 
 def missing_litellm(provider: str) -> str:
-    """Message for a `provider` that needs litellm, which is not installed."""
+    """Return the message for a `provider` that needs litellm if litellm is not installed."""
     return (
         f"models of {provider!r} need litellm, which is not installed: {INSTALL_LITELLM}, or give the "
         "address of an OpenAI-compatible endpoint as base URL"
@@ -272,7 +272,7 @@ def missing_litellm(provider: str) -> str:
 
 
 def unknown_provider(model: str, details: Message) -> ConfigError:
-    """Error for a model name without a known provider.
+    """Return the error for a model name without a known provider.
 
     Args:
         model: The name as typed.
@@ -300,7 +300,7 @@ def _unknown(model: str, provider: str, name: str) -> ConfigError:
 
 
 def _address(provider: ProviderEntry, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Base URL of a provider, and the environment variable that overrides the default URL ("" if none does)."""
+    """Return the base URL of a provider, and the environment variable that overrides the default ("" if none does)."""
     for name in provider.base_vars:
         text = environ.get(name, "").strip()
         if text:
@@ -339,7 +339,7 @@ def _base_url(text: str, source: str) -> str:
 
 
 def _require_given(given: str | None, url: str, environ: Mapping[str, str], has_key: bool) -> None:
-    """Raise if a key variable named by the user is not set. A local server may need none."""
+    """Raise an error if a key variable named by the user is not set. A local server may need no key."""
     if given is None or has_key or is_loopback_url(url) or environ.get(given, "").strip():
         return
     try:

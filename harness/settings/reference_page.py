@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n\n).*?(\n\n<!-- end -->)", re.
 
 
 def settings_page(page: str) -> str:
-    """Replace the text of each block `<!-- generated: NAME --> … <!-- end -->` in `page` by the current one."""
+    """Return `page` with the text of each block `<!-- generated: NAME --> … <!-- end -->` brought up to date."""
     blocks = {group: _group_table(group) for group in GROUPS}
     rows = [f"| {_flags(each.flags)} | {each.kind} | {_cell(each.doc)} |" for each in SHORTCUTS]
     blocks |= {"shortcuts": _table("flag | type | what", rows), "shared": ", ".join(f"`{key}`" for key in SHARED)}

@@ -1,4 +1,4 @@
-"""A resolved run: settings, their origins, and the file that repeats the run."""
+"""A resolved run: its settings, their origins, and the settings file with which the run can be repeated."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class ResolvedRun:
         return is_reference(self.settings.model.model) and not self.settings.model.api_base_url
 
     def value(self, setting: Setting) -> object:
-        """The value of one setting."""
+        """Return the value of one setting."""
         return getattr(getattr(self.settings, setting.group), setting.key)
 
     def described(self) -> dict[str, JsonDict]:
-        """All settings as `{"value", "origin", "source"}` by dotted path, a table before its keys. Can be written as
-        JSON; values of headers that may be credentials are masked."""
+        """Return all settings by dotted path as `{"value", "origin", "source"}`, a table before its keys. The result
+        can be written as JSON; values of headers that may be credentials are masked."""
         described: dict[str, JsonDict] = {}
         for setting in SETTINGS:
             value = _public(setting, self.value(setting))
@@ -91,11 +91,11 @@ class ResolvedRun:
         return {"value": value, "origin": origin.layer, "source": hidden_source(origin.source)}
 
     def require_secrets(self, *, asks_model: bool = True) -> None:
-        """Raise if the run's settings file has `[redacted]` in place of a value, since without the secret the run would
-        differ from the recorded one.
+        """Raise an error if a value in the settings file is `[redacted]`, since without the secret the run would differ
+        from the recorded run.
 
         Args:
-            asks_model: Whether values used only in requests count too.
+            asks_model: Whether to check also values that are used only in requests to the model.
 
         Raises:
             ConfigError: the message lists the values to give again, and how.
@@ -165,9 +165,9 @@ class Resolution:
 
     runs: tuple[ResolvedRun, ...]
     notices: tuple[str, ...] = ()
-    """Notices for stderr, one line each, about settings that may surprise the user."""
+    """Notices for stderr, one line each, about settings whose effect may be unexpected."""
     source: Path | None = None
-    """The suite file; None for a target without one."""
+    """The suite file; None if the target is not a file."""
     limits: BudgetLimits = field(default_factory=BudgetLimits)
     """Budget of all runs together."""
 

@@ -1,5 +1,5 @@
-"""Resolution of a target and flags to runs: read files, merge layers, decide every setting. Uses no network and no
-environment variables, and imports no environment."""
+"""Resolve a target and command-line options to runs: read files, merge layers, and decide every setting. Uses no
+network and no environment variables, and imports no environment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NEEDS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("shuffle_seed",), ("shuffle",), "examples are taken in order"),
     (("worker_memory_mb", "worker_vars"), ("workers", "isolate"), "no environment runs in a process of its own"),
 )
-"""Settings without effect unless another one is on: these settings, the settings that they need, and why."""
+"""Settings that have no effect unless another setting is on: these settings, those that they need, and the reason."""
 _NOT_A_DEFAULT = "the default settings of an environment cannot set the environment or the name of a run"
 _PACKAGE = Rules(
     "package", groups=("env",), grouped=False, barred={key: _NOT_A_DEFAULT for key in ("env_id", "id", "name")}
@@ -85,7 +85,7 @@ def resolve(
 
 
 def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
-    """Raise before the first call if a key variable is not set, or litellm is needed and not installed.
+    """Raise an error before the first call if a key variable is not set, or litellm is needed but not installed.
 
     Loopback and the reference server need no key.
 
@@ -125,7 +125,7 @@ def _refuse_default_host(run: ResolvedRun) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Resolution:
-    """State of one call of `resolve`."""
+    """State of one call of the function `resolve`."""
 
     target: str
     flags: Mapping[str, object]
@@ -228,12 +228,12 @@ class _Resolution:
         return RunDraft(run, layers, served, notices, entry.place.of())
 
     def _with_output_dir(self, cli: Layer, found: FoundEnvironment) -> tuple[Layer, list[str]]:
-        """Apply `-p DIR`: results go to DIR for environments that have a folder there."""
+        """Apply `-p DIR`: results are written to DIR for environments that have a folder there."""
         folder = cast("str | None", self.flags.get(ENV_DIR_PATH))
         if not folder:
             return cli, []
         if not (self.cwd / folder).is_dir():
-            raise ConfigError(f"-p {folder}: no such folder")
+            raise ConfigError(f"-p {folder}: this folder does not exist")
         if OUTPUT_DIR.path in cli:
             return cli, [f"-p {folder} has no effect: {cli[OUTPUT_DIR.path].origin.source} sets the output folder"]
         inside = Path(folder) / found.module
@@ -242,7 +242,7 @@ class _Resolution:
         return {**cli, **entry_for(OUTPUT_DIR, str(inside / "outputs"), Origin("cli", f"-p {folder}"))}, []
 
     def _idle_flags(self, runs: Sequence[ResolvedRun]) -> list[str]:
-        """Notices about flags without effect, because no run has the other setting that they need."""
+        """Return notices about options that have no effect because no run has another setting that they need."""
         notices: list[str] = []
         for keys, needed, why in _NEEDS:
             if any(_is_on(run, needed) for run in runs):
@@ -262,7 +262,7 @@ def _is_on(run: ResolvedRun, keys: Sequence[str]) -> bool:
 
 
 def _called(merged: Layer) -> tuple[str, str]:
-    """Environment id and display name of a run; `--set NAME:PATH=VALUE` may use either as NAME."""
+    """Return the environment id and the name of a run; `--set NAME:PATH=VALUE` may use either as NAME."""
     env_id = str(merged[ENV_ID.path].value) if ENV_ID.path in merged else ""
     if NAME.path in merged:
         return env_id, str(merged[NAME.path].value)
@@ -284,8 +284,8 @@ def _in_env_dir(cli: Layer, entry: SuiteEntry, found: FoundEnvironment, cwd: Pat
 
 
 def _package_layer(found: FoundEnvironment, cwd: Path) -> tuple[Layer, list[str]]:
-    """Layer of a package's defaults, and notices for unknown keys of `[tool.verifiers.eval]`. That table was written
-    for another program, so unknown keys are no error."""
+    """Return the layer of a package's defaults, and notices about unknown keys of `[tool.verifiers.eval]`. That table
+    was written for another program, so unknown keys are not errors."""
     if found.defaults_source is None:
         return {}, []
     path, _, table = found.defaults_source.rpartition(" [")

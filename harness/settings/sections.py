@@ -1,5 +1,5 @@
-"""Parse one table of settings into a layer: grouped (`[env]`, `[model]`, `[save]`), flat, or both. Rejects unknown
-names. Files are read in `suite`, `packages` and `endpoints`."""
+"""Parse one table of settings into a layer: grouped (`[env]`, `[model]`, `[save]`), flat, or both. Unknown names are
+rejected. The files are read in `suite`, `packages` and `endpoints`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.settings.wording import suggestion
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Location of a table, for messages."""
+    """Location of a table in a file, for messages."""
 
     file: str
     """Path of the file, for messages."""
@@ -24,18 +24,18 @@ class Place:
     """Key path inside the file, such as `eval[0]`; empty at the top."""
 
     def key(self, *parts: str) -> str:
-        """Key path of a child, without the file."""
+        """Return the dotted key path of an entry of the table, without the file."""
         return ".".join(part for part in (self.at, dotted(parts)) if part)
 
     def of(self, *parts: str) -> str:
-        """File and key path of a child."""
+        """Return the file and the dotted key path of an entry of the table."""
         key = self.key(*parts)
         return f"{self.file}: {key}" if key else self.file
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for one kind of table."""
+    """Rules for the keys that are allowed in one kind of table."""
 
     layer: LayerName
     also: Collection[str] = ()
@@ -126,12 +126,12 @@ def _unknown(name: str, value: object, rules: Rules) -> str:
 
 
 def entry_for(setting: Setting, value: object, origin: Origin) -> Layer:
-    """Make a layer of one setting, whose value is valid already."""
+    """Return the layer of one setting whose value has already been validated."""
     return flatten(setting.path, value, lambda _: origin)
 
 
 def builtins() -> Layer:
-    """The lowest layer: the constant default of every setting."""
+    """Return the lowest layer, which has the constant default of every setting."""
     entries: dict[KeyPath, LayerValue] = {}
     for setting in SETTINGS:
         if setting.key != "env_id" and (not setting.door.derived or setting.key == "hf_hub_dataset_name"):

@@ -44,9 +44,9 @@ class SuiteEntry:
     layer: Layer
     place: Place
     label: str = ""
-    """Suffix of the run's name in a sweep: the swept values."""
+    """Suffix of the run's name in a sweep, which consists of the swept values."""
     swept: Layer = field(default_factory=merge)
-    """Settings of a sweep; precedence above `layer`."""
+    """Settings of a sweep, which override `layer`."""
     endpoints_path: Path | None = None
     """Endpoint registry of this run only."""
     env_dir_path: LayerEntry | None = None
@@ -62,7 +62,7 @@ class SuiteRequest:
     endpoints: Registry = field(default_factory=Registry)
     endpoints_path: Path | None = None
     path: Path | None = None
-    """The suite file; None for a target without one."""
+    """The suite file; None if the target is not a file."""
     budget: Written = field(default_factory=dict[Bound, WrittenBound])
     """Limits from the table `[budget]`."""
     notes: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ def _tables(document: Mapping[str, object], name: str, place: Place) -> list[dic
 def _entries(
     table: Mapping[str, object], at: Place, top: Translated, notes: list[str], folder: Path
 ) -> Iterator[SuiteEntry]:
-    """The runs of one `[[eval]]` or `[[ablation]]`."""
+    """Yield the runs of one `[[eval]]` or `[[ablation]]`."""
     found = translate(table, at, "eval", folder)
     notes += found.notes
     is_sweep = at.at.startswith("ablation")

@@ -19,7 +19,7 @@ from harness.settings.wording import shown, suggestion
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One swept setting, or one key of a swept table."""
+    """A setting, or a key of a table, whose values are varied in a sweep."""
 
     path: KeyPath
     values: tuple[object, ...]
@@ -30,7 +30,7 @@ class _Axis:
         return flatten(self.path, value, lambda _: Origin("eval", f"{self.where}[{index}]"))
 
     def label(self, value: object, axes: list[_Axis]) -> str:
-        """Text of a swept value in the run's name: the value, with the setting's key unless it is the model."""
+        """Return the text of a swept value in the run's name, with the setting's key unless that is the model."""
         if self.path == ("env", "env_id"):
             return ""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -41,7 +41,7 @@ class _Axis:
 
 
 def combinations(sweep: object, place: Place) -> Iterator[tuple[Layer, str]]:
-    """All combinations of the swept values, the last key varying fastest.
+    """Yield all combinations of the swept values, of which the last key varies fastest.
 
     Args:
         sweep: The table `[ablation.sweep]`.
@@ -51,7 +51,7 @@ def combinations(sweep: object, place: Place) -> Iterator[tuple[Layer, str]]:
         The layer of one combination, and its label.
 
     Raises:
-        ConfigError: an unknown key, a value that is no list, or an invalid value of a setting.
+        ConfigError: a key is unknown, a value is not a list, or a value is invalid for its setting.
     """
     axes = _axes(sweep, place)
     for values in itertools.product(*(axis.values for axis in axes)):
@@ -99,7 +99,7 @@ def _lists(table: dict[str, object], above: KeyPath) -> Iterator[tuple[KeyPath, 
 
 
 def _swept(parts: KeyPath, where: str) -> tuple[Setting, KeyPath]:
-    """The setting of a sweep key, and its full path."""
+    """Return the setting of a key in a sweep, and the full path of the key."""
     if parts in (("max_tokens",), ("temperature",)):
         parts = ("sampling_args", *parts)
     head, *rest = parts

@@ -19,7 +19,7 @@ from harness.settings.schema import Kind, Setting, adapter
 from harness.settings.wording import shown
 
 _UNSHOWN = (("model", "api_key_var"), ("model", "api_base_url"), ("model", "extra_headers"))
-"""Settings that users sometimes set to a secret by mistake; messages do not repeat their values."""
+"""Settings that users sometimes set to a secret by mistake, so that messages do not repeat their values."""
 
 _EXPECTED: dict[Kind, str] = {
     "string": "a string",
@@ -38,7 +38,7 @@ _PROBLEMS = {
     "greater_than_equal": "must be at least {ge}",
     "finite_number": "must be a finite number",
 }
-"""Templates of messages for pydantic's types of errors; others are errors of the value's type."""
+"""Templates of messages by pydantic's type of error. All other errors mean that a value has the wrong type."""
 
 
 def check(setting: Setting, value: object, where: str) -> object:
@@ -46,11 +46,11 @@ def check(setting: Setting, value: object, where: str) -> object:
 
     Args:
         setting: The setting.
-        value: Value from TOML, JSON or a caller; for a table also the text of a JSON object.
-        where: File with key path, or flag; start of the message.
+        value: Value from TOML, JSON or a caller. For a table, also a string with a JSON object.
+        where: File and key, or option, with which the message begins.
 
     Raises:
-        ConfigError: the type is wrong, or the value is out of bounds.
+        ConfigError: the type of the value is wrong, or the value is out of bounds.
     """
     if setting.is_table and isinstance(value, str):
         if not value.lstrip().startswith("{"):
@@ -77,7 +77,7 @@ def _refusal(setting: Setting, value: object, where: str, error: ErrorDetails) -
 
 
 def takes_none(setting: Setting) -> bool:
-    """Whether the setting accepts the value "none", for no limit."""
+    """Return whether the setting accepts the value "none", which means no limit."""
     try:
         return adapter(setting.path).validate_python(NONE_WORD) is None
     except ValidationError:
@@ -112,10 +112,10 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def table_texts(texts: Iterable[str], where: str) -> list[dict[str, object]]:
-    """Parse the uses of one table flag, in order: each a JSON object or one `key=value`.
+    """Parse the values of one option for a table, in order. Each value is a JSON object or one `key=value`.
 
     Raises:
-        ConfigError: a text is neither.
+        ConfigError: a value is neither.
     """
     return [_table_text(text.strip(), where) for text in texts]
 
@@ -135,7 +135,7 @@ def key_path(text: str, where: str) -> KeyPath:
     """Parse a dotted key, with parts quoted as in TOML if they contain a dot.
 
     Raises:
-        ConfigError: the text is not a key.
+        ConfigError: the text is not a valid key.
     """
     try:
         found: object = tomllib.loads(f"{text.strip()} = 0")
@@ -149,10 +149,10 @@ def key_path(text: str, where: str) -> KeyPath:
 
 
 def toml_or_text(text: str) -> object:
-    """Parse `text` as a TOML value, otherwise return it unchanged. Dates stay text, since JSON has none.
+    """Parse `text` as a TOML value, or else return it unchanged. Dates stay strings, since JSON has no dates.
 
     Raises:
-        ConfigError: it begins like a list and is not one.
+        ConfigError: the text begins like a list but is not a valid list.
     """
     try:
         parsed = tomllib.loads(f"value = {text}")
@@ -165,7 +165,7 @@ def toml_or_text(text: str) -> object:
 
 
 def for_setting(setting: Setting, text: str) -> object:
-    """Parse `text` as the whole value of `setting`: a string needs no quotes, a list may use commas."""
+    """Parse `text` as the value of `setting`. A string needs no quotes, and a list may be separated by commas."""
     value = toml_or_text(text)
     kind = setting.door.kind
     if kind == "string" and not isinstance(value, str):
@@ -174,7 +174,7 @@ def for_setting(setting: Setting, text: str) -> object:
 
 
 def number(value: object) -> object:
-    """Parse a number from a flag's text; other text is returned unchanged, for the validator to reject."""
+    """Parse the text of an option as a number. Other text is returned unchanged, so that the validator rejects it."""
     if isinstance(value, str):
         for read in (int, float):
             with contextlib.suppress(ValueError):
@@ -188,10 +188,10 @@ def names(text: str) -> list[str]:
 
 
 def headers(texts: Sequence[str], where: str) -> dict[str, str]:
-    """Parse headers from `Name: Value` texts; a later one replaces an earlier one of the same name.
+    """Parse headers from `Name: Value` strings. A later header replaces an earlier one of the same name.
 
     Raises:
-        ConfigError: a text has another form. It is not shown, since it may hold a credential.
+        ConfigError: a string has another form. The message does not show it, since it may contain a credential.
     """
     table: dict[str, str] = {}
     for text in texts:

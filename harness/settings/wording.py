@@ -1,4 +1,4 @@
-"""Wording of messages about settings: suggestions, shortened values, file names."""
+"""Helpers for messages about settings: suggestions, shortened values and file names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from harness.core.redact import hidden, redactor
 
 _SHOWN = 60
-"""Maximum characters of a value in a message."""
+"""Maximum number of characters of a value in a message."""
 
 _LISTED = 4
-"""Maximum number of names in one line."""
+"""Maximum number of names that are listed in a message."""
 
 _SECRET_WORDS = ("authorization", "cookie", "token", "secret", "password", "key")
-"""A header with one of these words in its name is never shown or recorded."""
+"""Words in the names of headers whose values are never shown or recorded."""
 
 MASK = "***"
 
@@ -25,27 +25,27 @@ SET_FLAG = "--set"
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate most similar to `name`; None if none is close."""
+    """Return the candidate that is most similar to `name`; None if no candidate is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None
 
 
 def suggestion(name: str, candidates: Iterable[str]) -> str:
-    """Suggest the nearest valid name (`did you mean "x"?`), or list all."""
+    """Return a hint with the most similar valid name (`did you mean "x"?`) or, without one, with all valid names."""
     names = list(dict.fromkeys(candidates))
     found = nearest(name, names)
     return f'did you mean "{found}"?' if found else f"valid here: {', '.join(names)}"
 
 
 def shown(value: object) -> str:
-    """A value for a message, on one short line. Redacted before cutting: a part of a key would not be recognised."""
+    """Format a value for a message as one short line, and redact secrets in it before it is cut."""
     text = redactor.text(json.dumps(hidden(value), ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def shown_path(path: Path, cwd: Path) -> str:
-    """A path for messages, relative to `cwd` if inside it."""
+    """Return a path for messages, relative to `cwd` if it is inside that folder."""
     try:
         return str(path.resolve().relative_to(cwd.resolve()))
     except ValueError:
@@ -61,11 +61,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def use_set(path: str, value: object) -> str:
-    """Advice to override a file with `--set`."""
+    """Return advice to override a file with `--set`."""
     return f"use {SET_FLAG} {path}={value}"
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header's value may be a credential."""
+    """Return whether the value of a header may be a credential, according to the header's name."""
     folded = name.casefold()
     return any(word in folded for word in _SECRET_WORDS) or "auth" in re.split("[-_]", folded)

@@ -261,7 +261,7 @@ def test_wrong_words_are_refused_before_anything_is_loaded(write: Write, tmp_pat
         check_environment("gsm8k,wordle")
     with pytest.raises(EnvironmentNotFound, match="bench env check: no environment 'nothing-here' is installed"):
         check_environment("nothing-here")
-    with pytest.raises(EnvironmentNotFound, match="there is no such file or folder"):
+    with pytest.raises(EnvironmentNotFound, match="this file or folder does not exist"):
         check_environment(str(tmp_path / "nothing.py"))
     with pytest.raises(EnvironmentLoadError, match="did you mean 'size'"):
         check_environment(path, {"sizes": 3})

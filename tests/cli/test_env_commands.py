@@ -68,7 +68,7 @@ def test_each_command_explains_itself(command: str, bench: Any) -> None:
         (("install", "./sums.py"), "run it directly: bench run ./sums.py"),
         (("list", "--path", "nothing"), "--path nothing: no such folder"),
         (("info", "nothing"), "bench env info: no environment 'nothing' is installed"),
-        (("info", "./nothing.py"), "there is no such file or folder"),
+        (("info", "./nothing.py"), "this file or folder does not exist"),
         (("info", "./sums.py", "-a", "{"), "-a: not valid JSON"),
         (("info", "./sums.py", "-a", '{"sizes": 1}'), "did you mean 'size'?"),
         (("info", "./sums.py", "--example", "3"), "--example 3: the dataset has 3 rows, numbered from 0"),

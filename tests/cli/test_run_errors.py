@@ -51,7 +51,7 @@ FILES = {
         ("toy-env -H -D a//b", ["-D", "Hub repository"]),
         ("toy-env -C reward", ["-C", "reward"]),
         ("toy-env -e nowhere.toml", ["nowhere.toml", "no such endpoint registry"]),
-        ("toy-env -p nowhere", ["-p nowhere", "no such folder"]),
+        ("toy-env -p nowhere", ["-p nowhere", "this folder does not exist"]),
         ("toy-env --set env.num_exmaples=5", ["--set env.num_exmaples", '"num_examples"']),
         ("toy-env --set num_examples", ["--set num_examples", "PATH=VALUE"]),
         ("toy-env --set otter-env:num_examples=5", ["otter-env"]),

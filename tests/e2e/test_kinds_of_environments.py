@@ -71,7 +71,9 @@ def test_an_environment_by_path_runs_resumes_and_repeats(shop: Workshop) -> None
     shutil.rmtree(shop.cwd / "my envs")
     gone = shop.bench(*command)
     assert (gone.code, gone.out) == (2, "")
-    assert "bench run: ./my envs/adding.py: no environment found, because there is no such file or folder" in gone.said
+    assert (
+        "bench run: ./my envs/adding.py: no environment found, because this file or folder does not exist" in gone.said
+    )
 
 
 def test_a_group_is_one_run_with_a_mean_a_metric_for_each_environment(shop: Workshop) -> None:

@@ -137,7 +137,7 @@ def test_an_unknown_environment_says_how_to_install_it_and_what_is_like_it(
 
 @pytest.mark.parametrize("env_id", ["./no-such", "no_such.py", "~/no-such-thing"])
 def test_a_path_that_does_not_exist_is_told_as_a_path(env_id: str) -> None:
-    with pytest.raises(EnvironmentNotFound, match="there is no such file or folder"):
+    with pytest.raises(EnvironmentNotFound, match="this file or folder does not exist"):
         load_environment(env_id)
 
 

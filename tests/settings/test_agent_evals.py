@@ -88,7 +88,7 @@ def test_a_sweep_may_sweep_an_agents_arguments(write: Write) -> None:
     [
         ('agent = "a:B"\ndataset = "d"', 'eval[0].eval_fns: must be a list of eval functions, each "module:function"'),
         ('agent = "a:B"\ndataset = "d"\neval_fns = []', "eval[0].eval_fns: must be a list of eval functions"),
-        ('agent = "a:B"\neval_fns = ["r:f"]', "eval[0].dataset: missing"),
+        ('agent = "a:B"\neval_fns = ["r:f"]', "eval[0].dataset: this key is missing"),
         ('dataset = "d"\neval_fns = ["r:f"]', 'eval[0]: no agent to evaluate; add agent = "module:attribute" or mcp'),
         ('agent = "a:B"\nmcp = "m"\ndataset = "d"\neval_fns = ["r:f"]', "eval[0].mcp: agent and mcp are mutually"),
         ('agent = 3\ndataset = "d"\neval_fns = ["r:f"]', "eval[0].agent = 3: must be a string"),

@@ -115,8 +115,8 @@ def test_keys_without_a_meaning_are_noted(here: Path, write: Write) -> None:
     [
         ("max_tokens = 'many'", r'suite.toml: max_tokens = "many": must be an integer'),
         ("temperature = true", "temperature = true: must be a number"),
-        ("provider = 'opnai'", 'no such provider; did you mean "openai"'),
-        ("header = [1]", "must be a list of 'Name: Value' texts"),
+        ("provider = 'opnai'", 'unknown provider; did you mean "openai"'),
+        ("header = [1]", "must be a list of 'Name: Value' strings"),
         ("header = ['no colon']", "must be 'Name: Value'"),
         (
             "api_client_type = 'anthropic_messages'",

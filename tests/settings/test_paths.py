@@ -29,7 +29,8 @@ def test_a_bare_word_is_never_a_path(here: Path, write: Write) -> None:
 )
 def test_a_path_that_leads_nowhere_is_refused_with_the_place_that_names_it(here: Path, words: str) -> None:
     with pytest.raises(
-        EnvironmentNotFound, match=f"^bench run: {words}: no environment found, because there is no such file"
+        EnvironmentNotFound,
+        match=f"^bench run: {words}: no environment found, because this file or folder does not exist",
     ):
         resolve(words, {})
 

@@ -261,5 +261,5 @@ def test_env_dir_path_puts_results_beside_the_environment(here: Path) -> None:
     resolution = resolve("toy-env", {"env_dir_path": "envs", "output_dir": "mine"})
     assert resolution.runs[0].settings.save.output_dir == "mine"
     assert resolution.notices == ("-p envs has no effect: -o mine sets the output folder",)
-    with pytest.raises(ConfigError, match="no such folder"):
+    with pytest.raises(ConfigError, match="this folder does not exist"):
         resolve("toy-env", {"env_dir_path": "nowhere"})
