@@ -1,4 +1,4 @@
-"""Values that the shell completes: environments, runs and models. Reads names only; runs no code of environments."""
+"""Shell completion of environments, runs and models. Only reads names, and runs no code of environments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from harness.core.errors import HarnessError
 
 _MOST_RUNS = 100
-"""Number of the newest runs that are offered."""
+"""Number of runs to suggest, newest first."""
 
 
 def environments(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
-    """Names of environments, after a comma too, and suite files and modules."""
+    """Suggest environment names, also after a comma, suite files and modules."""
     before, comma, last = incomplete.rpartition(",")
     from harness.settings.packages import installed_environments, local_environments
 
@@ -26,7 +26,7 @@ def environments(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
 
 
 def runs(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
-    """Ids of the newest runs of the output folder, of their suites, and `latest`."""
+    """Suggest the ids of the newest runs in the output folder, the ids of their suites, and `latest`."""
     from harness.store.find_runs import all_runs, newest
     from harness.store.invocations import suite_files
 
@@ -39,7 +39,7 @@ def runs(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
 
 
 def models(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
-    """Aliases of the endpoint registry, and the reference models."""
+    """Suggest the aliases of the endpoint registry, and the reference models."""
     from harness.settings.endpoints import load_registry
 
     known = [f"reference/{name}" for name in ("oracle", "noisy", "null", "echo")]
@@ -54,7 +54,7 @@ BY_PLACEHOLDER: dict[str, Complete] = {
     "RUN": runs, "RUNS": runs, "RUN|SUITE": runs, "RUN|SUITE...": runs, "CANDIDATE": runs, "NAME": environments,
     "TARGET": environments, "MODEL": models,
 }  # fmt: skip
-"""Completion of a value by its placeholder in the help."""
+"""Completion functions for arguments, by the argument's placeholder in the help."""
 
 
 def _matching(words: Iterable[str], incomplete: str) -> list[str]:
@@ -62,7 +62,7 @@ def _matching(words: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _files(start: str, suffixes: Sequence[str]) -> list[str]:
-    """Paths that begin with `start`: folders, and files with one of the suffixes; relative as typed."""
+    """Return the paths that begin with `start`: folders, and files with one of the suffixes; relative as typed."""
     folder, _, name = start.rpartition("/")
     base = Path(folder or ("/" if start.startswith("/") else "."))
     shown = f"{folder}/" if "/" in start else ""

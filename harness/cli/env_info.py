@@ -140,7 +140,7 @@ def _rollouts(content: EnvironmentDetails) -> list[tuple[str, ...]]:
         ("tool" if number == 0 else "", f"{_call(function)}  {_first_line(function.get('description'))}".rstrip())
         for number, function in enumerate(functions)
     ]
-    reference = "yes: -m reference/oracle plays it" if content.has_reference else "none: only a model can play it"
+    reference = "yes, as -m reference/oracle" if content.has_reference else "none: only a model can play it"
     rows.append(("reference policy", reference))
     if content.needs_live_state:
         rows.append(("state", "scored immediately after generation, since it cannot be stored in a journal"))

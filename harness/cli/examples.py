@@ -1,4 +1,4 @@
-"""Examples in the help of each command, and the page of the documentation about it."""
+"""Examples that the help of each command shows, and the documentation page about the command."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "bench exec": ("docs/guides/osmosis.md", ("bench exec evaluate.py", "bench exec evaluate.py --rows 10")),
 }
-"""Page of the documentation, and example command lines, by command."""
+"""Documentation page and example command lines, by command."""
 
 
 def epilog(command: str) -> str:
-    """Last paragraphs of the help of a command, such as `bench run`; "" for a command of another package."""
+    """Return the last paragraphs of the help of a command, such as `bench run`; "" for a command of another package."""
     page, examples = EXAMPLES.get(command, ("", ()))
     if not page:
         return ""

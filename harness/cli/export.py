@@ -1,5 +1,5 @@
 """Implement `bench export RUN`: convert a run to the format of another tool, and remove control characters on a
-terminal. `export.formats` makes the text."""
+terminal. `export.formats` creates the text."""
 
 from __future__ import annotations
 

@@ -31,5 +31,5 @@ def schema(
     try:
         output.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"--output {output}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"--output {output} cannot be written: {error.strerror}") from None
     typer.echo(f"Wrote {output}. Begin a file with `#:schema {output}` to use it.")

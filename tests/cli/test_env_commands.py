@@ -166,7 +166,7 @@ def test_info_shows_all_there_is_and_nothing_that_a_terminal_obeys(bench: Any, s
         "reward from 0 to 1",
         "class Sums",
         "turns one reply",
-        "reference policy yes: -m reference/oracle plays it",
+        "reference policy yes, as -m reference/oracle",
         "Example 0 of 2, as the model sees it",
         "system │ Add.",
         "user │ 0 plus 0",

@@ -142,14 +142,14 @@ def unaskable(asked: EndpointQuery, environ: Mapping[str, str]) -> Diagnosis | N
         return _embedded(name)
     key = environ.get(endpoint.key_var or "", "")
     if endpoint.key_var and not key.strip() and not is_loopback_url(endpoint.url):
-        return note("endpoints", name, f"not asked: {endpoint.key_var} is not set, see keys")
+        return note("endpoints", name, f"no request sent: {endpoint.key_var} is not set, see keys")
     if key_defect(key):
-        return note("endpoints", name, f"not asked: {endpoint.key_var} is malformed, see keys")
+        return note("endpoints", name, f"no request sent: {endpoint.key_var} is malformed, see keys")
     if litellm_provider(endpoint.url) is not None:
         try:
             require_provider(endpoint.url)
         except ConfigError as error:
-            return problem("endpoints", name, f"not asked: {error}", "pip install 'bench-harness[litellm]'")
+            return problem("endpoints", name, f"no request sent: {error}", "pip install 'bench-harness[litellm]'")
     return None
 
 
@@ -203,7 +203,7 @@ async def _broken_litellm(providers: Sequence[str]) -> str:
 
 async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float, broken_litellm: str) -> Diagnosis:
     if broken_litellm and litellm_provider(asked.endpoint.url) is not None:
-        says = f"not asked: litellm cannot be imported: {broken_litellm}"
+        says = f"no request sent: litellm cannot be imported: {broken_litellm}"
         return problem("endpoints", asked.name, says, f"{sys.executable} -m pip install --force-reinstall litellm")
     begun = time.monotonic()
     client: ChatClient | None = None
@@ -222,7 +222,7 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
         return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
     except HarnessError as error:  # an invalid URL, header or proxy
         if "proxy" in str(error):
-            return note("endpoints", asked.name, "not asked: its proxy cannot be used, see network")
+            return note("endpoints", asked.name, "no request sent: its proxy cannot be used, see network")
         return problem("endpoints", asked.name, str(error), f"correct the settings of {asked.whom}")
     except TimeoutError:
         says = f"accepts connections, but has not answered within {seconds:g} s: it may be loading the model"

@@ -100,7 +100,7 @@ async def _examine(subject: Subject, options: CheckOptions, announce: Callable[[
     is_hub_wanted = options.hub or bool(subject.pushes)
     silent: Sequence[Diagnosis] = ()
     if is_hub_wanted and options.offline:
-        silent = [note("hub", "token", "not asked, because of --offline", "repeat without --offline")]
+        silent = [note("hub", "token", "no request sent, because of --offline", "repeat without --offline")]
     elif is_hub_wanted:
         silent = await _guarded("hub", lambda: [found] if (found := hub.unaskable()) else [])
     asks_hub = is_hub_wanted and not silent
@@ -136,7 +136,7 @@ def _sorted(subject: Subject, options: CheckOptions) -> tuple[list[EndpointQuery
         if finding is not None:
             said.append(finding)
         elif options.offline:
-            said.append(note("endpoints", each.name, "not asked, because of --offline", "repeat without --offline"))
+            said.append(note("endpoints", each.name, "no request sent, because of --offline", "omit --offline"))
         else:
             asked.append(each)
     return asked, said

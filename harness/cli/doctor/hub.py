@@ -56,13 +56,13 @@ def unaskable() -> Diagnosis | None:
     from huggingface_hub import constants, get_token
 
     if constants.HF_HUB_OFFLINE:
-        return problem("hub", "token", "not asked: HF_HUB_OFFLINE is set, so nothing can be pushed", "unset it")
+        return problem("hub", "token", "no request sent: HF_HUB_OFFLINE is set, so nothing can be pushed", "unset it")
     token = get_token()
     if not token:
         return problem("hub", "token", "no Hub token is set, so nothing can be pushed", _LOG_IN)
     if odd := key_defect(token):
         fix = "set HF_TOKEN to the token alone, without anything around it"
-        return problem("hub", "token", f"not asked: the token is malformed: it {odd}", fix)
+        return problem("hub", "token", f"no request sent: the token is malformed: it {odd}", fix)
     return None
 
 
@@ -258,7 +258,7 @@ def check_datasets(datasets: Sequence[HubDataset], *, offline: str = "") -> list
         offline: Option or variable that forbids requests to the Hub; "" if none does.
     """
     if offline:
-        return [_unanswered(each, f"not asked, because of {offline}") for each in datasets]
+        return [_unanswered(each, f"no request sent, because of {offline}") for each in datasets]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(_ask, datasets))
 
@@ -288,7 +288,7 @@ def _unanswered(dataset: HubDataset, why: str) -> Diagnosis:
     who = f"dataset of {', '.join(dataset.environments)}"
     if _is_cached(dataset.name):
         return ok("hub", dataset.name, f"{who}: {why}; the cached copy is used")
-    if why.startswith("not asked, because of --offline"):
+    if why.startswith("no request sent, because of --offline"):
         return note("hub", dataset.name, f"{who}: {why}, and no copy is cached", "repeat without --offline")
     sample = """-a '{"split": "sample"}' for rows that need no network, or """ if dataset.has_sample else ""
     fix = f"run with {sample}local files, or load the dataset once while the Hub can be reached"

@@ -75,8 +75,8 @@ def test_what_cannot_be_loaded_is_a_problem_with_what_to_do(tmp_path: Path) -> N
         url = f"http://127.0.0.1:{free_port()}"
         for more, environ, words, last in (
             ((), {"HF_ENDPOINT": url}, f"{url} cannot be reached", "problem"),
-            ((), {"HF_HUB_OFFLINE": "1"}, "not asked, because of HF_HUB_OFFLINE", "problem"),
-            (("--offline",), {}, "not asked, because of --offline", "note"),
+            ((), {"HF_HUB_OFFLINE": "1"}, "no request sent, because of HF_HUB_OFFLINE", "problem"),
+            (("--offline",), {}, "no request sent, because of --offline", "note"),
         ):
             [[_, status, says], [_, other, missing]] = doctor(*more, **environ)
             assert (status, words in says, "the cached copy is used" in says) == ("ok", True, True)

@@ -120,7 +120,9 @@ def test_a_litellm_that_is_only_half_there_is_a_problem_and_the_others_are_asked
         command = [sys.executable, "-c", script, str(tmp_path), server.url]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     broken, well = done.stdout.splitlines()
-    assert broken.startswith("problem not asked: litellm cannot be imported: ") and well.startswith("ok replied in ")
+    assert broken.startswith("problem no request sent: litellm cannot be imported: ") and well.startswith(
+        "ok replied in "
+    )
 
 
 def test_a_key_is_wanted_where_none_was_sent() -> None:
@@ -219,14 +221,14 @@ def test_a_certificate_that_nobody_vouches_for_is_told_as_such(tmp_path: Path) -
 def test_a_proxy_of_another_kind_is_a_problem_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1")
     found = only(ask(asked("https://api.example.org/v1")))
-    assert (found.status, found.says) == ("note", "not asked: its proxy cannot be used, see network")
+    assert (found.status, found.says) == ("note", "no request sent: its proxy cannot be used, see network")
 
 
 @pytest.mark.parametrize("proxy", ["http://[bad", "http://you:canary-word@host:99999"])
 def test_a_proxy_that_is_no_url_is_one_too(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     found = only(ask(asked("https://api.example.org/v1")))
-    assert (found.status, found.says) == ("note", "not asked: its proxy cannot be used, see network")
+    assert (found.status, found.says) == ("note", "no request sent: its proxy cannot be used, see network")
     [told] = check_network(["https://api.example.org/v1"], {"HTTPS_PROXY": proxy})
     assert (told.status, "is not a URL" in told.says) == ("problem", True)
     assert told.fix == "correct HTTPS_PROXY, or add api.example.org to NO_PROXY"
@@ -250,18 +252,18 @@ def test_an_address_that_no_library_takes_is_a_problem_and_not_the_end() -> None
             "problem",
             "unknown reference model 'reference/orcle'; did you mean reference/oracle?",
         ),
-        (asked("https://api.example.org/v1"), {}, "note", "not asked: MY_KEY is not set, see keys"),
+        (asked("https://api.example.org/v1"), {}, "note", "no request sent: MY_KEY is not set, see keys"),
         (
             asked("https://api.example.org/v1"),
             {"MY_KEY": f'"{KEY}"'},
             "note",
-            "not asked: MY_KEY is malformed, see keys",
+            "no request sent: MY_KEY is malformed, see keys",
         ),
         (
             asked("http://localhost:1/v1"),
             {"MY_KEY": f"{KEY}\u2026"},
             "note",
-            "not asked: MY_KEY is malformed, see keys",
+            "no request sent: MY_KEY is malformed, see keys",
         ),
     ],
 )

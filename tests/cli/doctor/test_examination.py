@@ -127,7 +127,8 @@ def test_offline_sends_nothing_and_says_what_it_has_not_asked() -> None:
     assert (announced, report.requests) == ([], [])
     left = [(each.area, each.status, each.says) for each in report.findings if each.area in ("endpoints", "hub")]
     assert left == [
-        ("endpoints", "note", "not asked, because of --offline"), ("hub", "note", "not asked, because of --offline"),
+        ("endpoints", "note", "no request sent, because of --offline"),
+        ("hub", "note", "no request sent, because of --offline"),
     ]  # fmt: skip
 
 
