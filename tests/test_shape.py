@@ -37,11 +37,11 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (115, 102),
-    "agents": (6079, 3859),  # ctx.llm.openai
+    "agents": (6119, 3875),  # ctx.llm.openai; the server of an MCP folder without an agent
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10036, 6896),
-    "core": (2599, 1436),  # the client for the openai SDK, moved from plugins/classic
+    "cli": (10047, 6907),  # a note on key variables that are not set
+    "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7071, 4851),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
     "errors": (3, 1),
@@ -55,7 +55,7 @@ LINES = {
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
-    "plugins/osmosis": (748, 455),
+    "plugins/osmosis": (895, 531),  # tool calls, requests and MCP servers, as agents import them
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
@@ -63,7 +63,8 @@ LINES = {
     "results": (5, 2),
     "rubrics": (3107, 1879),  # judge.openai
     "sandbox": (2535, 1685),
-    "settings": (4731, 3129),  # marks of options that all commands share; environment sources; JSON Schemas
+    # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
+    "settings": (4747, 3141),
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
@@ -125,6 +126,8 @@ LONG_SIGNATURES = {
     # The classic API's own arguments, which packages also pass by position.
     "harness/plugins/classic/gym_env.py:__init__",
     "harness/plugins/classic/text_arena_env.py:__init__",
+    # The arguments of osmosis_ai.
+    "harness/plugins/osmosis/requests.py:dataset_row_to_request",
     # A command's parameters are its options.
     "harness/plugins/faults/options.py:faults_of_options",
     "harness/plugins/leaderboards/options.py:leaderboard",

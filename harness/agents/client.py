@@ -113,7 +113,7 @@ class ExternalLLMClient:
         Raises:
             ProviderError: the call failed after all retries.
             SystemicProviderError: the endpoint is unusable; every call would fail.
-            ConfigError: the provider's API key is missing.
+            MissingApiKey: the provider's API key is missing.
         """
         return await self._request(lambda llm: llm.chat_completions(messages, **kwargs))
 
@@ -146,7 +146,7 @@ class ExternalLLMClient:
 
         Raises:
             SystemicProviderError: the model is not reachable.
-            ConfigError: the provider's API key is missing.
+            MissingApiKey: the provider's API key is missing.
         """
         client, name = self._client()
         try:

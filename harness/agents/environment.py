@@ -49,7 +49,7 @@ class AgentEnv(Environment):
         EnvironmentFault: two eval functions share a name, or one has the name of a result column.
     """
 
-    neutral_args: ClassVar[frozenset[str]] = frozenset({"debug_dir"})
+    neutral_args: ClassVar[frozenset[str]] = frozenset({"debug_dir", "has_baseline"})
 
     def __init__(
         self,
@@ -135,8 +135,7 @@ class AgentEnv(Environment):
             pydantic.ValidationError: the row's additional columns exceed 1 MiB, the limit of a request.
         """
         options = self.options
-        # The request of the primary model has no tag, so that adding a baseline does not invalidate an earlier run.
-        is_other = options.model_tag not in (None, PRIMARY)
+        tag = options.model_tag
         row, run = state["example_id"], options.first_run + state["rollout_index"]
         name = f"{options.mode}-{row}"
         if options.mode != "test" or run:
@@ -144,9 +143,9 @@ class AgentEnv(Environment):
         metadata: JsonDict = {"ground_truth": state["answer"], "row_index": row, **own(state["info"])}
         metadata |= {"execution_mode": options.mode, "run_index": run}
         metadata |= {"test_mode": True} if options.mode == "test" else {}
-        metadata |= {"model_tag": options.model_tag} if is_other else {}
+        metadata |= {"model_tag": tag} if tag not in (None, PRIMARY) else {}  # as documented
         return RolloutRequest(
-            rollout_id=f"{name}-{options.model_tag}" if is_other else name,
+            rollout_id=name if tag is None else f"{name}-{tag}",
             server_url=SERVER_URL,
             messages=state["prompt"],  # copied by pydantic
             completion_params=own(state["sampling_args"]),
@@ -194,6 +193,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
     mode: Mode = "eval",
     model_tag: str | None = None,
     debug_dir: str | None = None,
+    has_baseline: bool = False,
 ) -> AgentEnv:
     """Build the environment of an agent evaluation from files.
 
@@ -207,6 +207,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
         mode: Kind of evaluation, for request ids: `eval`, `bench` or `test`.
         model_tag: `baseline` for the second model of a comparison.
         debug_dir: Folder for one trace file per rollout.
+        has_baseline: Whether this is the first model of a comparison, whose request ids end in `-primary`.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -227,8 +228,8 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
     hashes = {"agent_source": source_hashes(loaded.files), "eval_fns_source": source_hashes(sources)}
     files = tuple(dict.fromkeys((*loaded.files, *sources)))
     options = AgentOptions(
-        first_row=offset, max_turns=max_turns, mode=mode, model_tag=model_tag, debug_dir=debug_dir, files=files,
-        dataset=dataset, fingerprint={"dataset_content": rows.sha256, **hashes},
+        first_row=offset, max_turns=max_turns, mode=mode, model_tag=model_tag or (PRIMARY if has_baseline else None),
+        debug_dir=debug_dir, files=files, dataset=dataset, fingerprint={"dataset_content": rows.sha256, **hashes},
     )  # fmt: skip
     return AgentEnv(rows, loaded.agent, functions, options=options)
 

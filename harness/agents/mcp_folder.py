@@ -50,32 +50,66 @@ def load_mcp(directory: str | Path) -> LoadedAgent:
         MCPLoadError: the folder or the server does not exist, `fastmcp` is not installed, the import failed, or the
             server does not start or has no tools.
     """
+    folder = _checked(directory)
+    package, files = _package(folder)
+    with _lock:
+        agent = _agents.get(package)
+        if agent is None:
+            agent = MCPAgentLoop(_import_server(package, folder))
+            if not agent.has_tools:
+                main = folder / _MAIN
+                raise MCPLoadError(f"The MCP server in {main} has no tools: decorate its functions with @mcp.tool()")
+            _agents[package] = agent
+    return LoadedAgent(agent, agent.name, files)
+
+
+def load_server(directory: str | Path) -> object:
+    """Import a folder of MCP tools and return its FastMCP server, which is not started.
+
+    Args:
+        directory: A folder with a `main.py` that creates a FastMCP server.
+
+    Raises:
+        MCPLoadError: the folder or the server does not exist, `fastmcp` is not installed, or the import failed.
+    """
+    folder = _checked(directory)
+    with _lock:
+        return _import_server(_package(folder)[0], folder)
+
+
+def _checked(directory: str | Path) -> Path:
+    """Return the absolute path of an MCP folder.
+
+    Raises:
+        MCPLoadError: the folder or its main.py does not exist.
+    """
     folder = Path(directory).expanduser().resolve()
     if not folder.is_dir():
         what = "is not a directory" if folder.exists() else "does not exist"
         raise MCPLoadError(f"MCP directory {what}: {folder}")
-    main = folder / _MAIN
-    if not main.is_file():
+    if not (folder / _MAIN).is_file():
         raise MCPLoadError(
             f"No main.py found in MCP directory: {folder}\n"
             "The --mcp directory must contain a main.py with a FastMCP instance."
         )
+    return folder
+
+
+def _package(folder: Path) -> tuple[str, tuple[Path, ...]]:
+    """Return the name of an MCP folder's package, which depends on the files' contents, and the files."""
     files = _sources(folder)
     digest = hashlib.sha256(str(folder).encode())
     for file in files:
         digest.update(b"\0%s\0%s" % (str(file).encode(), hashlib.sha256(file.read_bytes()).digest()))
-    package = _PREFIX + digest.hexdigest()[:16]
-    with _lock:
-        agent = _agents.get(package)
-        if agent is None:
-            fastmcp = _fastmcp_class(folder)
-            with _run_disabled(fastmcp), staying(Path.cwd()):
-                module = _import_main(package, folder)
-            agent = MCPAgentLoop(_find_server(module, main, fastmcp))
-            if not agent.has_tools:
-                raise MCPLoadError(f"The MCP server in {main} has no tools: decorate its functions with @mcp.tool()")
-            _agents[package] = agent
-    return LoadedAgent(agent, agent.name, files)
+    return _PREFIX + digest.hexdigest()[:16], files
+
+
+def _import_server(package: str, folder: Path) -> object:
+    """Import the main.py of an MCP folder, or take it from the imported modules, and return its server."""
+    fastmcp = _fastmcp_class(folder)
+    with _run_disabled(fastmcp), staying(Path.cwd()):
+        module = _import_main(package, folder)
+    return _find_server(module, folder / _MAIN, fastmcp)
 
 
 def _sources(folder: Path) -> tuple[Path, ...]:

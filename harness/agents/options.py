@@ -26,7 +26,7 @@ class AgentOptions:
     mode: Mode = "eval"
     """Kind of evaluation, passed to the agent in its request."""
     model_tag: str | None = None
-    """`baseline` for the second model of a comparison."""
+    """`baseline` for the second model of a comparison, `primary` for the first; None without a second model."""
     first_run: int = 0
     """Index of the first run of each row, from 0."""
     debug_dir: str | None = None

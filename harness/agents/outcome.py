@@ -22,6 +22,8 @@ from harness.core.errors import (
     ModelError,
     ProviderError,
     SandboxError,
+    SystemicError,
+    SystemicProviderError,
     ToolValidationError,
 )
 from harness.core.openai_client import original
@@ -113,7 +115,8 @@ def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
 
     Returns:
         The error of the model call, if that is the cause; the exception itself, if it is a cancellation or an error of
-        the environment; else an `AgentFailed` with the traceback to the failing line.
+        the environment; a `SystemicError`, if the agent raised a `SystemicProviderError`; else an `AgentFailed` with
+        the traceback to the failing line.
     """
     if isinstance(error, asyncio.CancelledError) and was_cancelled():
         return error
@@ -127,6 +130,8 @@ def failure_of(error: BaseException, llm: AgentLLM | None) -> BaseException:
         if isinstance(cause, ModelError):
             return cause
     for leaf in leaves:
+        if isinstance(leaf, SystemicProviderError):
+            return SystemicError(str(leaf), reason="provider_error")
         if isinstance(leaf, ToolValidationError):
             return AgentFailed(f"Tool validation error: {leaf}").with_traceback(leaf.__traceback__)
         leaf = original(leaf, contexts=False) or leaf

@@ -195,7 +195,8 @@ def env_args(options: AgentFlags, mode: str, tag: str | None) -> JsonDict:
         "max_turns": None if options.max_turns == 10 else options.max_turns,
         "offset": options.offset or None,
         "mode": None if mode == "eval" else mode,
-        "model_tag": tag if tag == BASELINE else None,  # an agent sees that it is the baseline, never that it has one
+        "model_tag": tag if tag == BASELINE else None,
+        "has_baseline": True if tag == PRIMARY else None,  # part of request ids only, not of the run's identity
         "debug_dir": options.traces,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -64,13 +64,15 @@ def show(resolution: Resolution, out: TextIO) -> None:
     from rich.console import Console
 
     console = Console(file=out, highlight=False, width=None if out.isatty() else _PIPED_WIDTH)
-    for run in resolution.runs:
-        console.print(_table(run))
-    if resolution.limits:
-        sources = clean(", ".join(resolution.limits.sources.values()), 2000)
-        console.print(f"budget of the whole invocation: {sources}", markup=False)
-    count = len(resolution.runs)
-    console.print(f"{count} run{'s' if count != 1 else ''}; no model was called.")
+    with console.capture() as captured:
+        for run in resolution.runs:
+            console.print(_table(run))
+        if resolution.limits:
+            sources = clean(", ".join(resolution.limits.sources.values()), 2000)
+            console.print(f"budget of the whole invocation: {sources}", markup=False)
+        count = len(resolution.runs)
+        console.print(f"{count} run{'s' if count != 1 else ''}; no model was called.")
+    out.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())  # a table pads its last column
 
 
 def _table(run: ResolvedRun) -> object:

@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.engine.privacy import check_own_folder, own_folder
 from harness.report.live import Display, open_display
+from harness.settings.notices import unset_key_notices
 from harness.settings.resolver import Resolution, ResolvedRun, missing_keys
 from harness.store.rundir import new_run_id, write_suite
 from harness.usercode import event_loop
@@ -74,15 +75,16 @@ def execute(
     _allow_connections()
     view, evaluation = view or View(), evaluation or Evaluation(resolution.runs)
     view.budget = evaluation.budget = budget = Budget(resolution.limits)  # starts the budget's clock
+    environ = ChainMap(dict(evaluation.keys), os.environ)
     if evaluation.start.asks_model:
-        missing_keys(resolution, ChainMap(dict(evaluation.keys), os.environ))
+        missing_keys(resolution, environ)
     check_hub(resolution)
     suite_id = new_run_id()
     evaluation.start = replace(
         evaluation.start, command=options.command, suite_id=suite_id, resume=options.is_resuming,
         resume_from=options.resume_from, retry_failed=options.retry_failed, is_ours=options.is_ours,
     )  # fmt: skip
-    evaluation.listener = EvaluationListener(partial(_admit, view), view.begin, view.finished, view.recorded)
+    evaluation.listener = EvaluationListener(partial(_admit, view, environ), view.begin, view.finished, view.recorded)
     # Inspects stdout, so it must precede the redirection.
     display = open_display(evaluation.progress, quiet=options.quiet, plain=view.plain_lines, budget=budget.words)
     view.display = display
@@ -113,11 +115,15 @@ def execute(
     return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
 
 
-def _admit(view: View, runs: Sequence[LiveRun | FailedRun], asking: Sequence[Asking]) -> None:
+def _admit(
+    view: View, environ: Mapping[str, str], runs: Sequence[LiveRun | FailedRun], asking: Sequence[Asking]
+) -> None:
     """Run the checks before the first request: first those of all commands, then those of the command's view."""
-    for folder in _private_traces([run.plan.resolved for run in runs if isinstance(run, LiveRun)]):
+    ready = [run.plan.resolved for run in runs if isinstance(run, LiveRun)]
+    for folder in _private_traces(ready):
         check_own_folder(folder, _DEBUG_DIR)
-    for notice in (*price_notices(asking), *loose_notices(view.budget.limits, asking)):
+    notices = [*price_notices(asking), *loose_notices(view.budget.limits, asking)]
+    for notice in (*(unset_key_notices(ready, environ) if asking else ()), *notices):
         view.display.say(f"note: {notice}")
     failed = next((run for run in runs if isinstance(run, FailedRun)), None)
     if failed is not None and view.needs_all_runs:
@@ -151,7 +157,9 @@ def _say_what_differs(runs: Sequence[LiveRun], display: Display) -> None:
     for run in runs:
         name, asked, there = run.progress.name, run.plan.rollouts.asked_examples, run.plan.rollouts.num_examples
         if asked > there:
-            display.say(f"note: {name}: -n {asked} asks for more than the {there} examples of its dataset")
+            source = run.plan.resolved.origins["env.num_examples"].source
+            typed = f"{source} = {asked}" if ": " in source else source  # a file and key, or an option with its value
+            display.say(f"note: {name}: {typed} asks for more than the {there} examples of its dataset")
         if note := stand_in_note(run.plan.judges):
             display.say(f"note: {name}: {note}")
         if run.plan.environment.rubric.needs_live_state and not run.plan.resolved.settings.env.interleave_scoring:

@@ -309,6 +309,10 @@ class ProviderError(LocalExecutionError):
     """A model call failed after all retries. The `ModelError` is the cause of this exception."""
 
 
+class MissingApiKey(ConfigError, ProviderError):
+    """The API key of a provider is not set. Also a `ProviderError`, which scripts of the Python API catch."""
+
+
 class RolloutLimitError(ProviderError):
     """The rollout has reached a limit such as `message_limit`. The call was not sent, and every further call raises the
     same error. The rollout ends with that stop condition and is scored on the conversation so far, whether

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import ConfigError
+from harness.core.loopback import is_loopback_url
 from harness.settings.command_line import typed
 from harness.settings.endpoint_selection import Layers, RunEndpoints
 from harness.settings.layers import KeyPath, Layer, LayerValue, dotted, fold
@@ -72,6 +73,19 @@ def not_used(runs: Sequence[RunDraft]) -> list[str]:
         for why, sources in reasons.items():
             names.setdefault((", ".join(dict.fromkeys(sources)), why), []).append(run.name)
     return [f"{fields} is not used for {listed(which)}: {why}" for (fields, why), which in names.items()]
+
+
+def unset_key_notices(runs: Sequence[ResolvedRun], environ: Mapping[str, str]) -> list[str]:
+    """Notices about servers of this machine that get no API key because its variable is not set, each with the setting
+    that names the variable. Other hosts are refused without a key."""
+    notices: dict[str, None] = {}
+    for run in runs:
+        source = run.origins["model.api_key_var"].source
+        for endpoint in run.endpoints:
+            name = endpoint.key_var
+            if name and not endpoint.key and is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
+                notices[f"{source}: {name} is not set, so no API key is sent to {endpoint.url}"] = None
+    return list(notices)
 
 
 def _masked(entry: LayerValue) -> str:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, MissingApiKey
 from harness.core.loopback import LITELLM_SCHEME, is_loopback_url, litellm_provider, plugin_provider
 from harness.core.messages import Message, Name
 from harness.core.plugins import PROVIDERS as PROVIDER_GROUP
@@ -362,7 +362,7 @@ def _provider_key(provider: str, url: str, environ: Mapping[str, str]) -> str | 
             return name
     if is_loopback_url(url):
         return None
-    raise ConfigError(
+    raise MissingApiKey(
         f"Missing API key for provider {provider!r}.",
         remedy="Set {name} or {shared}, or pass {api_key}.",
         name=names[0],

@@ -11,7 +11,7 @@ from harness.core.errors import ConfigError
 from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origin, dotted, flatten
 from harness.settings.schema import BY_FLAT_NAME, BY_PATH, GROUPS, SETTINGS, Setting, keys_of
 from harness.settings.values import check
-from harness.settings.wording import suggestion
+from harness.settings.wording import shown, suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def _group(name: str, value: object, place: Place, rules: Rules) -> list[tuple[s
     if isinstance(value, list):
         raise ConfigError(f"{place.of(name)}: [[{name}]] cannot be a list; write [[eval]] with [eval.{name}] below it")
     if not isinstance(value, dict):
-        raise ConfigError(f"{place.of(name)}: must be a table of {name} settings")
+        is_environment = name == "env" and isinstance(value, str)
+        hint = f"; to select an environment, write env_id = {shown(value)}" if is_environment else ""
+        raise ConfigError(f"{place.of(name)}: must be a table of {name} settings{hint}")
     found: list[tuple[str, Setting, object]] = []
     for key, item in cast("dict[str, object]", value).items():
         if rules.barred and key in rules.barred:

@@ -157,6 +157,9 @@ def test_what_a_name_or_a_missing_key_leads_to(monkeypatch: pytest.MonkeyPatch) 
     client = ExternalLLMClient("anthropic/claude-sonnet-4-5")  # the key is looked up when it is needed
     with pytest.raises(ConfigError) as caught:
         ask(client)
+    assert isinstance(caught.value, ProviderError)  # as scripts catch it
+    with pytest.raises(ProviderError, match="Missing API key"):
+        asyncio.run(client.preflight_check())
     assert str(caught.value) == (
         "Missing API key for provider 'anthropic'. Set ANTHROPIC_API_KEY or LITELLM_API_KEY, or pass api_key."
     )

@@ -105,7 +105,7 @@ def test_what_of_it_can_be_set() -> None:
          {"execution_mode": "bench", "run_index": 4, "row_index": 5}),
         (AgentOptions(mode="test"), 0, "test-0", {"execution_mode": "test", "run_index": 0, "test_mode": True}),
         (AgentOptions(mode="test"), 1, "test-0-run-1", {"execution_mode": "test", "run_index": 1, "test_mode": True}),
-        (AgentOptions(model_tag="primary"), 0, "eval-0-run-0", {"execution_mode": "eval", "run_index": 0}),
+        (AgentOptions(model_tag="primary"), 0, "eval-0-run-0-primary", {"execution_mode": "eval", "run_index": 0}),
         (AgentOptions(model_tag="baseline"), 0, "eval-0-run-0-baseline",
          {"execution_mode": "eval", "run_index": 0, "model_tag": "baseline"}),
     ],
@@ -478,6 +478,21 @@ def test_a_model_error_that_an_agent_gets_over() -> None:
     assert not failed(then_gives_up, BUSY, "4").retryable
 
 
+def test_a_systemic_error_that_an_agent_raises_itself_stops_the_run() -> None:
+    async def gone(ctx: RolloutContext) -> object:
+        await ctx.chat(ctx.request.messages)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(vault())
+        return ctx.complete([])
+
+    async def vault() -> None:
+        raise SystemicProviderError("the vault is gone")
+
+    with pytest.raises(SystemicError, match=r"^the vault is gone$") as raised:
+        played(gone, ScriptedChat(["4"]))
+    assert raised.value.reason == "provider_error"
+
+
 @for_each_row("ending", ["complete", "error", "raise"])
 def test_an_unusable_endpoint_ends_the_run_whatever_the_agent_makes_of_it(ending: str) -> None:
     async def swallows(ctx: RolloutContext) -> object:
@@ -547,7 +562,7 @@ def test_names_and_reference_policies() -> None:
     env = AgentEnv([ROW], Agent())
     assert env.has_reference
     assert env.reference_reply(item_of(env).example, []) == "4"
-    assert env.neutral_args == {"debug_dir"}
+    assert env.neutral_args == {"debug_dir", "has_baseline"}
     assert (env.fingerprint, env.source_files) == ({}, ())
     assert env.agent.name == "agent"
 

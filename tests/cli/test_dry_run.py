@@ -52,6 +52,7 @@ def test_json_has_every_setting_of_every_run_with_its_origin(bench: Any, write: 
 def test_the_table_shows_the_same(bench: Any, write: Write) -> None:
     write("suite.toml", '[[eval]]\nid = "toy-env"\n[[eval]]\nid = "other-env"\nargs = {split = "[bold]x"}\n')
     done = bench("run", "suite.toml", "-m", "reference/oracle", "-n", "-1", "--dry-run")
+    assert not [line for line in done.out.splitlines() if line != line.rstrip()]
     assert done.code == 0
     assert "toy-env × reference/oracle" in done.out
     assert "other-env × reference/oracle" in done.out

@@ -66,6 +66,9 @@ def test_the_endpoint_gets_the_name_as_it_stands_and_no_key_that_it_was_not_give
     assert set(evals.model.keys) == {None}
     assert evals.eval("--limit", "1", "--api-key-var", "OPENAI_API_KEY").code == 0
     assert evals.model.keys[-1] == "Bearer sk-of-somebody-else"
+    unset = evals.eval("--limit", "1", "--api-key-var", "NO_SUCH_KEY")
+    assert f"note: --api-key-var: NO_SUCH_KEY is not set, so no API key is sent to {evals.model.url}\n" in unset.err
+    assert (unset.code, evals.model.keys[-1]) == (0, None)
 
 
 def test_defaults_for_every_call_and_rows_by_their_number(evals: Evals) -> None:

@@ -308,3 +308,7 @@ def test_a_dataset_smaller_than_what_is_asked_for_is_said(shop: Workshop) -> Non
     assert done.code == 0, done.err
     assert (done.run["summary"]["num_examples"], done.run["summary"]["planned"]) == (7, 7)
     assert "note: sums: -n 100 asks for more than the 7 examples of its dataset" in done.said
+    (shop.cwd / "many.toml").write_text('[[eval]]\nenv_id = "sums"\nnum_examples = 30\nargs = {size = 7}\n')
+    done = shop.bench("run", "many.toml", "-r", "1", "-m", "reference/oracle")
+    asked = "note: sums: many.toml: eval[0].num_examples = 30 asks for more than the 7 examples of its dataset"
+    assert asked in " ".join(done.said.split())

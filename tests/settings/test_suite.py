@@ -140,7 +140,9 @@ def test_the_resolution_knows_its_file(here: Path, write: Write) -> None:
         ('[env]\nnum_examples = "ten"', 'suite.toml: env.num_examples = "ten": must be an integer'),
         ('num_examples = 0\nid = "toy-env"', "suite.toml: num_examples = 0: must be -1 (all of them) or at least 1"),
         ('[[eval]]\nid = "toy-env"\nmodel = 5', "suite.toml: eval[0].model = 5: must be a string"),
-        ('[[eval]]\nid = "toy-env"\nenv = "x"', "suite.toml: eval[0].env: must be a table of env settings"),
+        ('[[eval]]\nid = "toy-env"\nenv = "x"', "suite.toml: eval[0].env: must be a table of env settings; "
+         'to select an environment, write env_id = "x"'),
+        ('[[eval]]\nid = "toy-env"\nenv = 1', "suite.toml: eval[0].env: must be a table of env settings"),
         ('[[eval]]\nid = "toy-env"\nsave = true', "suite.toml: eval[0].save: must be a table of save settings"),
         ('[[env]]\nenv_id = "toy-env"', "suite.toml: env: [[env]] cannot be a list; write [[eval]] with [eval.env]"),
         ('[eval]\nid = "toy-env"', "suite.toml: eval: must be a list of tables: write [[eval]]"),

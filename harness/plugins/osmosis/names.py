@@ -27,6 +27,10 @@ _SCHEMAS = _from(
     "OpenAIFunctionSchema", "OpenAIFunctionToolSchema", "RolloutMetrics", "RolloutRequest", "RolloutStatus",
     "SamplingParamsDict", DEFAULT_MAX_METADATA_SIZE_BYTES="MAX_METADATA_BYTES",
 )  # fmt: skip
+_TOOL_SCHEMAS = _from(
+    "harness.plugins.osmosis.tool_schemas", "OpenAIFunctionCallSchema", "OpenAIFunctionParsedSchema",
+    "OpenAIFunctionToolCall", "ToolResponse",
+)  # fmt: skip
 _EXCEPTIONS = _from(
     "harness.plugins.osmosis.exceptions", "AgentLoopNotFoundError", "OsmosisRolloutError", "OsmosisServerError",
     "OsmosisTimeoutError", "OsmosisTransportError", "OsmosisValidationError",
@@ -50,16 +54,18 @@ _SERVE = _from(
 )
 _VALIDATOR = _from("harness.plugins.osmosis.hosted", "validate_agent_loop")
 
-_CORE = _BASE | _SCHEMAS | _EXCEPTIONS
+_CORE = _BASE | _PROTOCOL | _SCHEMAS | _TOOL_SCHEMAS | _EXCEPTIONS
 _ROLLOUT = (
-    _CORE | _COMPLETION | _PROTOCOL | _TOOLS | _MESSAGES | _REGISTRY | _CLIENT | _APP | _SERVE | _VALIDATOR
+    _CORE | _COMPLETION | _TOOLS | _MESSAGES | _REGISTRY | _CLIENT | _APP | _SERVE | _VALIDATOR
 )  # fmt: skip
 
 _ERRORS = _from(
     "harness.core.errors", "DatasetParseError", "DatasetValidationError", "LocalExecutionError", "ProviderError",
     "SystemicProviderError", "ToolValidationError",
 )  # fmt: skip
-_DATASET = _from("harness.agents.dataset", "DatasetReader", "DatasetRow", REQUIRED_COLUMNS="REQUIRED")
+_DATASET = _from("harness.agents.dataset", "DatasetReader", "DatasetRow", REQUIRED_COLUMNS="REQUIRED") | _from(
+    "harness.plugins.osmosis.requests", "dataset_row_to_request"
+)
 _LLM_CLIENT = _from("harness.agents.client", "ExternalLLMClient")
 _VALIDATE = _from("harness.agents.validation", "validate_tools")
 _EVAL_FNS = _from("harness.core.errors", "EvalFnError") | _from(
@@ -96,7 +102,9 @@ _EVAL: dict[str, Mapping[str, str]] = {
 }
 
 _MCP_LOOP = _from("harness.agents.mcp_agent", "MCPAgentLoop")
-_MCP_LOADER = _from("harness.core.errors", "MCPLoadError")
+_MCP_LOADER = _from("harness.core.errors", "MCPLoadError") | _from(
+    "harness.plugins.osmosis.requests", "load_mcp_server"
+)
 
 MODULES: dict[str, Mapping[str, str]] = {
     NAME: _DECORATORS | _BASE | _COMPLETION | _CLIENT | _APP | {
@@ -113,10 +121,10 @@ MODULES: dict[str, Mapping[str, str]] = {
     f"{NAME}.rollout": _ROLLOUT,
     f"{NAME}.rollout.client": _COMPLETION | _CLIENT,
     f"{NAME}.rollout.core": _CORE,
-    f"{NAME}.rollout.core.base": _BASE,
+    f"{NAME}.rollout.core.base": _BASE | _PROTOCOL,
     f"{NAME}.rollout.core.exceptions": _EXCEPTIONS,
     f"{NAME}.rollout.core.llm_client": _PROTOCOL,
-    f"{NAME}.rollout.core.schemas": _SCHEMAS,
+    f"{NAME}.rollout.core.schemas": _SCHEMAS | _TOOL_SCHEMAS,
     f"{NAME}.rollout.mcp": _MCP_LOOP | _MCP_LOADER,
     f"{NAME}.rollout.mcp.agent_loop": _MCP_LOOP,
     f"{NAME}.rollout.mcp.loader": _MCP_LOADER,
@@ -166,13 +174,12 @@ LEFT_OUT: dict[str, str] = {
         (
             "InteractiveLLMClient", "InteractiveRunner", "InteractiveStep", "LocalBatchResult",
             "LocalLLMClientProtocol", "LocalRolloutRunner", "LocalRunResult", "build_completion_params", "cli",
-            "cli_services", "create_llm_client", "dataset_row_to_request", "format_bench_report",
+            "cli_services", "create_llm_client", "format_bench_report",
             "format_eval_report", "interactive", "load_agent", "load_dataset_rows",
         ),
         _COMMANDS,
     ),
     "load_eval_fn": "is `load_eval_fns([path])[0]`",
-    "load_mcp_server": "is `harness.agents.mcp_folder.load_mcp(folder).agent`",
     **dict.fromkeys(
         ("AgentWorkflow", "AgentWorkflowContext", "Grader", "GraderContext", "agent_workflow", "backend", "grader"),
         _NEWER,

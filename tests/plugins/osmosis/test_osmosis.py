@@ -34,7 +34,14 @@ from osmosis_ai.rollout import (
     execute_tool_calls, parse_tool_calls, normalize_stop, get_message_content, get_message_role,
     is_assistant_message, is_tool_message, is_user_message, count_messages_by_role,
 )
-from osmosis_ai.rollout.core import RolloutAgentLoop, RolloutRequest
+from osmosis_ai.rollout import (
+    LLMClientProtocol, OpenAIFunctionCallSchema, OpenAIFunctionParsedSchema, OpenAIFunctionToolCall, ToolResponse,
+)
+from osmosis_ai.rollout.core import LLMClientProtocol, RolloutAgentLoop, RolloutRequest, ToolResponse
+from osmosis_ai.rollout.eval.common import dataset_row_to_request
+from osmosis_ai.rollout.eval.common.dataset import dataset_row_to_request
+from osmosis_ai.rollout.mcp import load_mcp_server
+from osmosis_ai.rollout.mcp.loader import load_mcp_server
 from osmosis_ai.rollout.core.base import RolloutAgentLoop, RolloutContext, RolloutResult
 from osmosis_ai.rollout.core.exceptions import ToolArgumentError, ToolExecutionError
 from osmosis_ai.rollout.core.llm_client import LLMClientProtocol
