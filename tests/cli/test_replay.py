@@ -219,7 +219,8 @@ def test_what_a_run_needs_and_is_gone_is_named_with_where_it_was_looked_for(benc
     done = bench("replay", "latest")
     assert (done.code, done.out) == (2, "")
     assert (
-        "config.toml: eval[0].env.env_id: ./by_file.py: no environment found, because there is no such file" in done.err
+        "config.toml: eval[0].env.env_id: ./by_file.py: no environment found, because this file or folder does"
+        in done.err
     )
     assert hint in done.err
     assert all_runs() == [parent]

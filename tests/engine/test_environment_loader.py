@@ -128,7 +128,7 @@ def test_an_unknown_environment_says_how_to_install_it_and_what_is_like_it(
     assert "no module 'kit_summs' is installed; did you mean 'kit-sums', which is installed?" in str(caught.value)
     assert "bench env install" not in str(caught.value)  # nobody should install a typo
     assert caught.value.exit_code == 2
-    with pytest.raises(EnvironmentNotFound, match=r"'agent_eval': the built-in environment is called 'agent-eval'$"):
+    with pytest.raises(EnvironmentNotFound, match=r"exists; the built-in environment is called 'agent-eval'$"):
         load_environment("agent_eval")  # and no word of pip: a package of that name is a stranger's
     write(tmp_path / "environments" / "kit_summs" / "pyproject.toml", "")
     with pytest.raises(EnvironmentNotFound, match=r"bench env install \./environments/kit_summs"):
@@ -155,7 +155,7 @@ def test_ids_that_no_module_can_have_are_not_found() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x = 1", r"module 'kit_bad' \(.*kit_bad\.py\) has no load_environment\(\).*hides it"),
+        ("x = 1", r"module 'kit_bad' \(.*kit_bad\.py\) has no load_environment\(\).*hides the environment"),
         ("import no_such_module_at_all", "it needs the module 'no_such_module_at_all', which is not installed; "),
         ("def load_environment(: pass", "importing it failed: SyntaxError"),
         ("raise SystemExit(0)", "importing it failed: SystemExit: 0"),
