@@ -50,7 +50,7 @@ LINES = {
     "models": (3446, 2171),  # errors with setting and remedy as fields, an argument a line
     "multi": (4150, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
-    "plugins/classic": (6248, 4050),
+    "plugins/classic": (6247, 4050),
     "plugins/exports": (1830, 1370),
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
@@ -59,16 +59,16 @@ LINES = {
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
-    "report": (8892, 6125),
+    "report": (8891, 6125),
     "results": (5, 2),
     "rubrics": (3107, 1879),  # judge.openai
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    "settings": (4747, 3141),
+    "settings": (4742, 3141),  # marks of options that all commands share; environment sources; JSON Schemas
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6654, 4115),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6653, 4115),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1503, 972),
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's

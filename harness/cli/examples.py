@@ -12,8 +12,8 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "bench eval": (
         "docs/guides/agents.md",
         (
-            "bench eval -m agent:Loop -d rows.jsonl --eval-fn rewards:score --model gpt-4.1-mini",
-            "bench eval -m agent:Loop -d rows.jsonl --eval-fn rewards:score --model m --base-url http://localhost:8000/v1",
+            "bench eval -m agent:Loop -d rows.jsonl --eval-fn rewards:score --model M",
+            "bench eval --mcp tools -d rows.jsonl --eval-fn rewards:score --model M",
         ),
     ),
     "bench multi": (

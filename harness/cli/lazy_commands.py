@@ -25,7 +25,7 @@ class CommandEntry:
     function: str
     """Name of a command function, or of a `typer.Typer` for a group of commands."""
     help: str
-    group: str = "Plugins"
+    group: str = "Commands"
     """Heading of the command in the help."""
 
 

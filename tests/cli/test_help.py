@@ -51,6 +51,7 @@ def test_every_command_has_two_examples_and_a_page() -> None:
     assert len(found) > 25
     for path, text in found.items():
         page, examples = EXAMPLES[path]
+        assert all(len(example) <= 76 for example in examples)
         assert len(examples) == 2 and (ROOT / page).is_file(), path
         assert all(f"    {example}\n" in text for example in examples), text
         assert text.endswith(f"Documentation: {page}"), text

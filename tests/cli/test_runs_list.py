@@ -135,7 +135,9 @@ def test_what_is_wrong_is_refused(bench: Bench, arguments: tuple[str, ...], said
 def test_the_group_has_a_help_of_its_own(bench: Bench) -> None:
     done = bench("runs", "--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.split("Commands:\n")[1].splitlines() if line.strip()] == [
+    assert [
+        line.split()[0] for line in done.out.split("Commands:\n")[1].partition("\n\n")[0].splitlines() if line.strip()
+    ] == [
         "list",
         "show",
         "rm",
