@@ -46,7 +46,8 @@ def sums(write: Write) -> str:
 def test_the_group_lists_its_commands_and_imports_none(bench: Any) -> None:
     done = bench("env", "--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()] == [
+    listed = done.out.partition("Commands:")[2].partition("\n\n")[0].strip()
+    assert [line.split()[0] for line in listed.splitlines()] == [
         "init", "install", "list", "info", "copy", "check",
     ]  # fmt: skip
 
