@@ -1,4 +1,4 @@
-"""Reliability of a judge: agreement with people, and proportions and means corrected for the judge's errors. For the
+"""Reliability of a judge model: its agreement with people, and proportions and means corrected for its errors. For the
 variation of a judge's repeated verdicts on one answer use `variance.noise`."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Scale: TypeAlias = Literal["nominal", "ordinal", "interval"]
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """Share of the items with equal labels; None without items. It may be high by chance (see `cohen_kappa`).
+    """Share of items that both raters label equally; None without items. It may be high by chance (see `cohen_kappa`).
 
     Raises:
         ValueError: the lengths differ.
@@ -31,11 +31,11 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | 
 
 
 def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """Cohen's kappa: agreement beyond chance, (p_o − p_e) / (1 − p_e). 1 is perfect agreement, 0 that expected by
-    chance.
+    """Cohen's kappa: agreement beyond chance, (p_o − p_e) / (1 − p_e). 1 is perfect agreement, 0 the agreement expected
+    by chance.
 
     Returns:
-        κ; None without items, or if all labels of both sides are the same, so that chance agreement is perfect.
+        κ; None without items, or if both raters give all items the same label, so that chance agreement is perfect.
 
     Raises:
         ValueError: the lengths differ.
@@ -62,7 +62,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | str | None]], scale: S
         α; None if no item has two ratings, or all ratings are equal.
 
     Raises:
-        ValueError: a rating is not a finite number, for ordinal and interval scales.
+        ValueError: for an ordinal or interval scale, a rating is not a finite number.
 
     Source: Krippendorff 2004, Content Analysis, ch. 11.
     """
@@ -117,9 +117,9 @@ def rogan_gladen(
 
     Returns:
         The share, clipped to 0 and 1, with the interval of Lang and Reiczigel, which takes the uncertainty of
-        sensitivity and specificity into account. An empty estimate if there are no items of one of the three kinds, or
-        if the judge is no better than chance. No interval if all of it is below 0 or above 1, since no share is
-        consistent with the counts.
+        sensitivity and specificity into account. An empty estimate if one of the three numbers of items is 0, or if the
+        judge is no better than chance. No interval if all of it is below 0 or above 1, since no share is consistent
+        with the counts.
 
     Raises:
         ValueError: a count of successes exceeds its number of items.
@@ -155,20 +155,20 @@ def rogan_gladen(
 def prediction_powered(judged: Numbers, labelled_judged: Numbers, labels: Numbers, level: float = LEVEL) -> Estimate:
     """Estimate the mean of human labels from few labels and many judge scores (prediction-powered inference).
 
-    λ·mean(scores without a label) + mean(label − λ·score), where λ minimizes the width: for a judge without any
-    information λ is near 0. Unbiased for any judge if the labelled items are a random sample of all items.
+    λ·mean(scores without a label) + mean(label − λ·score), where λ minimizes the width of the interval: for an
+    uninformative judge λ is near 0. Unbiased for any judge if the labelled items are a random sample of all items.
 
     Args:
         judged: The judge's scores of the items without a label.
         labelled_judged: The judge's scores of the items with a label.
-        labels: Labels of these items, in the same order.
+        labels: Labels of the labelled items, in the order of `labelled_judged`.
         level: Confidence level.
 
     Returns:
-        The estimate; empty without labels, without an interval for fewer than two.
+        The estimate; empty if there are no labels, and without an interval if there is only one.
 
     Raises:
-        ValueError: the numbers of labels and of their scores differ, or a value is not finite.
+        ValueError: `labels` and `labelled_judged` differ in length, or a value is not finite.
 
     Source: Angelopoulos, Duchi & Zrnic 2023 (PPI++), arXiv 2311.01453, § 3 and 6.
     """

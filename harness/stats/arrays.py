@@ -21,11 +21,11 @@ def column(values: Numbers, what: str) -> Floats:
     """Convert `values` to an array.
 
     Args:
-        values: One-dimensional.
+        values: Numbers in one dimension.
         what: Name of the caller, for the error message.
 
     Raises:
-        ValueError: not one-dimensional, or a value is not finite.
+        ValueError: `values` is not one-dimensional, or a value is not finite.
     """
     import numpy as np
 
@@ -38,7 +38,7 @@ def column(values: Numbers, what: str) -> Floats:
 
 
 def number_groups(labels: Labels, length: int, what: str) -> tuple[Integers, int]:
-    """Number labels from 0, in the order of first appearance (arrays: in ascending order).
+    """Replace labels by numbers from 0, in the order of first appearance (for arrays: in ascending order).
 
     Args:
         labels: One label per value.

@@ -1,5 +1,5 @@
-"""Averages over several environments: with equal weights (macro), given weights, or weights by examples (micro), with
-an interval computed from the environments' intervals. Environments are independent samples."""
+"""Averages over several environments, weighted equally (macro), by given weights, or by numbers of examples (micro).
+Their intervals are computed from the environments' intervals, on the assumption that environments are independent."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def micro_mean(estimates: Sequence[Estimate]) -> Estimate:
 def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """Weighted mean Σ w·μ̂ / Σ w, with SE² = Σ w²·SE² / (Σ w)².
 
-    If all parts have t intervals, so has the result, with Satterthwaite's degrees of freedom. If some have another
-    interval (such as Wilson's for a small environment, or one in which all rollouts pass), it is combined from the ends
-    of the parts: μ̂ − √(Σ w²(μ̂ₑ − lowₑ)²), and likewise for the upper end.
+    If all parts have t intervals, the result has one too, with Satterthwaite's degrees of freedom. If some have another
+    interval (such as Wilson's for a small environment, or one in which all rollouts pass), the result's interval is
+    combined from the ends of the parts' intervals: μ̂ − √(Σ w²(μ̂ₑ − lowₑ)²), and likewise for the upper end.
 
     Args:
         estimates: One per environment, all with the same confidence level.
@@ -34,7 +34,7 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Es
 
     Returns:
         The average. Its mean is None if one of the environments has none, since an average of the others would describe
-        another suite. No interval if one of them has no interval.
+        a different suite. No interval if one of them has no interval.
 
     Raises:
         ValueError: invalid weights, or intervals of different levels.

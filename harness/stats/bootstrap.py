@@ -32,10 +32,10 @@ SEED = 20_240_902
 DRAWS = 10_000
 
 CHUNK = 2_000_000
-"""Maximum number of weights in memory at once: 16 MB."""
+"""Maximum number of resampling weights in memory at once, which take 16 MB."""
 
 WORK = 40_000_000
-"""Limit of draws · examples for resampling a ratio, about a second. For larger samples the ratio is normal anyway."""
+"""Limit of draws · examples for resampling a ratio (about a second). The ratio of a larger sample is nearly normal."""
 
 
 def bootstrap_median(
@@ -177,7 +177,7 @@ def _delta(
 
 
 def _left_out(statistic: Statistic, units: int, rows: int) -> NDArray[np.float64]:
-    """The statistic with each unit left out in turn (jackknife)."""
+    """Return the values of the statistic with each unit left out in turn (jackknife)."""
     import numpy as np
 
     values: list[NDArray[np.float64]] = []
@@ -192,7 +192,7 @@ def _left_out(statistic: Statistic, units: int, rows: int) -> NDArray[np.float64
 def _corrected(
     found: NDArray[np.float64], mean: float, left_out: NDArray[np.float64], parts: tuple[float, float]
 ) -> tuple[float, float]:
-    """The quantiles of the draws that BCa uses instead of the plain ones (Efron 1987); the plain ones if BCa is
+    """Return the quantile levels of the draws for the BCa interval (Efron 1987), or the plain levels if BCa is
     undefined."""
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Means over clustered examples, with cluster-robust standard errors. Clusters are for example questions on one
+"""Means over clustered examples, with cluster-robust standard errors. Clusters are, for example, questions on one
 document, tasks in one repository, or variants of one template; the caller defines them.
 
 Examples of one cluster are similar, so there are fewer independent observations than examples. If every cluster is a
@@ -38,8 +38,8 @@ def clustered_mean(
             otherwise.
 
     Returns:
-        The estimate, without a standard error and an interval for fewer than two clusters, or if there are no limits
-        and no variation between clusters.
+        The estimate; without a standard error or an interval if there are fewer than two clusters, or if there are no
+        limits and no variation between clusters.
 
     Raises:
         ValueError: the lengths differ, or a value is not finite.

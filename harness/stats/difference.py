@@ -58,7 +58,7 @@ def scores_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Comparison of a first run with a second."""
+    """Result of comparing a first run with a second: estimates, p-values and verdict."""
 
     paired: Paired
     """Paired comparison, first minus second, over the common examples."""
@@ -71,7 +71,7 @@ class Difference:
 
     @property
     def estimate(self) -> Estimate:
-        """Difference first minus second: paired, or of two samples if there are too few pairs."""
+        """Estimated difference, first minus second: of pairs, or of independent samples if pairs are too few."""
         return self.paired.estimate if self.unpaired is None else self.unpaired.estimate
 
     @property
@@ -97,7 +97,7 @@ class Difference:
 
     @property
     def units(self) -> int:
-        """Number of sampling units of the pairs: clusters if there are any, else examples."""
+        """Number of sampling units in the paired comparison: clusters if there are any, else examples."""
         clusters = self.paired.estimate.clusters
         return self.paired.pairs if clusters is None else clusters
 
@@ -115,7 +115,7 @@ class Difference:
 
     @property
     def detectable(self) -> float | None:
-        """Smallest difference that these examples would show with a probability of 80 %; None if they can show none."""
+        """Smallest true difference that these examples reveal with a probability of 80 %; None if they are too few."""
         estimate = self.paired.estimate
         if not estimate.stderr or self.unpaired is not None or self.units < self.least:
             return None
@@ -124,8 +124,8 @@ class Difference:
 
     @property
     def settling(self) -> int | None:
-        """Number of examples that would make a difference of this size significant; None if the difference is 0 or
-        already significant."""
+        """Number of examples at which a difference of this size would become significant; None if the difference is 0
+        or already significant."""
         if self.is_found or self.unpaired is not None:
             return None
         return settling_examples(self.paired, alpha=ALPHA / self.comparisons)
@@ -156,8 +156,8 @@ def paired_scores(first: Scores, second: Scores) -> Paired:
 
 
 def limits_of(*sides: Scores) -> Range | None:
-    """Range of possible scores: the declared range, extended to the observed scores, since functions of a rubric may
-    exceed it. None if it is infinite or unknown."""
+    """Range of possible scores: the declared range, extended to the observed scores, since reward functions may exceed
+    it. None if it is infinite or unknown."""
     ends = {end for side in sides for end in (*side.promised, *side.seen)}
     low, high = min(ends), max(ends)
     return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None

@@ -18,10 +18,10 @@ LEAST_P = sys.float_info.min
 """Smallest p-value that is returned; no p-value is 0."""
 
 LARGEST_DF = 1e8
-"""Degrees of freedom from which Student's t equals the normal distribution to eight digits."""
+"""Degrees of freedom above which Student's t equals the normal distribution to eight digits."""
 
 EXPANSION_FROM = 400
-"""Degrees of freedom from which the expansion of t quantiles in 1/df is exact to 1e-13."""
+"""Degrees of freedom above which the expansion of t quantiles in 1/df is exact to 1e-13."""
 
 
 @lru_cache(maxsize=64)
@@ -161,7 +161,7 @@ def _beta_tail(x: float, a: float, b: float) -> float:
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Root of an increasing function, by bisection: reliable, and a hundred steps take a millisecond."""
+    """Find the root of an increasing function by bisection, which is reliable; a hundred steps take a millisecond."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high) or high - low <= PRECISION * abs(middle):

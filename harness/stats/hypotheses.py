@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 COUNTED = 1_000
-"""Number of discordant pairs up to which McNemar's p-value is computed with integers; for more, with the beta
-distribution."""
+"""Number of discordant pairs up to which McNemar's p-value is computed with integers; above it, the beta distribution
+is used."""
 
 ROUNDING = 1e-12
 """Tolerance when comparing an end of an interval with a margin."""
@@ -77,8 +77,8 @@ def t_of_estimate(estimate: Estimate) -> float | None:
 
 def p_of_interval(estimate: Estimate) -> float | None:
     """Two-sided p-value of the test that a mean is 0, from its interval. It is below 1 − level exactly if the interval
-    excludes 0. Exact for t intervals; for others, the distance to the end on the side of 0 is treated as a multiple of
-    a normal standard error. None without an interval."""
+    excludes 0. Exact for t intervals; for others, the distance from the mean to the end nearer to 0 is treated as a
+    multiple of a normal standard error. None without an interval."""
     mean, low, high = estimate.mean, estimate.low, estimate.high
     if mean is None or low is None or high is None:
         return None
@@ -175,7 +175,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     (Holm).
 
     Args:
-        p_values: One per comparison; None if there is none: it stays None and is not counted.
+        p_values: One per comparison. An unknown p-value (None) stays None and is not counted.
 
     Returns:
         Adjusted p-values in the same order, to be compared with the level itself.
@@ -232,7 +232,7 @@ def non_inferiority(estimate: Estimate, margin: float) -> Verdict:
 
 
 def is_above(low: float | None, margin: float) -> bool:
-    """Whether a lower limit of the difference is above −margin. An unknown limit (None) counts as above."""
+    """Return whether a lower limit of the difference is above −margin. An unknown limit (None) counts as above."""
     return low is None or low > -margin + ROUNDING
 
 

@@ -21,15 +21,15 @@ WILSON_BELOW = 300
 2025, arXiv 2503.01747)."""
 
 RARE = 20
-"""Number of passes, or of failures, of independent attempts below which t is unreliable for any number of examples:
-its interval is off centre near 0 and 1, and with 8 failures among 400 attempts it covers in only 92 % of cases."""
+"""Number of passes, or of failures, of independent attempts below which t is unreliable for any number of examples: its
+interval is off centre near 0 and 1, and with 8 failures in 400 attempts it contains the mean in only 92 % of cases."""
 
 EXACT_TAIL = 0.6
-"""Share of the level's error for a one-sided exact limit if few pass or fail: 3 % of 5 %."""
+"""Share of the permitted error, 1 − level, that a one-sided exact limit uses if few pass or fail: 3 % of 5 %."""
 
 INFORMATIVE = 15
-"""Minimum of (Σe²)²/Σe⁴ for deviations e, for which t is used on scores with known limits. It is the effective number
-of examples that determine the spread: if 3 of 100 examples differ from the rest, it is 3, not 100."""
+"""Minimum of (Σe²)²/Σe⁴, for deviations e from the mean, at which Student's t is used if limits are known. It is the
+effective number of examples that determine the spread: if 3 of 100 examples differ from the rest, it is 3, not 100."""
 
 TWO_VALUED_FROM = 10
 """Number of examples from which scores with exactly two values count as passes and failures, if the limits are
@@ -54,7 +54,7 @@ class Estimate:
     """Standard error of the mean; None for fewer than two examples, or if all are equal."""
     low: float | None = None
     high: float | None = None
-    """Ends of the interval."""
+    """Ends of the interval (`low` and `high`)."""
     method: Method | None = None
     """Method of the interval (`methods.describe` explains it); None without an interval."""
     examples: int = 0
@@ -93,7 +93,7 @@ def mean_interval(
 
     - Single rollouts with two values (0 and 1, or the two limits): Wilson's interval (`share_interval`); Student's t
       for at least 300 examples with at least 20 of each value.
-    - All scores at one limit: Wilson's interval, extended likewise (`share_interval`).
+    - All scores at one limit: Wilson's interval, extended as well (`share_interval`).
     - Other scores with known limits: t with n−1 degrees of freedom, if it stays within the limits and enough examples
       determine the spread (`INFORMATIVE`); else t with one additional example at each limit (`adjusted_t`).
     - Scores without limits: t; no interval if all are equal.
@@ -202,7 +202,7 @@ def wilson(successes: float, n: int, level: float = LEVEL) -> tuple[float, float
 
 
 def clopper_pearson(successes: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Exact interval of a proportion: its coverage is at least the level for every p, so it is wider.
+    """Exact interval of a proportion: its coverage is at least the level for every p, so it is wider than Wilson's.
 
     Arguments and errors as for `wilson`.
 
@@ -256,7 +256,7 @@ def missing_bounds(groups: Iterable[tuple[float, int, int]], low: float, high: f
 
 
 def same(low: float, high: float) -> bool:
-    """Whether the minimum and maximum of some values differ only by rounding errors."""
+    """Return whether the minimum and maximum of some values differ only by rounding errors."""
     return high - low <= SAME * max(abs(low), abs(high))
 
 
@@ -289,7 +289,7 @@ def informative(deviations: Sequence[float]) -> float:
 
 
 def added_interval(mean: float, spread: float, n: int, limits: tuple[float, float], t: float) -> tuple[float, float]:
-    """Student's t interval with one additional example at each limit; within the limits and always with the mean.
+    """Student's t interval with one additional example at each limit. It lies within the limits and contains the mean.
 
     Args:
         mean: Mean of the values.

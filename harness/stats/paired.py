@@ -106,7 +106,7 @@ class Paired:
         }
 
     def full_json(self) -> JsonDict:
-        """Convert to JSON with additional fields, which the documented results of evaluations do not have."""
+        """Convert to JSON with additional fields that the documented evaluation results do not have."""
         exact, flips = self.mcnemar, self.flips
         return {
             **self.to_json(),

@@ -218,8 +218,8 @@ def _tail(n: int, c: int, k: int, least: int) -> float:
 
 
 def _when_beaten(others: Sequence[int], k: int, most: int) -> Iterable[tuple[int, Fraction]]:
-    """For each number of votes `top` for one answer: the number of ways in which the other answers fill the remaining
-    votes with at most `top` each, where a tie of m answers counts 1/m."""
+    """Return, for each number `top` of votes for one answer, in how many ways the other answers can share the remaining
+    votes with at most `top` each; a way in which m answers tie counts 1/m."""
     for top in range(1, min(k, most) + 1):
         # (votes assigned, answers that tie) → ways
         ways: dict[tuple[int, int], int] = {(0, 0): 1}

@@ -174,8 +174,8 @@ def required_examples(
 
 
 def _finds(delta: float, variance: float, n: int, alpha: float, power: float) -> bool:
-    """Whether n pairs with this mean and variance of their differences give a significant result with this probability:
-    whether the sample mean that is exceeded with this probability is significant."""
+    """Return whether n pairs whose differences have this mean and variance give a significant result with this
+    probability, that is, whether the sample mean that is exceeded with this probability is significant."""
     spread = math.sqrt(variance)
     mean = delta - normal_quantile(power) * spread / math.sqrt(n)
     if mean <= 0:

@@ -168,7 +168,7 @@ class ScoreTable:
         return self._values(self._metrics[name])
 
     def is_reward(self, name: str) -> bool:
-        """Whether a metric equals the reward in every rollout."""
+        """Return whether a metric equals the reward in every rollout."""
         return self._metrics[name].tobytes() == self._reward.tobytes()
 
     def unscored(self) -> Counter[str]:

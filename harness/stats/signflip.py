@@ -74,7 +74,7 @@ def sign_flip(differences: Sequence[float]) -> tuple[float, Test]:
 
 
 def _lattice(sizes: Sequence[float]) -> tuple[float, list[int]] | None:
-    """The sizes as multiples of a common unit; None if there is none, or if it is too small."""
+    """Express the sizes as multiples of a common unit; None if they have no common unit, or one that is too small."""
     largest, denominator = sizes[-1], 1
     fractions: dict[float, Fraction] = {}
     for size in sizes:

@@ -164,7 +164,7 @@ class ModelDifference:
 
     @property
     def is_partial(self) -> bool:
-        """Whether tasks are missing in the comparison."""
+        """Whether some planned tasks are missing from the comparison."""
         return self.scored.pairs < self.tasks
 
     @property

@@ -151,7 +151,7 @@ class Summary:
 
 
 def tokens_known(usage: Usage) -> bool:
-    """Whether any reply reported its tokens, or no reply was received. Otherwise a count of 0 means unknown."""
+    """Return whether token counts are known: reported by a reply, or 0 without replies. Otherwise 0 means unknown."""
     return usage.requests == 0 or usage.unreported < usage.requests
 
 
@@ -188,7 +188,7 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         reward_range: Lowest and highest possible reward of the rubric; infinite if unknown. Extended to rewards outside
             it.
         wall_s: Wall time in seconds; None if unknown.
-        resumed: Number of outcomes from before that time (0 if it covers all attempts at the run).
+        resumed: Number of outcomes from before the measured wall time (0 if it covers all attempts at the run).
         aim: Condition for stopping early, if any.
     """
     reward, target = spread(table.rewards(), finite_limits(reward_range)), None
@@ -229,7 +229,7 @@ def summarize(  # noqa: PLR0913 - the data of a summary
 
 
 def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
-    """Build the early stopping rule of a run, with all of its outcomes."""
+    """Build the early stopping rule of a run, and add all outcomes to it."""
     rule = StoppingRule(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
@@ -301,7 +301,7 @@ def _without_interval(value: Estimated, target: StoppingRule | None) -> Estimate
 
 
 def number(value: float | None) -> float | None:
-    """`value` for JSON: None if it is not finite."""
+    """Return `value` for JSON, or None if it is not finite."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -40,15 +40,15 @@ class Aim:
 
     @property
     def planned(self) -> int:
-        """Number of examples at which the interval is narrowest: those that a fixed sample with the largest possible
-        variance needs for this width, drawn without replacement. It does not depend on the results."""
+        """Number of examples at which the interval is to be narrowest. A fixed sample of this size, drawn without
+        replacement, has the required width if the variance is as large as possible."""
         low, high = self.limits or (0.0, 1.0)
         endless = (normal_quantile((1 + LEVEL) / 2) * (high - low) / 2 / self.half_width) ** 2
         return max(1, math.ceil(endless / (1 + endless / self.examples)))
 
 
 def finite_limits(reward_range: tuple[float, float]) -> tuple[float, float] | None:
-    """The range, if it is finite and not empty."""
+    """Return the range if it is finite and not empty, else None."""
     low, high = reward_range
     return reward_range if math.isfinite(low) and math.isfinite(high) and low < high else None
 
@@ -63,7 +63,7 @@ class StoppingRule:
     def __init__(self, aim: Aim) -> None:
         self.aim = aim
         self.is_reached = False
-        """Whether the interval was narrow enough at any time."""
+        """Whether the interval has ever been narrow enough."""
         self.outside: float | None = None
         """A value outside the limits, if there was one. Then the sequence is invalid, and the run is not stopped
         early."""

@@ -66,7 +66,7 @@ def noise(groups: Iterable[Sequence[float]]) -> Noise:
 
 
 def stderr_with(parts: Noise, examples: int, rollouts: int) -> float | None:
-    """Standard error of `examples` examples with `rollouts` rollouts each; None if unknown.
+    """Standard error of the mean over `examples` examples with `rollouts` rollouts each; None if unknown.
 
     Source: Miller 2024, arXiv 2411.00640, § 3: Var(μ̂) = (question variance + re-run variance / K) / n."""
     if parts.question_std is None or parts.rerun_std is None or examples < 1 or rollouts < 1:
