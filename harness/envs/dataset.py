@@ -28,7 +28,7 @@ COLUMNS: tuple[str, ...] = ("prompt", "question", "answer", "info", "task", "exa
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a prompt is made from a dataset row: message type, system prompt and few-shot messages."""
+    """How to build a prompt from a dataset row: message type, system prompt and few-shot messages."""
 
     message_type: MessageType
     system_prompt: str | None

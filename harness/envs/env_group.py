@@ -27,8 +27,8 @@ SEPARATOR = "/"
 class EnvGroup(Environment):
     """Environments that are evaluated together.
 
-    Each keeps its own sampling arguments, system prompt, tools and hooks. Examples are renumbered. A metric that an
-    environment lacks is null in its rows and does not count in means.
+    Each environment keeps its own sampling arguments, system prompt, tools and hooks. Examples are renumbered. A metric
+    that an environment lacks is null in its rows and does not count in means.
 
     Args:
         envs: At least one environment, in the order of their rows.
@@ -57,7 +57,7 @@ class EnvGroup(Environment):
         super().__init__(**options)
 
     def get_env_for_task(self, task: str) -> Environment:
-        """The environment that rows of `task` belong to.
+        """Return the environment that runs the rows of `task`.
 
         Raises:
             EnvironmentFault: no environment has this task.
@@ -98,7 +98,7 @@ class EnvGroup(Environment):
         """Change attributes of the group. One that the group lacks is changed in all its environments that have it.
 
         Raises:
-            ConfigError: unknown attribute, one that cannot be changed, or an invalid value.
+            ConfigError: an attribute is unknown or cannot be changed, or its new value is invalid.
         """
         for name, value in values.items():
             takers = [env for env in self.envs if name in env.settable()]
@@ -243,7 +243,7 @@ def _names(envs: Sequence[Environment], given: Sequence[str] | None) -> list[str
 
 
 def _member(envs: Mapping[str, Environment], task: str) -> tuple[str, Environment, str]:
-    """The name and environment that a task belongs to, and the task's name within that environment."""
+    """Return the name and the environment of a task, and the task's name within that environment."""
     name, _, own = task.partition(SEPARATOR)
     env = envs.get(name)
     if env is None:

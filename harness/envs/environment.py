@@ -298,7 +298,7 @@ class Environment(ABC):
             **values: New values by attribute name.
 
         Raises:
-            ConfigError: unknown attribute, one that cannot be changed, or an invalid value.
+            ConfigError: an attribute is unknown or cannot be changed, or its new value is invalid.
         """
         for name, value in values.items():
             where = f"env.extra_env_kwargs.{name}"

@@ -19,13 +19,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 SECONDS = 2.0
-"""Timeout of the Hub's answer in seconds, unless HF_HUB_ETAG_TIMEOUT is set."""
+"""Seconds to wait for the Hub's answer, unless HF_HUB_ETAG_TIMEOUT is set."""
 
 REMEMBERED = 60.0
-"""Seconds for which the check whether the Hub is reachable stays valid, since a suite may load many environments."""
+"""Seconds for which the result of the reachability check is reused, since a suite may load many environments."""
 
 _open_blocks: list[list[str]] = []
-"""Reasons of rejected requests, for each open `failing_fast` block."""
+"""Reasons why requests were rejected, for each open `failing_fast` block."""
 _results: dict[str, tuple[float, str]] = {}
 _asking = threading.Lock()
 _own = threading.local()
@@ -120,8 +120,8 @@ def _watch() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Import hook that makes requests of `huggingface_hub` fail fast as soon as an environment imports that library. To
-    import it for every run would cost 0.3 s."""
+    """Import hook that makes requests of `huggingface_hub` fail fast as soon as an environment imports that library.
+    Importing it for every run would take 0.3 s."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -25,7 +25,7 @@ class ImportHook:
     """Name of the top-level module that the hook provides, such as `verifiers`."""
 
     unsupported: str = ""
-    """End of the error message about an object of the installed SDK, which is no environment of bench."""
+    """End of the error message if `load_environment` returns an object of the installed SDK, which is unusable."""
 
     datasets: ClassVar[Mapping[str, str]] = {}
     """Ids of Hub datasets, by the SDK's short names for them."""

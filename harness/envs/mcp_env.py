@@ -26,18 +26,18 @@ seconds later."""
 
 
 class MCPEnv(ToolEnv):
-    """A `ToolEnv` with tools from MCP servers.
+    """An environment whose model may call the tools of MCP servers, besides Python functions as in `ToolEnv`.
 
     Args:
         mcp_servers: The servers: a list of dicts with `name` and either `command`, `args`, `env`, `cwd` (stdio) or
-            `url`, `headers` (streamable HTTP); or a mapping of such dicts by name, as in an `mcpServers` file. A
-            FastMCP object, or a function that makes one, is a server in this process.
+            `url`, `headers` (streamable HTTP); or a mapping of names to dicts, as in an `mcpServers` file. A FastMCP
+            object, or a function that returns one, runs in this process.
         scope: `rollout` opens all servers for each rollout and closes them afterwards; `shared` opens them once for all
             rollouts.
         prefix_tools: Whether tools are named `server_tool` for models. Otherwise tool names must be unique among
             servers.
-        allowed_tools: Names (as for models) of the tools to offer; default all. Each tool listed here also gets its own
-            metric.
+        allowed_tools: Names of the tools to offer, as models see them; all by default. Each tool listed here also gets
+            its own metric.
         startup_timeout: Timeout in seconds for opening one server. At most one server per CPU core is opened at a time;
             the wait for other servers counts neither here nor in the rollout's timeout.
         call_timeout: Timeout in seconds for one tool call; when it expires, the rollout fails.
@@ -95,7 +95,7 @@ class MCPEnv(ToolEnv):
         await super().play(state)
 
     async def call_tool(self, tool_name: str, tool_args: JsonDict, tool_call_id: str, **kwargs: Any) -> Message:
-        """Call a tool; a tool of a server is called there.
+        """Call a Python tool, or a tool of an MCP server.
 
         Raises:
             ToolCallError: the tool failed or rejected its arguments.
@@ -108,7 +108,7 @@ class MCPEnv(ToolEnv):
             raise EnvironmentFault(f"{type(self).__name__}: tools of MCP servers can only be called in a rollout")
         tool = self._named(session).get(tool_name)
         if tool is None:
-            raise EnvironmentFault(f"{type(self).__name__}: a row's info offers the unknown tool {tool_name!r}")
+            raise EnvironmentFault(f"{type(self).__name__}: a row's info lists tool {tool_name!r}, which the environment lacks")
         content = await session.call(tool, tool_args)
         return tool_message(self.format_result(tool_name, content), tool_call_id)
 

@@ -196,8 +196,8 @@ class MultiTurnEnv(Environment):
         state.transcript, state.start = (prompt if isinstance(prompt, str) else list(prompt)), len(prompt)
 
     async def _answer(self, transcript: Prompt, state: State) -> Prompt:
-        """Validate the environment's response. The hook gets the transcript itself, since copies would take O(turns²)
-        time."""
+        """Get and validate the environment's response. Its hook gets the transcript itself, since copies would take
+        O(turns²) time."""
         before, last = len(transcript), transcript[-1:]
         answer = await self._respond(transcript, state)
         if isinstance(transcript, list):

@@ -48,7 +48,7 @@ class EnvOptions(TypedDict, total=False):
 _TRAINING = {
     "interleaved_rollouts", "map_kwargs", "max_seq_len", "pass_threshold", "score_rollouts", "timeout_seconds",
 }  # fmt: skip
-"""Arguments of the classic API for training, which bench does not do; rejected rather than silently ignored."""
+"""Arguments of the classic API for training, which bench does not support; rejected rather than silently ignored."""
 
 
 _TYPES: dict[str, tuple[type, str]] = {

@@ -36,7 +36,7 @@ class SourceRow:
     cells: Mapping[str, object]
 
     def cell(self, column: str) -> object:
-        """The value in a column.
+        """Return the value in a column.
 
         Raises:
             EnvironmentLoadError: the column does not exist.
@@ -46,14 +46,14 @@ class SourceRow:
         return self.cells[column]
 
     def text(self, column: str, *, numbers: bool = False) -> str:
-        """The text in a column, unchanged.
+        """Return the text in a column, unchanged.
 
         Args:
             column: Name of the column.
             numbers: Whether to accept a number as well.
 
         Raises:
-            EnvironmentLoadError: the column does not exist, is not a text, or is blank.
+            EnvironmentLoadError: the column does not exist, is not a string, or is blank.
         """
         value = self.cell(column)
         if numbers and isinstance(value, int | float) and not isinstance(value, bool):
@@ -146,7 +146,7 @@ class RowSource:
 
 
 def is_file(name: str, argument: str = "dataset", suffixes: tuple[str, ...] = FILE_SUFFIXES) -> bool:
-    """Whether a name is the path of a file and not a Hub id.
+    """Return whether a name is the path of a file and not a Hub id.
 
     Args:
         name: The value of the argument.

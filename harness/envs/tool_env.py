@@ -177,7 +177,7 @@ class ToolEnv(MultiTurnEnv):
         """
         tool = self._tool_map.get(tool_name)
         if tool is None:
-            raise EnvironmentFault(f"{type(self).__name__}: a row's info offers the unknown tool {tool_name!r}")
+            raise EnvironmentFault(f"{type(self).__name__}: a row's info lists tool {tool_name!r}, which the environment lacks")
         return tool_message(self.format_result(tool_name, await call_tool(tool, tool_args)), tool_call_id)
 
     def format_result(self, tool_name: str, result: object) -> str | list[JsonDict]:
@@ -269,7 +269,7 @@ def _reportable(error: Exception) -> Exception:
 
 
 def _offered(state: State, known: Iterable[str]) -> list[str]:
-    """Names of the rollout's tools; if the rollout has not started, of all known tools."""
+    """Names of the rollout's tools, or of all known tools if the rollout has not started."""
     definitions = cast("list[JsonDict] | None", state.get("tools"))
     if definitions is None:
         return list(known)

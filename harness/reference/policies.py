@@ -57,7 +57,7 @@ class Policy:
         return _METHODS[self.name]
 
     def is_ideal(self, rollout_key: str) -> bool:
-        """Whether the perfect player plays this rollout.
+        """Return whether the perfect player plays this rollout.
 
         For `noisy`: sha256 of seed and key, as a number in [0, 1), is below the accuracy. It depends on nothing else,
         so a resumed run equals an uninterrupted one."""
@@ -136,7 +136,7 @@ def message_text(message: Message) -> str:
 
 
 def is_reference(model: str) -> bool:
-    """Whether `model` names a reference model."""
+    """Return whether `model` names a reference model."""
     return model.startswith(PREFIX)
 
 

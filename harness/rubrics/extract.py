@@ -1,4 +1,4 @@
-r"""Extraction of an answer that is marked in a text by `\boxed{…}` or `#### …`."""
+r"""Extraction of an answer that is marked by `\boxed{…}` or `#### …`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def extract_boxed_answer(text: str, strict: bool = False) -> str:
-    r"""Return the content of the last `\boxed{…}` in a text. Braces may be nested; `\{` and `\}` count as ordinary
+    r"""Return the content of the last `\boxed{…}` in `text`. Braces may be nested; `\{` and `\}` count as ordinary
     characters.
 
     Args:

@@ -157,14 +157,14 @@ def raised(error: BaseException) -> str:
 
 
 def exception_reason(error: BaseException) -> str:
-    """Return the reason as `raised` does. If the exception is the author's fault, add the line of the author's code
-    that raised it."""
+    """Return the reason for a value that an exception prevented. If the author is at fault, add the line of the
+    author's code that raised it."""
     is_authors = not isinstance(error, HarnessError) or isinstance(error, EnvironmentFault)
     return f"{raised(error)} ({at})" if is_authors and (at := place(error)) else raised(error)
 
 
 def _is_taken(function: str, parameter: inspect.Parameter, known: Collection[str]) -> bool:
-    """Whether the rubric passes a value for a parameter; otherwise the parameter keeps its default."""
+    """Return whether the rubric passes a value for a parameter; otherwise the parameter keeps its default."""
     name = parameter.name
     where = f"reward function {function!r}, parameter {name!r}"
     if parameter.kind is parameter.POSITIONAL_ONLY:

@@ -97,11 +97,11 @@ class RubricGroup(CombinedRubric):
 
     @property
     def has_custom_reward(self) -> bool:
-        """Whether any rubric, or a subclass of the group, computes the reward itself, and not as a weighted sum."""
+        """Whether any rubric, or a subclass of the group, computes the reward in another way than as a weighted sum."""
         return self._overrides_score or any(rubric.has_custom_reward for rubric in self.rubrics)
 
     def only(self, name: str) -> Rubric:
-        """Make a copy of the rubric that contains the function, which runs only this function.
+        """Return a copy of the group's rubric that has the function `name`; the copy runs only this function.
 
         Raises:
             UsageError: the function is unknown, or any of the rubrics computes the reward itself; see `Rubric.only`.

@@ -1,5 +1,5 @@
-"""The rubric with a judge model. Reward functions call the judge through their parameter `judge`; each question about a
-rollout is sent only once. `judge_port` connects the judge models; `judge_prompt` has the prompts and parses the
+"""Rubric that asks a judge model. Reward functions call the judge through their parameter `judge`; each question about
+a rollout is sent only once. `judge_port` connects the judge models; `judge_prompt` has the prompts and parses the
 replies.
 
     JudgeRubric()                                    CORRECT or INCORRECT with the default prompt
@@ -115,7 +115,7 @@ class Judge:
         return verdict
 
     async def ask(self, question: Prompt, state: State | None = None) -> str:
-        """Send any question, a text or messages, to the judge, and return its reply.
+        """Send any question, a string or messages, to the judge, and return its reply.
 
         Args:
             question: The question, sent without the rubric's prompt template.

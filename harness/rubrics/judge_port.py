@@ -76,7 +76,7 @@ def _check(name: str, value: object, check: Callable[[str], str], kind: str) -> 
 
 
 def _key_variable(value: str) -> str:
-    """Validate the name of an environment variable; a text that looks like a key is rejected."""
+    """Validate the name of an environment variable; a value that looks like an API key is rejected."""
     # Keys of some providers (hf_…, gsk_…) are valid variable names.
     return variable(value if Redactor().text(value) == value else "-")
 
@@ -131,7 +131,7 @@ def judged_by(panel: Panel | None) -> AbstractContextManager[None]:
 
 
 def panel() -> Panel | None:
-    """Return the current panel, set by `judged_by`; None without one."""
+    """Return the panel of judges that `judged_by` has set; None without one."""
     return _context.get().panel
 
 
@@ -181,7 +181,7 @@ async def ask(
 
     Args:
         spec: One of the `judges` of the run's rubric.
-        prompt: The question, as messages or a text.
+        prompt: The question, as messages or a string.
         state: The rollout's state, in which the reply is recorded; None to record nothing.
         tools: Tool definitions for the judge.
         sampling_args: Sampling arguments that override those of the spec.
@@ -238,14 +238,14 @@ def _collect(error: ModelError) -> None:
 
 
 def prompt_digest(spec: JudgeSpec, prompt: Prompt, sampling_args: Mapping[str, Any] | None = None) -> str:
-    """Compute the digest that identifies a question to a judge: of model, URL, sampling arguments and prompt."""
+    """Compute a digest that identifies a question to a judge, from model, URL, sampling arguments and prompt."""
     return digest(
         [spec.model, spec.base_url or spec.default_url, dict(spec.sampling_args), dict(sampling_args or {}), prompt]
     )
 
 
 def judge_chat(spec: JudgeSpec, state: MutableMapping[str, Any] | None = None) -> Chat:
-    """Wrap `ask` as a `Chat` for a judge, for code that needs one (a classic `judge_client`)."""
+    """Wrap `ask` as a `Chat` object, for code that needs one (such as a `judge_client` of the classic API)."""
     return _JudgeChat(spec, state, spec.model)
 
 

@@ -66,8 +66,8 @@ def check_verdicts(given: object) -> dict[str, float]:
     """Validate the verdicts of a rubric, a mapping of labels to values, and convert the values to floats.
 
     Raises:
-        EnvironmentFault: the verdicts are not a mapping or fewer than two, a label cannot be recognised in a reply, two
-            labels differ only in case, or a value is not a finite number.
+        EnvironmentFault: the verdicts are not a mapping of at least two labels, a label cannot be recognised in a
+            reply, two labels differ only in case, or a value is not a finite number.
     """
     if not isinstance(given, Mapping):
         raise EnvironmentFault(f'verdicts must map labels to values, such as {{"A": 1.0, "B": 0.0}}, not {given!r}')
@@ -111,7 +111,7 @@ def render(template: str, *, question: str, answer: str, response: str, verdicts
     """Fill in the prompt template of a judge. Braces inside the values are not interpreted.
 
     Args:
-        template: A text with the fields `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and
+        template: A string with the fields `{question}`, `{answer}`, `{response}`, and optionally `{mark}` and
             `{verdicts}`.
         question: The last question to the model.
         answer: The expected answer.
@@ -199,5 +199,5 @@ def _bare(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """Quote a text in one line of at most `_LONG` characters, for a message."""
+    """Quote text in one line of at most `_LONG` characters, for a message."""
     return clean(repr(" ".join(text.split())), _LONG)

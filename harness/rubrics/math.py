@@ -32,13 +32,13 @@ TIMEOUT_SECONDS = 5.0
 
 LONGEST, LONGEST_GOLD = 2_000, 20_000
 """Maximum length in characters of an answer and of an expected answer. An answer may also be up to four times as long
-as the expected one. A longer answer is wrong, since it is probably a text that the model repeats."""
+as the expected one. A longer answer is wrong, since the model has probably repeated itself."""
 
 REASON = "correct_answer_reason"
 """Key in the rollout's state, for the reason why an answer that was too complex to compare is wrong."""
 
 CONTROL = "1"
-"""A simple answer. It is compared with an expected answer to find out whether that is too complex itself."""
+"""A simple answer, compared with an expected answer to find out whether the latter is itself too complex."""
 
 
 class MathRubric(Rubric):
@@ -118,10 +118,10 @@ async def graded(answer: str, gold: str, cpu_seconds: float, state: MutableMappi
 
 
 async def verify_math(answer: str, gold: str | float, timeout_seconds: float = TIMEOUT_SECONDS) -> bool:
-    r"""Whether an answer is mathematically equal to the expected answer.
+    r"""Return whether an answer is mathematically equal to the expected answer.
 
     Args:
-        answer: LaTeX or a plain number, or a text whose last `\boxed{…}` contains it.
+        answer: LaTeX or a plain number, or text whose last `\boxed{…}` contains one.
         gold: The expected answer, in the same forms.
         timeout_seconds: CPU seconds for the comparison, not counting the wait for a free process.
 
@@ -152,10 +152,10 @@ def boxed_answer(parser: Parser, completion: Prompt) -> str:
 
 
 def expected(gold: str | float) -> str:
-    r"""Convert the expected answer to a text without its box.
+    r"""Convert the expected answer to a string without its box.
 
     Raises:
-        EnvironmentFault: it is empty, or neither a text nor a number.
+        EnvironmentFault: it is empty, or neither a string nor a number.
     """
     # a row may contain any value, despite the annotation
     text = "" if gold is None or isinstance(gold, bool) else extract_boxed_answer(str(gold)).strip()  # pyright: ignore[reportUnnecessaryComparison]

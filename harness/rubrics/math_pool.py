@@ -152,7 +152,7 @@ class _Process:
         self._stdout.close()
 
     def disown(self) -> None:
-        """Close the pipes in a forked child of the harness, where open ends would keep the process alive."""
+        """Close the pipes in a forked child of the harness, since open pipes there would keep the process alive."""
         self._popen.returncode = 0
         self.close_pipes()
 

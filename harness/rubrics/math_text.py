@@ -10,10 +10,10 @@ import unicodedata
 from itertools import pairwise
 
 WORD_LETTERS = 4
-"""Minimum number of letters without markup that are taken for a word and not for a product: `east` is not `seat`."""
+"""Minimum number of letters without markup that count as a word, not a product, so that `east` is not `seat`."""
 
 SHORT_WORD_LETTERS = 3
-"""Minimum number of letters of a word after the number of an answer, if the expected answer is a number."""
+"""Minimum number of letters of a word after the number in an answer, if the expected answer is a number."""
 
 
 def _listed(names: str) -> frozenset[str]:
@@ -90,7 +90,7 @@ _CONSTANT = re.compile(
     r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|left|right|pm|circ)(?![A-Za-z])|\\[$%]|[^A-Za-z\\,;=<>])+"
 )
 _OPEN_ENDED = re.compile(r"(?:[-+*/^_=<>(\[{,;:|&]|\\(?!pi|circ|infty|%)[A-Za-z]+)\s*\Z")
-"""Pattern of a text that ends with an operator or command. Letters after it are an operand and not a unit."""
+"""Pattern of text that ends with an operator or command. Letters after it are an operand and not a unit."""
 
 _NAMES = r"text\w*|math\w*|mbox|operatorname|begin|end|hat|vec|bar|overline|overrightarrow|tilde|widehat"
 _IMAGINARY = re.compile(
@@ -108,7 +108,7 @@ _COUNTED = re.compile(
 
 
 def plain(text: str) -> str:
-    """Remove the parts of a text that have no meaning: delimiters, spacing, typographic characters, a final full
+    """Remove the parts of an answer that have no meaning: delimiters, spacing, typographic characters, a final full
     stop."""
     text = "".join(str(unicodedata.decimal(c, c)) if not c.isascii() else c for c in text.translate(_CHARACTERS))
     text = text.strip()
@@ -133,13 +133,13 @@ def squeezed(text: str) -> str:
 
 
 def _is_significant(before: str, after: str) -> bool:
-    """Whether whitespace between two characters has a meaning."""
+    """Return whether whitespace between two characters has a meaning."""
     both = before.isalnum() and after.isalnum()
     return both or (before in ",." and after.isdigit()) or (before.isdigit() and after in ",.")
 
 
 def same_text(first: str, second: str) -> bool:
-    r"""Whether two plain texts are equal, apart from text markup and the case of words."""
+    r"""Return whether two plain texts are equal, apart from text markup and the case of words."""
     return _unmarked(first) == _unmarked(second)
 
 
@@ -150,13 +150,13 @@ def _unmarked(text: str) -> str:
 
 
 def spelled(text: str) -> str | None:
-    """Normalize a text that consists of words only; None for any other text."""
+    """Normalize text that consists of words only; None for any other text."""
     found = _SPELLED.match(text)
     return " ".join(found[1].lower().split()) if found else None
 
 
 def words(text: str) -> str | None:
-    """Normalize a text that consists of words: letters that are marked as text, or too many letters for a product. None
+    """Normalize text that consists of words: letters that are marked as text, or too many letters for a product. None
     for any other text."""
     said = spelled(text)
     if said is None or len(said) == 1 or said in _NO_WORDS:
@@ -166,25 +166,25 @@ def words(text: str) -> str | None:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text contains words that do not belong to a formula, so that it can only be compared as text."""
+    """Return whether text contains words that do not belong to a formula, so that it can only be compared as text."""
     bare = re.sub(rf"\\(?:{_NAMES})(?![A-Za-z])\s*\{{[^{{}}]*\}}|\\[A-Za-z]+", "\\\\", text)
     found = re.findall(r"(?:(?<=\s)|(?<=\A))[A-Za-z]+(?=[\s,.:;]|\Z)", bare)
     return any(len(word) >= WORD_LETTERS and word.lower() not in _FUNCTIONS and not _is_product(word) for word in found)
 
 
 def is_numeral(text: str) -> bool:
-    """Whether a plain text is one number, optionally with a name: `12`, `x = -1/2`, `$3.50`."""
+    """Return whether a normalized answer is one number, optionally with a name: `12`, `x = -1/2`, `$3.50`."""
     return _NUMERAL.fullmatch(_NAMED.sub("", text)) is not None
 
 
 def without_unit(text: str, number_expected: bool) -> str:
-    r"""Remove the unit or the counted things at the end of a plain text.
+    r"""Remove the unit or the counted things (`12 apples`) at the end of an answer.
 
     Letters are removed only if they cannot be variables: if they are marked as text, or if everything before them is
     one number. `4 \pi h` and `x + 2 m` are not changed.
 
     Args:
-        text: A text that `plain` returned.
+        text: Text that `plain` returned.
         number_expected: Whether the expected answer is one number, so that letters after a number are not a product.
     """
     for head in (_before_marked(text), _before_unit(text, number_expected), _before_words(text, number_expected)):
@@ -196,7 +196,7 @@ def without_unit(text: str, number_expected: bool) -> str:
 
 
 def _before_marked(text: str) -> str | None:
-    """Return the text before a unit that is marked as text; None if there is no such unit."""
+    """Return the part of an answer before a unit that is marked as text; None if there is no such unit."""
     found = _MARKED_TAIL.search(text)
     if found is None:
         return None
@@ -211,7 +211,7 @@ def _before_marked(text: str) -> str | None:
 
 
 def _before_unit(text: str, number_expected: bool) -> str | None:
-    """Return the text before a known unit such as `cm`; None if there is no such unit."""
+    """Return the part of an answer before a known unit such as `cm`; None if there is no such unit."""
     found = _UNIT_TAIL.search(text)
     if found is None:
         return None
@@ -233,26 +233,26 @@ def _before_words(text: str, number_expected: bool) -> str | None:
 
 
 def _is_word(word: str, least: int) -> bool:
-    """Whether letters after a number are a counted thing or unit, of at least `least` letters unless it is known."""
+    """Return whether letters after a number are a known unit, or a counted thing of at least `least` letters."""
     if word in _SHORT_WORDS or re.fullmatch(_CLEAR_UNITS, word):
         return True
     return len(word) >= least and word not in _COUNTING | _FUNCTIONS | {"pi"} and not _is_product(word)
 
 
 def _is_product(word: str) -> bool:
-    """Whether a run of letters is probably a product of variables and no word: it is in alphabetical order or has no
-    vowel, like `abc` or `xyz`."""
+    """Return whether letters are probably a product of variables and not a word: they are in alphabetical order or have
+    no vowel, like `abc` or `xyz`."""
     return all(first < second for first, second in pairwise(word)) or not set(word) & set("aeiouy")
 
 
 def _is_constant(text: str) -> bool:
-    """Whether a text is a number or a formula without variables, optionally with a name (`x = …`)."""
+    """Return whether text is a number or a formula without variables, optionally with a name (`x = …`)."""
     value = _NAMED.sub("", text)
     return _CONSTANT.fullmatch(value) is not None and ("\\pi" in value or any(map(str.isdigit, value)))
 
 
 def i_is_variable(text: str) -> bool:
-    """Whether `i` is a variable here: in a subscript, under a sum, or on the left of an equation."""
+    """Return whether `i` is a variable here: in a subscript, under a sum, or on the left of an equation."""
     indices = (re.sub(r"\\[A-Za-z]+", "", found[1] or found[2]) for found in _SUBSCRIPT.finditer(text))
     return any("i" in index for index in indices) or _COUNTED.search(text) is not None
 
@@ -262,8 +262,8 @@ def with_imaginary(text: str, lower: bool) -> str:
     grammar ignores `I` there.
 
     Args:
-        text: A text that `plain` returned.
-        lower: Whether `i` is the imaginary unit as well.
+        text: Text that `plain` returned.
+        lower: Whether `i` is the imaginary unit, too.
     """
 
     def written(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ is limited, so a busy machine does not change results.
 The harness may be killed at any time. On Linux the kernel then ends both processes. On all systems the child ends when
 its input is closed.
 
-Texts are parsed by a grammar (latex2sympy), never evaluated as Python. A text that cannot be parsed as mathematics is
+Answers are parsed by a grammar (latex2sympy), never evaluated as Python. Those that cannot be parsed as mathematics are
 compared as text."""
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ RECYCLED, UNREADABLE = 3, 4
 """Exit codes of a child: after `CHECKS_A_CHILD` checks, and after a request that it cannot parse."""
 
 SMALL, RELATIVE = 0.01, 1e-4
-"""Numbers below the first value must also have a relative difference of at most the second value. Reason: math-verify
-rounds decimals to six places, so that all very small numbers become 0."""
+"""Numbers below `SMALL` are equal only if their relative difference is at most `RELATIVE`, since math-verify rounds
+decimals to six places, so that all very small numbers become 0."""
 
 HUGE = 100_000
-"""Number of digits from which on a number is not computed; expected answers are shorter."""
+"""Number of digits above which a number is not computed; expected answers are shorter."""
 
 DEEPEST = 60
 """Maximum depth of nested brackets, since the grammar needs exponential time for them."""
@@ -129,7 +129,7 @@ class Mathematics:
         return self._golds[key]
 
     def _read(self, text: str, complex_: bool) -> object:
-        """Parse a text; None if it is not an expression. Its variables are real numbers, unless `complex_`."""
+        """Parse a string as an expression; None if it is not one. Variables are real numbers, unless `complex_`."""
         if _TWO_NUMBERS.search(text) or _STUCK.search(text) or _depth(text) > DEEPEST or math_text.is_prose(text):
             return None  # the grammar would add the numbers, multiply the letters of words, or need too much time
         degrees = "\\circ" in text and _TRIGONOMETRIC.search(text) is not None
@@ -144,7 +144,7 @@ class Mathematics:
             return None
 
     def _same(self, answer: object, gold: object) -> bool:
-        """Whether two parsed expressions are equal."""
+        """Return whether two parsed expressions are equal."""
         if answer is None or gold is None:
             return False  # a text that cannot be parsed must match exactly
         if getattr(gold, "is_Number", False) and self._digits(answer) > HUGE:
@@ -166,7 +166,7 @@ class Mathematics:
         return 0.0
 
     def _is_false_equation(self, answer: object) -> bool:
-        """Whether an answer is a false equation: `5=6` is neither 5 nor 6."""
+        """Return whether an answer is a false equation: `5=6` is neither 5 nor 6."""
         if not isinstance(answer, self._sympy.Eq):
             return False
         sides = cast(Any, answer)
@@ -174,7 +174,7 @@ class Mathematics:
         return bool(numeric) and not self._grader.verify(sides.lhs, sides.rhs, timeout_seconds=None)
 
     def _is_near(self, answer: object, gold: object) -> bool:
-        """Whether two small decimals that are equal after rounding are also equal without rounding; true for all other
+        """Return whether two small decimals that are equal after rounding are equal without it; True for all other
         values."""
         basic, values = self._sympy.Expr, [cast(Any, answer), cast(Any, gold)]
         if not all(isinstance(v, basic) and v.is_number and not v.has(self._sympy.UnevaluatedExpr) for v in values):

@@ -1,5 +1,5 @@
-"""Parsers, which extract the answer from a completion (text or messages, with content as text or parts): the base
-class, and those for models that write their reasoning before the answer as `<think>…</think>`."""
+"""Parsers, which extract the answer from a completion (text or messages): the base class, and parsers for models that
+write their reasoning before the answer as `<think>…</think>`."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Parser:
 
 
 class ThinkParser(Parser):
-    """Parser for models that always write the tags, at an endpoint that does not remove them. It extracts the text
-    after the last `</think>`. Without this tag there is no answer: `extract_fn` gets an empty text."""
+    """Parser for models that always write `<think>…</think>`, at an endpoint that keeps these tags. It extracts the
+    text after the last `</think>`. Without this tag there is no answer: `extract_fn` gets an empty string."""
 
     def parse(self, text: str) -> str:
         """Apply `extract_fn` to the text after the last `</think>`, or to "" if there is none."""
@@ -113,6 +113,6 @@ def _by_role(completion: Prompt, role: str) -> Messages:
 
 
 def _follows_format(text: str) -> float:
-    """Return 1 for a text with one pair of tags at its start and text after it, else 0."""
+    """Return 1 for text that starts with one pair of `<think>` tags and continues after them, else 0."""
     once = text.count(_OPEN) == 1 and text.count(_CLOSE) == 1
     return float(once and text.strip().startswith(_OPEN) and bool(text.rpartition(_CLOSE)[2]))

@@ -1,5 +1,5 @@
 """Running reward functions on finished rollouts. If a function raises an exception, its value is missing and the
-exception is the reason.
+exception is recorded as the reason.
 
 Functions run in the order in which they were added, so a later one may read state set by an earlier one. Consecutive
 sync functions share one call in the thread pool; an async function is awaited for all rollouts concurrently."""

@@ -163,6 +163,6 @@ def _spare_uids() -> tuple[int, int] | None:
 
 
 def _counts_by_namespace() -> bool:
-    """Whether the kernel counts processes per user namespace; older kernels count all of a user's processes."""
+    """Return whether the kernel counts processes per user namespace; older kernels count all of a user's processes."""
     found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return found is not None and (int(found[1]), int(found[2])) >= (5, 14)

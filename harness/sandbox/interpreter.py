@@ -89,5 +89,5 @@ def _package_folders() -> list[Path]:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it."""
+    """Return whether `path` is `folder` or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

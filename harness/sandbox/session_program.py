@@ -161,7 +161,7 @@ class RequestRunner:
 
 
 def is_result(reply: dict[str, Any]) -> bool:
-    """Whether a reply has the fields and types of an interpreter's reply."""
+    """Return whether a reply has the fields and types of an interpreter's reply."""
     text, optional = (str,), (str, type(None))
     kinds = {"output": text, "errors": text, "value": optional, "error": optional}
     return reply.keys() == kinds.keys() and all(isinstance(reply[name], kind) for name, kind in kinds.items())

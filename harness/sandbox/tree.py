@@ -61,7 +61,7 @@ def exact_memory(pids: tuple[int, ...]) -> int:
 
 
 def holds_more(root: int, bound: int) -> bool:
-    """Whether the process `root` and all of its descendants use more than `bound` bytes.
+    """Return whether the process `root` and all of its descendants use more than `bound` bytes.
 
     Processes are read one after another. If processes that share pages end in between, the pages may be counted too
     often. So the tree must exceed the bound in every one of several readings."""

@@ -60,7 +60,7 @@ class ConfidenceSequence:
         population: int | None = None,
     ) -> None:
         if limits is not None and not (all(map(math.isfinite, limits)) and limits[0] < limits[1]):
-            raise ValueError(f"ConfidenceSequence: limits {limits} are not a range")
+            raise ValueError(f"ConfidenceSequence: the limits must be finite and ascending, not {limits}")
         if not 0 < level < 1 or (planned is not None and planned < 1) or (population is not None and population < 1):
             raise ValueError(f"ConfidenceSequence: {level=} not in (0, 1), or {planned=} or {population=} is below 1")
         if population is not None and limits is None:
@@ -151,7 +151,7 @@ class _Bets:
         if self._population is not None:
             left = self._population - self._count
             if left < 1:
-                raise ValueError(f"ConfidenceSequence: more values than the population of {self._population} has")
+                raise ValueError(f"ConfidenceSequence: more values than the population has ({self._population})")
             # The mean of the remaining values, if this candidate is the mean of all.
             means = (self._population * means - self._sum) / left
             alive = (means >= -1e-9) & (means <= 1 + 1e-9)

@@ -195,7 +195,7 @@ def opening_error(error: Exception, server: MCPServer, said: str) -> Environment
 
 
 def _is_missing_program(error: BaseException | None) -> bool:
-    """Whether an exception, or one of its causes, says that the server's program does not exist."""
+    """Return whether an exception, or one of its causes, says that the server's program does not exist."""
     while error is not None and not isinstance(error, _MISSING_PROGRAM):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -280,5 +280,5 @@ def _words(where: str, fields: JsonDict, key: str) -> dict[str, str]:
 
 
 def _is_server(value: object) -> bool:
-    """Whether a value is a server object of `fastmcp` or `mcp`; imports neither of them."""
+    """Return whether a value is a server object of `fastmcp` or `mcp`; imports neither of them."""
     return any(base.__module__.split(".")[0] in ("fastmcp", "mcp") for base in type(value).__mro__)

@@ -48,7 +48,7 @@ def to_content(result: object, max_chars: int | None = MAX_OUTPUT_CHARS) -> str 
 
 
 def is_parts(value: object) -> TypeGuard[list[JsonDict]]:
-    """Whether a value is a list of OpenAI content parts."""
+    """Return whether a value is a list of OpenAI content parts."""
     return (
         isinstance(value, list)
         and bool(cast("list[object]", value))

@@ -243,6 +243,6 @@ def _docstring(function: Callable[..., Any], inner: Callable[..., Any]) -> str |
 
 
 def _is_generator(function: object) -> bool:
-    """Whether a function, or the `__call__` of an object, contains `yield`. Decorators stay."""
+    """Return whether a function, or the `__call__` of an object, contains `yield`. Decorators stay."""
     codes = (function, getattr(function, "__call__", None))  # noqa: B004
     return any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in codes)

@@ -38,7 +38,7 @@ class Expiry:
             raise TimeoutError from error
 
     def expired(self) -> bool:
-        """Whether the timeout has expired."""
+        """Return whether the timeout has expired."""
         return self._has_expired
 
 

@@ -22,7 +22,7 @@ def name_of(function: object) -> str:
 
 
 def is_async(function: object) -> bool:
-    """Whether a function, or the `__call__` of an object, is defined with `async def`."""
+    """Return whether a function, or the `__call__` of an object, is defined with `async def`."""
     inner = without_partials(function)
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
