@@ -108,7 +108,7 @@ class MCPEnv(ToolEnv):
             raise EnvironmentFault(f"{type(self).__name__}: tools of MCP servers can only be called in a rollout")
         tool = self._named(session).get(tool_name)
         if tool is None:
-            raise EnvironmentFault(f"{type(self).__name__}: a row's info lists tool {tool_name!r}, which the environment lacks")
+            raise EnvironmentFault(f"{type(self).__name__}: a row's info lists tool {tool_name!r}, which is undefined")
         content = await session.call(tool, tool_args)
         return tool_message(self.format_result(tool_name, content), tool_call_id)
 

@@ -177,7 +177,7 @@ class ToolEnv(MultiTurnEnv):
         """
         tool = self._tool_map.get(tool_name)
         if tool is None:
-            raise EnvironmentFault(f"{type(self).__name__}: a row's info lists tool {tool_name!r}, which the environment lacks")
+            raise EnvironmentFault(f"{type(self).__name__}: a row's info lists tool {tool_name!r}, which is undefined")
         return tool_message(self.format_result(tool_name, await call_tool(tool, tool_args)), tool_call_id)
 
     def format_result(self, tool_name: str, result: object) -> str | list[JsonDict]:

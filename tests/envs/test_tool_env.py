@@ -341,7 +341,7 @@ def test_flat_definitions_of_a_row_are_sent_as_endpoints_want_them() -> None:
 
 def test_a_row_that_offers_what_there_is_not_is_the_environments_fault() -> None:
     flat = {"name": "fly", "parameters": {"type": "object"}}
-    with pytest.raises(EnvironmentFault, match="a row's info lists tool 'fly', which the environment lacks"):
+    with pytest.raises(EnvironmentFault, match="a row's info lists tool 'fly', which is undefined"):
         play(env_of(add), calls(call("fly")), info={"tool_defs": [flat]})
 
 
