@@ -59,8 +59,8 @@ class Policy:
     def is_ideal(self, rollout_key: str) -> bool:
         """Return whether the perfect player plays this rollout.
 
-        For `noisy`: sha256 of seed and key, as a number in [0, 1), is below the accuracy. It depends on nothing else,
-        so a resumed run equals an uninterrupted one."""
+        For `noisy`, this is the case if sha256 of seed and key, as a number in [0, 1), is below the accuracy, so a
+        resumed run equals an uninterrupted one."""
         if self.name != "noisy":
             return self.name == "oracle"
         drawn = hashlib.sha256(f"{self.seed}:{rollout_key}".encode()).digest()
@@ -79,7 +79,7 @@ class Policy:
 
         Raises:
             NotImplementedError: the environment has no reference policy or no reference judge.
-            EnvironmentFault: the environment returned something that is neither a text nor a message.
+            EnvironmentFault: the environment returned something that is neither a string nor a message.
         """
         if player is None or example is None or self.name == "echo":
             return said("echo", echo(messages))
@@ -95,7 +95,7 @@ def said(method: str, answer: object) -> Message:
 
     Args:
         method: Name of the method, for the error message.
-        answer: A text, or a message with content or tool calls.
+        answer: A string, or a message with content or tool calls.
 
     Raises:
         EnvironmentFault: `answer` is neither.
@@ -122,12 +122,12 @@ def said(method: str, answer: object) -> Message:
 
 
 def echo(messages: Messages) -> str:
-    """The text of the last user message, or ""."""
+    """Return the text of the last user message, or ""."""
     return next((message_text(message) for message in reversed(messages) if message.get("role") == "user"), "")
 
 
 def message_text(message: Message) -> str:
-    """The text of a message, without parts that are not text."""
+    """Return the text of a message, without parts that are not text."""
     content: object = message.get("content")
     if isinstance(content, list):
         parts = [cast("dict[str, object]", part) for part in cast("list[object]", content) if isinstance(part, dict)]

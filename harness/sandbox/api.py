@@ -27,7 +27,7 @@ class Limits:
         processes: Number of concurrent processes and threads.
         file_mb: Size of any single file.
         disk_mb: Total size of the private temporary folder, which contains the work folder, and of shared memory.
-        output_bytes: Maximum bytes kept of stdout and of stderr. A run that writes eight times as much is killed.
+        output_bytes: Maximum bytes stored of stdout and of stderr. A run that writes eight times as much is killed.
 
     Raises:
         ConfigError: a limit is not a positive number.

@@ -63,7 +63,8 @@ class Sandbox(ABC):
     async def session(
         self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
     ) -> AsyncGenerator[Session, None]:
-        """Run a program until the `async with` block ends. Arguments and errors as of `run`, but it never queues."""
+        """Run a program until the `async with` block ends. Arguments and errors as for `run`; it never waits for a
+        turn."""
         session = await self.open_session(files, argv, limits)
         try:
             yield session
@@ -93,8 +94,8 @@ class Sandbox(ABC):
 
 
 class Session:
-    """A long-running program with line-based input and output, made by `Sandbox.session`. Leaving its `async with`
-    kills its whole process tree."""
+    """A long-running program with line-based input and output, created by `Sandbox.session`. Leaving its `async with`
+    block kills its whole process tree."""
 
     def __init__(self, process: SandboxedProcess, context: AbstractAsyncContextManager[SandboxedProcess]) -> None:
         self._process = process

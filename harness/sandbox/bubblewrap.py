@@ -1,6 +1,6 @@
 """Sandbox backend with bubblewrap: Linux namespaces without a daemon.
 
-Only listed things are visible inside: the machine's programs and libraries and the Python interpreter, read-only; a
+Only these things are visible inside: the machine's programs and libraries and the Python interpreter, read-only; a
 private folder in memory; separate processes and devices.
 
 Users: when started by root, bubblewrap makes no user namespace, and the launcher switches to an unused user id before
@@ -26,7 +26,7 @@ NOBODY = 65534
 PACKAGES = "/opt/packages"
 
 _OWN_THREADS = 3
-"""Threads of the sandbox itself: bubblewrap outside, bubblewrap inside, and the launcher."""
+"""Number of threads of the sandbox itself: bubblewrap outside, bubblewrap inside, and the launcher."""
 
 _FIRST_UID, _LAST_UID = 1_900_000_000, 1_999_999_999
 """User ids that accounts, containers and systemd do not use."""

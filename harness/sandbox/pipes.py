@@ -17,7 +17,7 @@ class BoundedOutput:
     """The first bytes of a stream.
 
     Args:
-        bound: Maximum number of bytes kept.
+        bound: Maximum number of bytes to store.
     """
 
     def __init__(self, bound: int) -> None:
@@ -26,7 +26,7 @@ class BoundedOutput:
         self.seen = 0
 
     def add(self, chunk: bytes) -> None:
-        """Add a chunk, keeping as much as fits."""
+        """Add a chunk; store as much of it as fits."""
         self.seen += len(chunk)
         if len(self.data) < self.bound:
             self.data += chunk[: self.bound - len(self.data)]
@@ -43,7 +43,7 @@ class BoundedOutput:
 
     @property
     def text(self) -> str:
-        """The kept bytes as text; a character that was cut at the end is omitted."""
+        """The stored bytes as text; a character that was cut at the end is omitted."""
         if self.is_truncated:
             return self.data.decode("utf-8", "replace").removesuffix("�")
         return self.data.decode("utf-8", "replace")
@@ -77,7 +77,7 @@ class LauncherReports:
         return own + data[: len(data) - keep]
 
     def rest(self) -> bytes:
-        """Data that was kept back as the possible start of a report; for use at the end of the stream."""
+        """Data that was held back as the possible start of a report; for use at the end of the stream."""
         held, self._held = self._held, b""
         return held
 
@@ -92,7 +92,7 @@ class Pipes(asyncio.SubprocessProtocol):
 
     Args:
         nonce: Prefix of the launcher's reports.
-        bound: Maximum bytes kept of each stream.
+        bound: Maximum number of bytes stored of each stream.
         pauses_when_full: Whether a process with too much unread stdout has to wait for its reader; otherwise the excess
             is dropped.
         notify: Called after every event.

@@ -9,7 +9,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _READINGS = 3
-"""How often to read the memory of a tree that seems to exceed its limit."""
+"""Number of times that the memory of a tree is read if it seems to exceed its limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Ran:
     """Result of a command.
 
     Args:
-        stdout: Its output; if too long, without the middle.
+        stdout: The command's output; if too long, without its middle.
         stderr: As `stdout`.
         exit_code: As in a shell: 128 plus the signal number if a signal ended it.
         timed_out: Whether it was killed by its timeout.
@@ -55,10 +55,10 @@ class CodeResult:
     """Result of a piece of code.
 
     Args:
-        output: Its output; everything, unless separate parts were requested.
-        errors: Its stderr.
+        output: All output of the code, or only its stdout if separate parts were requested.
+        errors: The code's stderr.
         value: The value of its last expression.
-        error: Its traceback.
+        error: The traceback of its exception.
     """
 
     output: str

@@ -48,7 +48,7 @@ class MCPServer:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables in addition to the few that every server gets (`PATH`, `HOME`, …). The server does not
-    inherit ours, which contain API keys."""
+    inherit those of bench, which contain API keys."""
     cwd: str | None = None
     url: str = ""
     """URL of a server for streamable HTTP."""
@@ -149,7 +149,7 @@ def tool_name(tool: ServerTool, *, with_prefix: bool) -> str:
 
 
 def read_result(result: Any) -> str | list[JsonDict]:
-    """Convert a tool's result to message content: a text, or content parts if not all of it is text.
+    """Convert a tool's result to message content: text, or content parts if not all of it is text.
 
     Args:
         result: The result of a client's `call_tool_mcp`.
@@ -187,7 +187,7 @@ def opening_error(error: Exception, server: MCPServer, said: str) -> Environment
     Args:
         error: Raised by a client, or by the function that makes the server.
         server: The server that was to be opened.
-        said: The end of the server's stderr, as the end of a sentence.
+        said: The end of the server's stderr, to be appended to the message.
     """
     words = f"{convert_error(error, server.name, 'it was opened')}{said}"
     is_permanent = isinstance(error, EnvironmentFault) or (bool(server.command) and _is_missing_program(error))

@@ -204,7 +204,7 @@ class MCPSession:
 
 
 class MCPHost:
-    """The thread that runs the sessions. It starts with the first session and ends with `close`; it may be started
+    """The thread that runs the MCP sessions. It starts with the first session and ends with `close`; it may be started
     again.
 
     Args:
@@ -238,7 +238,7 @@ class MCPHost:
 
 
 class _Loop:
-    """One thread with its event loop."""
+    """One thread with an event loop in which MCP sessions run."""
 
     def __init__(self, starts_at_once: int) -> None:
         self.sessions: set[MCPSession] = set()

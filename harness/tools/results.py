@@ -24,8 +24,8 @@ _PARTS = {"file", "image_url", "input_audio", "refusal", "text"}
 def to_content(result: object, max_chars: int | None = MAX_OUTPUT_CHARS) -> str | list[JsonDict]:
     """Convert a result to message content.
 
-    A string is kept as it is. Other JSON values, dataclasses and pydantic models are converted to JSON, other objects
-    with `str`. A list of OpenAI content parts is passed through.
+    A string is returned unchanged. Other JSON values, dataclasses and pydantic models are converted to JSON, other
+    objects with `str`. A list of OpenAI content parts is passed through.
 
     Args:
         result: The tool's return value.

@@ -123,8 +123,8 @@ def read_parameters(
 
 
 def plain(schema: JsonDict) -> JsonDict:
-    """Simplify a schema: remove pydantic's titles and inline definitions, since not all endpoints support `$ref`.
-    Recursive definitions stay."""
+    """Simplify a schema: remove pydantic's titles and replace each `$ref` by its definition, since not all endpoints
+    support it. Recursive definitions stay."""
     definitions = cast("dict[str, JsonDict]", schema.get("$defs", {}))
     recursive = {name for name in definitions if name in _reached(definitions[name], definitions)}
     cleaned = cast(JsonDict, _cleaned({k: v for k, v in schema.items() if k != "$defs"}, definitions, recursive))
@@ -199,7 +199,7 @@ def _definition(parameter: inspect.Parameter, annotation: Any, described: str | 
 
 
 def _base(rest: object) -> type[BaseModel]:
-    """The base model: forbids extra arguments, unless the function has `**kwargs`, which are annotated with `rest`."""
+    """Make the pydantic base model. It forbids extra arguments, unless the function has `**kwargs` of type `rest`."""
     if rest is None:
         return _Closed
     if rest is Any:

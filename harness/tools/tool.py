@@ -71,7 +71,7 @@ class Tool:
         """Reject hidden and bound arguments in a model's call.
 
         Raises:
-            ToolCallError: there is one; the message is that for an unknown argument.
+            ToolCallError: the call has such an argument; the message is that for an unknown argument.
         """
         for name in arguments:
             if name in self.hidden or name in self.bound:
@@ -122,7 +122,7 @@ def read_tool(function: Callable[..., Any] | Tool, hidden: Iterable[str] = (), *
 
 
 def parse_arguments(tool: str, arguments: str | JsonDict | None) -> JsonDict:
-    """Parse the arguments of a call: JSON text by the model, or an object. An empty text means no arguments.
+    """Parse the arguments of a call: JSON text by the model, or an object. An empty string means no arguments.
 
     Raises:
         ToolParseError: the text is not a JSON object.
@@ -243,6 +243,6 @@ def _docstring(function: Callable[..., Any], inner: Callable[..., Any]) -> str |
 
 
 def _is_generator(function: object) -> bool:
-    """Return whether a function, or the `__call__` of an object, contains `yield`. Decorators stay."""
+    """Return whether a function, or the `__call__` of an object, contains `yield`. Decorators are not unwrapped."""
     codes = (function, getattr(function, "__call__", None))  # noqa: B004
     return any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in codes)

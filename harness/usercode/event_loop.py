@@ -1,5 +1,5 @@
-"""The event loop that environments' code shares with the engine. It continues when a task of theirs calls `sys.exit`,
-and it ends even if they leave tasks and threads running."""
+"""The event loop that environments' code shares with the engine. It continues when a task of an environment calls
+`sys.exit`, and it ends even if such tasks or threads are still running."""
 
 from __future__ import annotations
 
@@ -94,6 +94,6 @@ async def _end_tasks(left: set[asyncio.Task[Any]]) -> None:
 
 
 def _where(task: asyncio.Task[Any]) -> str:
-    """`FUNCTION (FILE:LINE)` of the line where a task waits."""
+    """Return `FUNCTION (FILE:LINE)` of the line where a task waits."""
     [*_, frame] = task.get_stack() or [None]
     return str(task.get_coro()) if frame is None else where(frame)

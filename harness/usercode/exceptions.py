@@ -24,8 +24,8 @@ _interrupted = False
 
 
 def should_propagate(error: BaseException) -> bool:
-    """Whether an exception in an environment's code is not its fault: the task was cancelled from outside, the user
-    pressed Ctrl-C, or Python closes a coroutine that no task awaits."""
+    """Return whether an exception in an environment's code is not the environment's fault: the task was cancelled from
+    outside, the user pressed Ctrl-C, or Python closes a coroutine that no task awaits."""
     if isinstance(error, asyncio.CancelledError):
         return was_cancelled()
     if isinstance(error, GeneratorExit):
@@ -97,8 +97,8 @@ def _words(error: BaseException) -> str:
 
 
 def place(error: BaseException) -> str:
-    """`in FUNCTION, FILE:LINE` of the author's line that raised the exception; "" if there is none. If an exception of
-    ours has a cause, the line is the cause's."""
+    """Return `in FUNCTION, FILE:LINE` of the author's line that raised the exception; "" if there is none. For an
+    exception of this package that has a cause, the line is that of the cause."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     ends_here = not frames or frames[-1][0].co_filename.startswith(_PACKAGE)
     if error.__cause__ is not None and ends_here and (at := place(error.__cause__)):
@@ -116,12 +116,12 @@ def _is_standard_library(file: str) -> bool:
 
 
 def where(frame: FrameType) -> str:
-    """`FUNCTION (FILE:LINE)` of a frame."""
+    """Return `FUNCTION (FILE:LINE)` of a frame."""
     return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
 
 
 def as_exception(error: object) -> BaseException:
-    """Convert an author's error, an exception or a text, to an exception to raise."""
+    """Convert an author's error, an exception or a string, to an exception to raise."""
     if isinstance(error, HarnessError):
         return error
     if not isinstance(error, BaseException):

@@ -16,7 +16,7 @@ def without_partials(function: object) -> Any:
 
 
 def name_of(function: object) -> str:
-    """Return the name of a function; that of its class for an object without a name."""
+    """Return the name of a function, or that of its class for an object without a name."""
     inner = without_partials(function)
     return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
@@ -28,7 +28,7 @@ def is_async(function: object) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return a function's parameters, without those that a partial binds by keyword: its signature still contains them.
+    """Return a function's parameters, without those that a partial binds by keyword and still lists in its signature.
 
     Raises:
         TypeError, ValueError: the signature cannot be read.

@@ -1,5 +1,5 @@
-"""Scope of the current task: the run and the rollout that it belongs to. Code of authors calls back into this package
-from any depth, without an argument that says for which rollout; tasks and threads inherit the scope."""
+"""Scope of the current task: the run and the rollout that it belongs to. Authors' code calls this package from any
+depth, without an argument that names the rollout; tasks and threads inherit the scope."""
 
 from __future__ import annotations
 

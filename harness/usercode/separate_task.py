@@ -26,8 +26,8 @@ class OwnTask(Generic[T]):
 
     Args:
         what: Name for a warning.
-        grace: Seconds that it has to end after it was cancelled.
-        on_end: Called before it is cancelled.
+        grace: Seconds that the task has to end after it was cancelled.
+        on_end: Called before the task is cancelled.
     """
 
     def __init__(self, what: str, grace: float = GRACE_SECONDS, *, on_end: Callable[[], object] | None = None) -> None:

@@ -160,7 +160,7 @@ class Offload:
         return call
 
     def _grow(self) -> bool:
-        """Return whether a thread must be started, by the caller after it has released the lock."""
+        """Return whether the caller must start a thread after it has released the lock."""
         if self._demand > self._threads and self._threads < self.max_workers:
             self._threads += 1
             return True
