@@ -6,7 +6,7 @@ import re
 
 _BOX = re.compile(r"\\boxed\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-"""A brace, or an escaped character."""
+"""Pattern of a brace or an escaped character."""
 
 
 def extract_boxed_answer(text: str, strict: bool = False) -> str:

@@ -32,7 +32,7 @@ INFORMATIVE = 15
 effective number of examples that determine the spread: if 3 of 100 examples differ from the rest, it is 3, not 100."""
 
 TWO_VALUED_FROM = 10
-"""Number of examples from which scores with exactly two values count as passes and failures, if the limits are
+"""Minimum number of examples at which scores with exactly two values count as passes and failures, if limits are
 unknown."""
 
 WILSONS = frozenset({"wilson", "wilson_effective"})

@@ -34,7 +34,7 @@ METHODS: dict[str, str] = {
     "excludes 0",
     "adjusted_t": "Student t with one additional win and one additional loss",
 }
-"""Descriptions of the figures, which are stored with them."""
+"""Descriptions of a comparison's figures, which are stored with the figures."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -264,7 +264,7 @@ def _tested(units: _Units, estimate: Estimate, width: float | None) -> tuple[Est
     """Compute the interval and the p-value of the test of no difference: Student's t of the differences with one
     additional win and one additional loss (Bonett & Price 2012, who use the normal distribution).
 
-    Plain t is overconfident if few examples differ; with the two added pairs at least six are needed for a finding."""
+    Plain t is overconfident if few examples differ; with the two added pairs, a finding needs at least six pairs."""
     if not units.count:
         return estimate, None
     found = units.added(width)

@@ -46,7 +46,7 @@ class Components:
     """Variance of single answers of the first model around their question's mean (σ_A²)."""
     second2: float
     pairs: int | None = None
-    """Number of examples of the estimate; None if the components were given."""
+    """Number of examples used for the estimate; None if the components were given, not estimated."""
     assumed: str = ""
     """Description of the components that were assumed because they could not be estimated."""
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GRID = 4_000
-"""Number of steps between the lowest and the highest value, at which means are tested. Ends are up to one step too far
-out."""
+"""Number of grid steps from the lowest to the highest value. Each grid point is tested as the mean, so the ends of an
+interval are up to one step too far out."""
 
 MOST_BET = 0.5
 """Maximum share of the capital that is bet on one value; Waudby-Smith and Ramdas use 1/2 or 3/4."""

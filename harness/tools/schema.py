@@ -79,7 +79,7 @@ class ArgumentReader:
 
 
 def unknown_argument(name: str, known: Collection[str]) -> str:
-    """Message for an argument that the tool does not have."""
+    """Return the error message for an argument that the tool does not have."""
     near = nearest(name, known)
     takes = f"it takes {', '.join(known)}" if known else "it takes no arguments"
     return f"unknown argument {name!r}{f' (did you mean {near!r}?)' if near else ''}; {takes}"
