@@ -40,7 +40,7 @@ LINES = {
     "agents": (6119, 3875),  # ctx.llm.openai; the server of an MCP folder without an agent
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10047, 6907),  # a note on key variables that are not set
+    "cli": (10048, 6908),  # a note on key variables that are not set
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7071, 4851),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai

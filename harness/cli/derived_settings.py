@@ -179,7 +179,8 @@ def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
 
 def placed(words: str) -> str:
     """Add a hint about relative paths to an error about a missing file of a recorded run."""
-    return f"{words} ({_PATHS})" if "no such file" in words.lower() else words
+    is_missing = any(each in words.lower() for each in ("no such file", "does not exist"))
+    return f"{words} ({_PATHS})" if is_missing else words
 
 
 def of_new_run(folder: RunDir, output_dir: str) -> list[Override]:

@@ -112,7 +112,7 @@ def test_an_evaluation_against_a_baseline() -> None:
     request = next(each for each in agent.requests if each.metadata["row_index"] == 52)
     assert request.max_turns == 7 and request.completion_params == {"temperature": 0.7}
     ids = {each.rollout_id for each in agent.requests}
-    assert {"eval-50-run-0", "eval-53-run-2", "eval-50-run-0-baseline"} <= ids and len(ids) == 24
+    assert {"eval-50-run-0-primary", "eval-53-run-2-primary", "eval-50-run-0-baseline"} <= ids and len(ids) == 24
 
 
 def test_an_evaluation_takes_the_options_of_every_evaluation() -> None:

@@ -126,7 +126,7 @@ def test_both_models_of_a_comparison_have_their_own_files_and_a_later_run_append
 
     asyncio.run(main())
     counts = {file.name: len(lines(file)) for file in tmp_path.iterdir()}
-    assert counts == {"eval-0-run-0.jsonl": 8, "eval-0-run-0-baseline.jsonl": 4}
+    assert counts == {"eval-0-run-0-primary.jsonl": 8, "eval-0-run-0-baseline.jsonl": 4}
 
 
 def test_an_agent_of_mcp_tools_has_a_trace_too(tmp_path: Path) -> None:

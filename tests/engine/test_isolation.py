@@ -202,10 +202,10 @@ async def test_a_memory_hog_is_refused_memory_and_costs_its_rollout_alone(odd: s
 def test_a_bound_that_leaves_no_room_is_refused_with_the_least_that_does(odd: str) -> None:
     IsolatedEnvironment(recipe(odd, {}), 1).pool.kill()  # compiles modules, which takes more memory than loading them
     with pytest.raises(
-        EnvironmentLoadError, match=r"worker_memory_mb = 16 is too little: .* set it to (\d+) at least"
+        EnvironmentLoadError, match=r"worker_memory_mb = 16 is too little: .* set it to at least (\d+)"
     ) as caught:
         IsolatedEnvironment(recipe(odd, {}, memory_mb=16), 1)
-    least = int(re.findall(r"set it to (\d+)", str(caught.value))[0])
+    least = int(re.findall(r"set it to at least (\d+)", str(caught.value))[0])
     environment = IsolatedEnvironment(recipe(odd, {}, memory_mb=least + 8), 1)  # which is not the same every time
     environment.pool.kill()
 
