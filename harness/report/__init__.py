@@ -1,10 +1,10 @@
 """Output for people and programs: the live display, the final table, comparisons, pages, and JSON.
 
-Figures are computed in `stats`, and runs are read through `store`.
+Statistics are computed in `stats`, and runs are read through `store`.
 
-    text         text from others, cleaned for a terminal
+    text         consoles that print untrusted text literally
     numerals     formatting of numbers, durations and counts
-    layout       tables and paragraphs as lines of a given width
+    layout       tables and paragraphs formatted to a given width
     live         the display on stderr: a live table on a terminal, otherwise plain lines
     live_table   the live table, fitted into a terminal; each run's rate and time left
     table        the final table, and the output of `--json`
@@ -17,5 +17,5 @@ Figures are computed in `stats`, and runs are read through `store`.
     page         a report page to publish: HTML, Markdown, JSON
     frames       runs as data frames
 
-Only `text` prints text from others, and rich markup is off everywhere.
+Untrusted text is printed only through `text`, and rich markup is off everywhere.
 """

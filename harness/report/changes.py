@@ -1,5 +1,5 @@
-"""Comparison of a rescored or replayed run with its parent: changes of each reward, and the printed form. The
-difference of the means is computed in `stats.difference`."""
+"""Comparison of a rescored or replayed run with its parent run: which rewards changed, and how the changes are printed.
+The difference of the means is computed in `stats.difference`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ KINDS = {
     "only_before": "not run yet",
     "only_after": "new",
 }
-"""Kinds of changes of a rollout's reward, with the printed words. `only_before` and `only_after` are rollouts that only
-the parent, or only the derived run, has."""
+"""Ways in which a rollout's reward can change, with the text to print for each. `only_before`: only the parent run has
+the rollout; `only_after`: only the derived run has it."""
 
 
 class Mark(NamedTuple):
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 
 
 Marks: TypeAlias = dict[tuple[str, int], Mark]
-"""Reward of each rollout by (example key, rollout index), in table order."""
+"""Reward of each rollout, by (example key, rollout index)."""
 
 
 def marks_of(recorded: Recorded) -> Marks:
@@ -80,13 +80,13 @@ class Changes:
     """Mean reward of the parent."""
     after: float | None
     counts: Mapping[str, int]
-    """Number of rollouts of each kind."""
+    """Number of rollouts for each kind of change."""
     examples: int
     """Number of examples with a changed reward."""
     first: tuple[Change, ...]
-    """First changed rollout of each of the first few changed examples, in table order."""
+    """For each of the first few changed examples, its first changed rollout."""
     paired: Paired | None = None
-    """Mean difference to the parent, paired by example; None for a run with the same replies as its parent."""
+    """Mean difference from the parent, paired by example; None for a run that reuses its parent's replies."""
 
     def to_json(self) -> JsonDict:
         """The comparison of a run with its parent as JSON, for `--json`."""
@@ -107,9 +107,9 @@ def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, R
     Args:
         before: Rewards of the parent.
         after: Rewards of the run.
-        paired: Whether to estimate the difference with an interval: needed if the replies were sampled again, as with
-            another model. With the same replies, the difference is exact.
-        ranges: Ranges of the parent's rewards and of the run's.
+        paired: Whether to compute an interval for the difference: needed if the replies were generated anew, for
+            example by another model. If only the scoring changed, the difference is exact.
+        ranges: Range of possible rewards of the parent, and of the run.
     """
     counts = Counter(only_before=len(before.keys() - after.keys()), only_after=len(after.keys() - before.keys()))
     changed: dict[str, Change] = {}
@@ -143,7 +143,7 @@ def show_changes(parent: str, changes: Changes, console: Console) -> None:
 
 
 def change_lines(parent: str, changes: Changes, width: int) -> Iterator[Text]:
-    """Format the comparison of a run with its parent as lines."""
+    """Format the comparison of a run with its parent as lines of text."""
     yield head(f"Compared with {clean(parent)}")
     for line in _lines(changes):
         yield from prose(line, max(40, width), indent=2)

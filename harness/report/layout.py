@@ -23,7 +23,7 @@ LEAST_NAME, MOST_NAME = 12, 40
 """Minimum and maximum cells of a name."""
 
 NAME_SHARE = 4
-"""Share of the width, as 1 / NAME_SHARE, that names keep when figures can move to another table."""
+"""Names keep at least 1 / NAME_SHARE of the width, if columns of figures can move to another table."""
 
 GAP = 2
 """Cells between two columns."""
@@ -41,10 +41,10 @@ class Column:
     is_text: bool = False
     """Whether the cells are aligned on the left, as text; figures are aligned on the right."""
     shrink: Literal["", "middle", "end", "wrap"] = ""
-    """How to fit cells into a table that is too wide: cut them in the middle or at the end, or wrap them; "" to leave
-    them unchanged."""
+    """How to narrow the column in a table that is too wide: cut its cells in the middle or at the end, or wrap them; ""
+    to leave them unchanged."""
     least: int = 0
-    """Minimum width of a column that shrinks, in cells."""
+    """Minimum width in character cells to which the column may shrink."""
     style: str = ""
 
     @property
@@ -63,7 +63,7 @@ Group: TypeAlias = list[Column]
 
 
 class _Cells:
-    """Cells of one column as a block of lines for rich, which is far faster than one rich cell for each."""
+    """All cells of a column as one block of text for rich, which is far faster than a rich cell for each."""
 
     def __init__(self, cells: Sequence[str], column: Column) -> None:
         self._cells, self._column = cells, column
@@ -92,7 +92,7 @@ def _cut(cell: str, width: int, shrink: str) -> str:
 
 
 def table_lines(columns: Sequence[Column], width: int) -> Iterator[Text]:
-    """Format a table as lines, with a header unless all headers are empty.
+    """Format a table as lines of text, with a header unless all headers are empty.
 
     Args:
         columns: The columns; no line if they have no cells.
@@ -125,15 +125,15 @@ def table_width(columns: Sequence[Column]) -> int:
 def grid(
     names: Sequence[str], what: str, groups: Sequence[Group], width: int, *, least: int | None = None
 ) -> Iterator[Text]:
-    """Format groups of columns next to the names, as many per table as fit; tables are separated by a blank line. A row
-    without any value in a later table is omitted there.
+    """Format groups of columns as one or more tables, each beginning with the names and holding as many groups as fit.
+    A later table omits rows that have no value in it. A blank line separates two tables.
 
     Args:
-        names: Name of each row, cleaned.
-        what: Header of the names.
+        names: Name of each row, without control characters.
+        what: Header of the column of names.
         groups: Groups of columns, each column with a cell for every name.
         width: Width of the terminal in cells. A table with a single group may be wider.
-        least: Minimum cells of a name while figures can move to another table; None for a share of the width.
+        least: Minimum cells of a name if figures can move to another table; None for a share of the width.
     """
     longest = min(MOST_NAME, max(map(cell_len, [what, *names])))
     least = min(longest, max(LEAST_NAME, width // NAME_SHARE if least is None else least))
@@ -191,13 +191,13 @@ def head(words: str) -> Text:
 
 
 def plain(line: Text) -> Text:
-    """Convert a line to ASCII, for terminals without other characters."""
+    """Convert a line to ASCII, for terminals that support no other characters."""
     return Text(in_ascii(line.plain), line.style)
 
 
 def print_lines(lines: Iterable[Text | str], console: Console) -> None:
-    """Print lines without wrapping, so that paths and commands can be copied; in ASCII on terminals without other
-    characters."""
+    """Print lines without wrapping, so that paths and commands can be copied; in ASCII on terminals that support no
+    other characters."""
     for line in lines:
         text = Text(line) if isinstance(line, str) else line
         console.print(plain(text) if console.options.ascii_only else text, soft_wrap=True)

@@ -24,17 +24,17 @@ PERIOD = 0.25
 """Seconds between updates of the display."""
 
 STEP = 0.10
-"""Share of a run's rollouts that must finish before the next plain line of progress is printed."""
+"""Share of a run's rollouts that must finish between two plain lines of progress."""
 
 PATIENCE = 10.0
-"""Maximum seconds between plain lines of a run without progress. In long runs, a tenth of the elapsed time."""
+"""Seconds after which a plain line is printed for a run without progress; in long runs, a tenth of the elapsed time."""
 
 HURRY = 1.0
 """Minimum seconds between two plain lines of a run."""
 
 
 def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
-    """Return whether a live table can be shown: both streams are terminals, colour is allowed, and no `--quiet`."""
+    """Return whether to show a live table: stdout and stderr are terminals, colour is allowed, and not `quiet`."""
     if quiet or environ.get("NO_COLOR") or environ.get("TERM") in {"dumb", "unknown"}:
         return False
     return sys.stdout.isatty() and sys.stderr.isatty()
@@ -51,9 +51,9 @@ def open_display(
 
     Args:
         runs: Counters of every run, in the order of the suite. Read at every update, so the list may grow.
-        quiet: Print only one line per run, at its end.
+        quiet: Whether to print only one line per run, at its end.
         plain: Whether to print plain lines if no table is shown.
-        budget: Function that returns the amounts spent of each limit, or "".
+        budget: Function that returns text about the amount spent of each limit; "" without limits.
     """
     live = wants_live(os.environ, quiet=quiet)
     return Display(runs, make_console(stderr=True), live=live, quiet=quiet, plain=plain, budget=budget)
@@ -67,11 +67,11 @@ class Display:
     Args:
         runs: Counters of every run; only read.
         console: Output console.
-        live: A table that is redrawn, otherwise plain lines.
-        quiet: Print only the last plain line of each run.
+        live: Whether to show a table that is redrawn; if not, plain lines are printed.
+        quiet: Whether to print only the last plain line of each run.
         plain: Whether to print plain lines; if not, the caller reports progress.
-        clock: Monotonic seconds.
-        budget: Function that returns the amounts spent of each limit, or "".
+        clock: Function that returns monotonic seconds.
+        budget: Function that returns text about the amount spent of each limit; "" without limits.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class Display:
                 self._print_due(watches, now, is_last=is_last)
 
     def _print_due(self, watches: Sequence[RunWatch], now: float, *, is_last: bool) -> None:
-        """Print the plain lines that are due: start, progress and end of each run. The last call also prints the end of
-        runs that were cut off."""
+        """Print the plain lines that are due: start, progress and end of each run. The last call also prints a last
+        line for runs that were interrupted."""
         with_model = len({watch.progress.model for watch in watches}) > 1
         for watch in watches:
             progress = watch.progress
@@ -184,7 +184,7 @@ class Display:
             self._live = None
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Run a step of the display; an error in it ends the display, not the run."""
+        """Run a step of the display. An error in it stops the display, but not the run."""
         try:
             step()
         except Exception as error:  # boundary: an error of the display must not end the run

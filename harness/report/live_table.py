@@ -19,23 +19,23 @@ from harness.report.text import clean, fit, in_ascii
 from harness.stats.intervals import Estimate, mean_interval
 
 WINDOW = 20.0
-"""Window of the displayed rate in seconds: long enough to be steady, short enough to show a stall."""
+"""Seconds over which the displayed rate is averaged: long enough for a steady rate, short enough to show a stall."""
 
 SETTLED = 5.0
-"""Seconds of window needed before the windowed rate replaces the average since the start."""
+"""Seconds of observation needed before the recent rate replaces the average since the start."""
 
 SHARE = 0.01
-"""Maximum share of one core for recomputing intervals: 100,000 examples are refreshed every few seconds."""
+"""Maximum share of one CPU core to spend on recomputing intervals; with 100,000 examples, every few seconds."""
 
 OPEN = frozenset({"loading", "waiting", "running", "scoring"})
 """States of a run that has not ended."""
 
 
 MOST_NOTES = 3
-"""Maximum number of notes below the runs; they usually repeat."""
+"""Maximum number of notes below the runs."""
 
 LEAST_NAME, WHOLE_NAME, MOST_NAME = 10, 16, 44
-"""Cells of the name column: minimum; minimum while other columns can be dropped; maximum."""
+"""Width of the name column in cells: minimum; minimum as long as other columns can be dropped; maximum."""
 
 LEAST_BAR, MOST_BAR = 6, 30
 
@@ -45,10 +45,10 @@ SO_FAR = "mean so far"
 """Column header of means over the rollouts that finished first."""
 
 BEFORE_BAR = ("tokens", "busy")
-"""Columns dropped first, in this order, to make room for a bar."""
+"""Columns to drop first, in this order, to make room for a progress bar."""
 
 AFTER_BAR = ("rate", "left", "unscored")
-"""Columns dropped next, when even without a bar the width is too small."""
+"""Columns to drop next if the terminal is too narrow even without a progress bar."""
 
 STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": "yellow"}
 
@@ -63,9 +63,9 @@ class RunWatch:
     def __init__(self, progress: RunProgress) -> None:
         self.progress = progress
         self.last_line: tuple[float, int] | None = None
-        """Time of the run's last plain line, and rollouts done then."""
+        """Time of the run's last plain line, and the number of rollouts done at that time."""
         self.has_end_line = False
-        """Whether the plain line of the run's end is printed."""
+        """Whether the plain line about the run's end has been printed."""
         self._samples: deque[tuple[float, int]] = deque()
         self._estimate = Estimate()
         self._seen = -1
@@ -78,8 +78,8 @@ class RunWatch:
 
     @property
     def is_preliminary(self) -> bool:
-        """Whether the mean is of the rollouts that finished first, which may be the easy ones. False for a run with a
-        target interval, which takes examples in order."""
+        """Whether the mean so far may be biased, since easy rollouts tend to finish first. False for a run that ended
+        and for one with a target interval, which counts examples in a fixed order."""
         return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
 
     def observe(self, now: float) -> None:
@@ -92,7 +92,7 @@ class RunWatch:
             self._samples.popleft()
 
     def estimate(self, now: float) -> Estimate:
-        """The mean so far with its interval, by the method of the final table."""
+        """The mean so far with its interval, computed as in the final table."""
         scored = self.progress.scored
         if scored != self._seen and (now >= self._due or not self.is_open):
             started = time.perf_counter()
@@ -110,7 +110,7 @@ class RunWatch:
         return self._estimate
 
     def rate(self, now: float) -> float | None:
-        """Recent rollouts per second; after the end, the average of the run. None before it can be computed."""
+        """Recent rollouts per second; after the end, the average of the whole run. None if not known yet."""
         progress = self.progress
         if not progress.started:
             return None
@@ -147,7 +147,7 @@ class RunWatch:
         return clean(self.progress.backing_off() if self.is_open else self.progress.note)
 
     def busy(self) -> str:
-        """Number of rollouts in generation + in scoring, such as `8+2`. Scoring includes rollouts that wait for it."""
+        """Number of rollouts in generation + in scoring, such as `8+2`. Those waiting for scoring count as in it."""
         progress = self.progress
         is_busy = self.is_open and progress.started
         return f"{progress.generating}+{progress.backlog + progress.scoring}" if is_busy else ""
@@ -175,7 +175,7 @@ class Frame:
     """Amount spent of the invocation's budget; "" if there is no budget."""
 
     def shown(self, words: str) -> str:
-        """Replace the characters in our own text that the terminal cannot display."""
+        """Replace characters that the terminal cannot display in text written by this program."""
         return in_ascii(words) if self.ascii_only else words
 
 
@@ -212,8 +212,8 @@ def draw(watches: Sequence[RunWatch], frame: Frame, now: float, elapsed: float) 
 
 
 def _choose(watches: Sequence[RunWatch], room: int) -> tuple[list[RunWatch], list[RunWatch]]:
-    """Choose the runs to show in the live table: all if they fit, otherwise active ones first; in the order of the
-    suite."""
+    """Choose the runs to show in the live table: all if they fit, otherwise preferably active ones. The order of the
+    suite is kept."""
     if len(watches) <= room:
         return list(watches), []
     first = ("running", "scoring", "failed", "stopped", "interrupted", "loading", "waiting", "done")
@@ -289,7 +289,7 @@ def _table(rows: Sequence[_Row], frame: Frame) -> list[Text]:
 
 @lru_cache(maxsize=64)
 def _telling_width(names: tuple[str, ...]) -> int:
-    """Minimum width of the name column at which different names look different."""
+    """Minimum width of the name column at which different names, when cut to it, still differ."""
     distinct, width = len(set(names)), LEAST_NAME
     while width < MOST_NAME and len({fit(name, width) for name in names}) < distinct:
         width += 1
@@ -314,7 +314,7 @@ def _line(row: _Row, widths: dict[str, int], name_width: int, bar_width: int, fr
 
 
 def _notes(watches: Sequence[RunWatch], frame: Frame) -> list[str]:
-    """Notes on why runs wait, each once, followed by the runs concerned."""
+    """Notes on why runs wait; each note is shown once, after the names of the runs concerned."""
     by_note: dict[str, list[str]] = {}
     for watch in watches:
         note = watch.note()

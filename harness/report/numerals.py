@@ -28,7 +28,7 @@ def score(value: float | None, digits: int = 3) -> str:
 
 
 def interval(estimate: Estimate, form: Callable[[float, int], str] = score) -> str:
-    """Format an interval as `[low, high]`, with enough digits to show two different ends.
+    """Format an interval as `[low, high]`, with enough digits to show that its ends differ.
 
     Args:
         estimate: Mean with its interval.
@@ -81,16 +81,16 @@ def p_value(value: float | None, bound: float = 0.05) -> str:
 
 
 LARGE_COUNT = 10**12
-"""Counts from here on are written as powers of ten."""
+"""Counts of at least this size are written as powers of ten."""
 
 
 def count(value: int) -> str:
-    """Format a whole number with separators, a very large one in short form."""
+    """Format a whole number with thousands separators; a very large one as a power of ten."""
     return f"{value:,}" if abs(value) < LARGE_COUNT else f"{value:.2g}"
 
 
 def counted(value: int, noun: str, plural: str = "") -> str:
-    """Format a number with its noun: `1 run`, `2 runs`. Pass `plural` if it is not the noun with an `s`."""
+    """Format a number with its noun: `1 run`, `2 runs`. Pass `plural` if it is not the noun plus `s`."""
     return f"{count(value)} {noun if value == 1 else plural or noun + 's'}"
 
 
@@ -125,8 +125,8 @@ def tokens(usage: Usage, part: int) -> str:
 
 
 def tokens_in_and_out(usage: Usage) -> str:
-    """Format input and output tokens as `40.5k + 81.0k`; with `≥` if some replies did not report usage, `unknown` if
-    none did."""
+    """Format input and output tokens as `40.5k + 81.0k`; with `≥` if some replies did not report usage, or as `unknown`
+    if no reply did."""
     if usage.unreported and usage.unreported >= usage.requests:
         return "unknown"
     sign = "≥ " if usage.unreported else ""
@@ -149,7 +149,7 @@ def rate(value: float | None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """Format an amount as `$1.25`, or `$0.034` below 10 cents; with at most 15 digits before and 9 after the point."""
+    """Format an amount in dollars as `$1.25`, or as `$0.034` below 10 cents; with at most 9 decimals."""
     if cost is None or cost >= 1e15:
         return NONE if cost is None else f"${cost:.2g}"
     if cost >= 0.1 or cost == 0:
@@ -176,7 +176,7 @@ def duration(seconds: float | None) -> str:
 
 
 def latency(seconds: float | None) -> str:
-    """Format the time of one answer: 8 ms, 350 ms, 1.2 s, 3:05."""
+    """Format the time that one answer took: 8 ms, 350 ms, 1.2 s, 3:05."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return NONE
     return f"{round(seconds * 1000)} ms" if seconds < 0.9995 else duration(seconds)
@@ -190,7 +190,7 @@ def percent(part: float) -> str:
 
 
 def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
-    """Format counts by reason as `timeout 2, judge error 1`: most frequent first, the remaining ones added up."""
+    """Format counts by reason as `timeout 2, judge error 1`: most frequent first; the rarest are added up."""
     ordered = sorted(unscored.items(), key=lambda item: -item[1])
     words = [f"{clean(reason, 60)} {count(number)}" for reason, number in ordered[:most]]
     rest = ordered[most:]
@@ -200,7 +200,7 @@ def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
 
 
 def _digits(width: float) -> int:
-    """Number of decimals at which the ends of an interval of this width differ by at least two units."""
+    """Number of decimals at which the ends of an interval of this width differ by at least two in the last decimal."""
     digits = 3
     while digits < MOST_DIGITS and width < 2 * 10**-digits:
         digits += 1

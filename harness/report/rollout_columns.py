@@ -20,7 +20,7 @@ from harness.store.rows import as_messages, completion_messages, content_text
 from harness.store.values import number
 
 _DEEPEST_PATH = 12
-"""Maximum number of dots at which a path is split."""
+"""Maximum number of dots at which a path of names is split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def failed(rollout: RunRollout) -> bool:
 
 
 def parsed_answer(reply: str) -> str:
-    r"""The answer in a reply: the last `\boxed{…}`; else the text after the last `####`; else the content of the last
-    XML tag; else the last line. Runs do not record the parser of their environment."""
+    r"""Guess the answer in a reply: the last `\boxed{…}`; else the text after the last `####`; else the content of the
+    last XML tag; else the last line. Runs do not record the parser of their environment."""
     boxed = extract_boxed_answer(reply, strict=True)
     if boxed:
         return boxed
@@ -64,8 +64,8 @@ def parsed_answer(reply: str) -> str:
 
 
 def metric_pattern(rollout: RunRollout) -> str:
-    """Values of all metrics as `correct=0 format=1`. Values other than 0 and 1 are given as `name<0`, `name=0..1` or
-    `name>1`, missing ones as `name=none`."""
+    """Values of all metrics as text, such as `correct=0 format=1`, by which rollouts can be grouped. Values other
+    than 0 and 1 are written as `name<0`, `name=0..1` or `name>1`, missing values as `name=none`."""
     score = rollout.outcome.score
     return "" if score is None else " ".join(f"{name}{_level(value)}" for name, value in score.metrics.items())
 
@@ -78,7 +78,7 @@ def _level(value: object) -> str:
 
 
 def message_texts(messages: Iterable[object]) -> Iterator[str]:
-    """All texts of messages: content, reasoning, names and arguments of tool calls."""
+    """All text in messages: content, reasoning, names and arguments of tool calls."""
     for message in messages:
         known = cast(JsonDict, message) if isinstance(message, dict) else {"content": message}
         for text in (content_text(known.get("content")), known.get("reasoning_content"), known.get("reasoning")):
@@ -135,7 +135,7 @@ def _tools(rollout: RunRollout) -> tuple[str, ...]:
 
 
 def _usage(*names: str) -> Callable[[RunRollout], object]:
-    """Make a function that adds up token counts; None if no reply reported usage."""
+    """Make a function that adds up token counts of a rollout; its result is None if no reply reported usage."""
 
     def read(rollout: RunRollout) -> object:
         usage = rollout.outcome.base.usage
@@ -149,7 +149,7 @@ def _timing(name: str) -> Callable[[RunRollout], object]:
 
 
 def _made(name: str) -> Callable[[RunRollout], object]:
-    """Make a function that reads an attribute of a generated rollout; None for a failed one."""
+    """Make a function that reads an attribute of a generated rollout; its result is None for a failed rollout."""
     return lambda rollout: getattr(rollout.outcome.base, name) if isinstance(rollout.outcome.base, Generated) else None
 
 
@@ -215,10 +215,10 @@ SYNONYMS = {
 
 
 def rollout_columns(manifests: Iterable[Manifest]) -> QueryColumns[RunRollout]:
-    """The names that a query over the rollouts of some runs may use.
+    """The columns that a query over the rollouts of some runs may name.
 
     Args:
-        manifests: Manifests of the runs: their metrics and state columns are columns, as `metric.NAME`, `state.NAME`.
+        manifests: Manifests of the runs. Their metrics and state values become columns `metric.NAME`, `state.NAME`.
     """
     found = list(manifests)
     metrics = list(dict.fromkeys(name for manifest in found for name in manifest.metric_names))
@@ -244,14 +244,14 @@ def _metric(rollout: RunRollout, name: str) -> float | None:
 
 
 def _state(rollout: RunRollout, name: str) -> object:
-    """A value of the rollout's state; a value set during scoring has precedence."""
+    """A value of the rollout's state; a value set during scoring takes precedence."""
     base, score = rollout.outcome.base, rollout.outcome.score
     held = {**(base.state if isinstance(base, Generated) else {}), **({} if score is None else score.extra)}
     return member(held, name)
 
 
 def member(value: object, path: str) -> object:
-    """The value at a path of names joined by dots; None without one. A name may itself contain dots."""
+    """The value at a path of names joined by dots; None if it is missing. A name may itself contain dots."""
     if not path:
         return value
     if not isinstance(value, dict):

@@ -21,7 +21,7 @@ from harness.store.rundir import RunDir
 from harness.store.score_table import enter, summary_of
 
 MOST = 3
-"""Number of worst, and of best, examples to show."""
+"""Number of best examples, and of worst examples, to show."""
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class Trouble:
     message: str
     """Full error message of the first of these rollouts."""
     is_scored: bool = False
-    """Whether the rollouts have a reward all the same: only a function with weight 0 returned no value."""
+    """Whether the rollouts have a reward nevertheless, since only a function with weight 0 returned no value."""
     retryable: int = 0
-    """Number of the failures that a retry may fix."""
+    """Number of these rollouts that may succeed on retry."""
     places: list[tuple[int | str, int]] = field(default_factory=list[tuple[int | str, int]])
     """(example id, rollout index) of each of these rollouts."""
 
@@ -66,7 +66,7 @@ class Ranked:
     made: int
     """Number of rollouts, scored or not."""
     shown: Outcome
-    """Worst or best rollout of the example."""
+    """The rollout to show: the example's worst one, or its best one for an example among the best."""
 
     def to_json(self) -> JsonDict:
         """The example with its mean reward as JSON."""
@@ -98,7 +98,7 @@ class Digest:
     functions: dict[str, Summary] = field(default_factory=dict[str, Summary])
     """Summary of each function, for an agent evaluation with several."""
     is_level: bool = False
-    """Whether all scored examples have the same mean: then `worst` has just the first ones."""
+    """Whether all scored examples have the same mean, so that `worst` simply lists the first ones."""
 
 
 def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) -> Digest:
@@ -107,7 +107,7 @@ def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) 
     Args:
         run: The run's folder.
         manifest: Its manifest.
-        final: Its `summary.json`, the only source of the run's duration; used if it covers the whole journal.
+        final: Content of the run's `summary.json`, the only source of its duration; used if it covers the journal.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -181,7 +181,7 @@ def digest_of(
 
 
 def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
-    """Record the problems of a rollout under their reasons."""
+    """Record the problems of a rollout, grouped by reason."""
     base, score = outcome.base, outcome.score
     if score is None and isinstance(base, Generated):
         return  # not a problem: waiting for its score
@@ -198,15 +198,15 @@ def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
 
 
 class _Standing(NamedTuple):
-    """Compact record of one example's score."""
+    """Compact record of one example's scores."""
 
     mean: float
     scored: int
     made: int
     low: int
-    """Number of the example's worst rollout in the journal."""
+    """Position of the example's worst rollout in the journal."""
     high: int
-    """Number of the example's best rollout in the journal."""
+    """Position of the example's best rollout in the journal."""
 
 
 def example_outcomes(run: RunDir, name: str, rollout: int | None = None) -> list[tuple[Example, list[Outcome]]]:

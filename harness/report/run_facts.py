@@ -26,7 +26,7 @@ from harness.store.score_table import tally
 from harness.store.values import table
 
 BUILT_IN = "builtin"
-"""Name of the layer of settings that have their default value."""
+"""Name of the source of settings that have their default value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class RunFacts:
     name: str
     """Name by which commands accept the run."""
     digest: Digest | None
-    """Summary and failures from the journal; None if it cannot be read, see `problems`."""
+    """Summary and failures from the journal; None if the journal cannot be read, as `problems` then explains."""
     problems: tuple[str, ...] = ()
     parent: ListedRun | None = None
-    """The run from which it was rescored or replayed, if that still exists."""
+    """The run that was rescored or replayed to make this run, if it still exists."""
     children: Sequence[ListedRun] = ()
     siblings: Sequence[ListedRun] = ()
     """Other existing runs of the same invocation."""
@@ -130,8 +130,8 @@ def sizes_of(run: RunDir) -> dict[str, int]:
 
 
 def settings_of(manifest: Manifest) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str]]]:
-    """(path, value, source) of each setting: first those that differ from the default, then the others. A table is
-    listed by its entries."""
+    """(path, value, source) of each setting: first those that differ from the default, then the others. The entries of
+    a table are listed one by one."""
     settings = manifest.settings
     above = {path.rpartition(".")[0] for path in settings}
     chosen, rest = list[tuple[str, str, str]](), list[tuple[str, str, str]]()

@@ -36,15 +36,14 @@ _KINDS = {"eval": "an agent over rows", "multi": "a list of tasks"}
 
 MESSAGE_LINES = 16
 _MESSAGE = 4000
-"""Maximum lines and characters of an error message, some of which are whole HTML pages. The transcript has all of
-it."""
+"""Maximum lines and characters of an error message, which can be a whole HTML page. The transcript shows all of it."""
 
 SNIPPET_LINES = 2
 _SNIPPET = 400
 """Maximum lines and characters of an example's text."""
 
 _TAIL = 90
-"""Number of characters shown of a completion model's prompt, from its end."""
+"""Number of characters to show from the end of a completion model's prompt."""
 
 DIED = "its process ended without a reason: it was killed, or the machine stopped"
 

@@ -20,16 +20,16 @@ from harness.store.manifest import Manifest
 from harness.store.values import ends, number, table
 
 _COMFORT, _LEAST = 13, 7
-"""Minimum cells of name columns: while other columns can be omitted, and in any case."""
+"""Minimum width of name columns in cells: as long as other columns can be omitted, and in any case."""
 
 _FIRST_TO_GO = ("cost", "95 % interval", "kind")
-"""Columns to omit from the list of runs if it is too wide, the first one first."""
+"""Columns to omit, in this order, from a list of runs that is too wide."""
 
 _BRACKETS = {(False, False): "", (False, True): " ┐", (True, True): " │", (True, False): " ┘"}
 """Mark after a run's id, by whether the run above and the run below in the list belong to the same invocation."""
 
 GO_ON, PUBLISH = "go on", "publish"
-"""Purposes that commands check for: resuming an incomplete run, and publishing."""
+"""Purposes of next steps that commands check for: to resume an incomplete run, and to publish."""
 
 _HOW = {"rescore": "rescored", "replay": "replayed", "import": "imported"}
 
@@ -80,7 +80,7 @@ def resume_hint(entry: ListedRun, name: str) -> str:
 
 
 def budget_flags(entry: ListedRun) -> list[str]:
-    """Options that repeat the budget of the run's last invocation, for the resume command."""
+    """Options with the budget of the run's last invocation, to be added to the resume command."""
     return [] if entry.manifest is None else flags_of(entry.manifest.budget)
 
 

@@ -1,4 +1,4 @@
-"""Rollouts of recorded runs that match a query, as an iterator, as the worst of them, or grouped by a column.
+"""Search for rollouts of recorded runs by a query: iterate over the matches, choose the worst, or group by a column.
 Journals are streamed; memory holds their indexes and one rollout at a time."""
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ NO_VALUE = "(none)"
 """Label of the group of rollouts without a value."""
 
 MOST_SEEN = 500
-"""Maximum number of values that are remembered of a column, for suggestions."""
+"""Maximum number of values of a column to remember for suggestions."""
 
 LONGEST_VALUE = 200
-"""Maximum number of characters of a value that is remembered or names a group."""
+"""Maximum number of characters of a value that is remembered or used as the name of a group."""
 
 OVER_ALL_RUNS = frozenset({"run", "env", "model", "name"})
-"""Columns that are the same in all rollouts of a run: grouping by one of them counts over all runs together."""
+"""Columns whose value is the same in all rollouts of a run. Grouping by such a column puts all runs into one table."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class SourceRun:
         return read_journal(self.folder)
 
     def rollouts(self, numbers: Iterable[int] | None = None) -> Iterator[RunRollout]:
-        """The run's rollouts in table order, or those of the given numbers."""
+        """The run's rollouts in table order, or those at the given positions in the journal."""
         for outcome in outcomes(self.recorded, numbers):
             yield RunRollout(self.folder.id, self.manifest, outcome)
 
@@ -74,11 +74,11 @@ class Search:
     total: int = 0
     """Number of rollouts read so far."""
     found: int = 0
-    """Number of them that match."""
+    """Number of rollouts that match the query."""
     seen: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    """Values of the columns that the query looks for, for suggestions."""
+    """Values seen in the columns that the query names, for suggestions."""
     missing: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of rollouts without a value, by column of the query."""
+    """Number of rollouts without a value, for each column that the query names."""
     info_names: dict[str, None] = field(default_factory=dict[str, None])
     """Names of info columns, if the query names one that a rollout does not have."""
     group_by: QueryColumn[RunRollout] | None = None
@@ -89,7 +89,7 @@ class Search:
         return {column.name: column for column in (*self.query.columns, *extra)}
 
     def matches(self) -> Iterator[tuple[SourceRun, int, RunRollout]]:
-        """The matching rollouts in table order, run by run, each with its run and its number in the journal."""
+        """The matching rollouts in table order, run by run, each with its run and its position in the journal."""
         watched = [column for name, column in self._named().items() if name not in _TEXTS]
         for run in self.runs:
             numbers = in_order(run.recorded)
@@ -101,8 +101,8 @@ class Search:
                     yield run, number, rollout
 
     def worst(self, count: int) -> list[tuple[SourceRun, int]]:
-        """Runs and numbers of the matching rollouts with the lowest rewards, lowest first; those without a reward are
-        left out.
+        """Runs and journal positions of the matching rollouts with the lowest rewards, lowest first. Rollouts without a
+        reward are left out.
 
         Args:
             count: Maximum number of rollouts.
@@ -116,7 +116,7 @@ class Search:
         return [(self.runs[place], number) for _, place, _, number in heapq.nsmallest(count, rewards)]
 
     def notes(self) -> Iterator[str]:
-        """Explanations of a query that cannot match: columns without any value, words that no value has."""
+        """Explain why a query cannot match: it names columns without any value, or words that occur in no value."""
         if not self.total:
             return
         for whole in self._named():
@@ -142,7 +142,7 @@ class Search:
 
 
 _TEXTS = frozenset({"text", "prompt", "completion", "reply", "reasoning", "parsed", "judge", "error"})
-"""Columns of long texts, whose values are not remembered."""
+"""Columns of long text, whose values are not remembered."""
 
 
 def search(paths: Iterable[Path], text: str, *, only_failed: bool = False) -> Search:
@@ -151,7 +151,7 @@ def search(paths: Iterable[Path], text: str, *, only_failed: bool = False) -> Se
     Args:
         paths: Folders of the runs.
         text: The query.
-        only_failed: Whether to search among failed rollouts only, as with `is:failed`.
+        only_failed: Whether to search only failed rollouts, as with `is:failed`.
 
     Raises:
         QueryError: the query is invalid.
@@ -188,7 +188,7 @@ class ValueGroup:
     _last: tuple[str, str] = ("", "")
 
     def add(self, rollout: RunRollout) -> None:
-        """Count one rollout; those of an example come one after the other."""
+        """Count one rollout. The rollouts of an example must be added one after the other."""
         self.count += 1
         if (reward := rollout.outcome.reward) is None:
             return
@@ -219,11 +219,11 @@ def groups_of(
 
     Args:
         column: The column.
-        rollouts: The rollouts, those of one run and example together.
+        rollouts: The rollouts; those of the same run and example must be adjacent.
 
     Returns:
-        By run id: the run's manifest and its groups, the largest first. A single entry "" for a column that is the
-        same in all rollouts of a run.
+        By run id: the run's manifest and its groups, the largest first. For a column whose value is the same in all
+        rollouts of a run, a single entry with the id "".
     """
     tables: dict[str, tuple[Manifest, dict[object, ValueGroup]]] = {}
     for rollout in rollouts:

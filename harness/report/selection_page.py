@@ -1,4 +1,4 @@
-"""Lines of a search in runs: a line a rollout, or a table of groups."""
+"""Output of a search in runs: one line per rollout, or a table of groups."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from harness.store.manifest import Manifest
 from harness.store.query_match import QueryColumn, fold
 
 MOST_COLUMNS = 3
-"""Maximum number of columns that are shown because the query names them."""
+"""Maximum number of columns to show because the query names them."""
 
 _SEARCHED = ("text", "prompt", "completion", "reply", "reasoning", "judge", "error", "parsed", "answer")
-"""Columns of long texts: a line shows the place that was found in them."""
+"""Columns of long text; a rollout's line shows an excerpt with the words that were found there."""
 
 _SHOWN_ALREADY = frozenset({"reward", "rollout"})
 
@@ -49,7 +49,7 @@ class RolloutLine:
     """Values of the numeric columns that the query names."""
     text: str
     is_end: bool
-    """Whether `text` is the end of a reply, to be cut at its beginning."""
+    """Whether `text` is the end of a reply; if it is too long, its beginning is cut off."""
 
 
 def rollout_line(rollout: RunRollout, found: Search) -> RolloutLine:
@@ -76,8 +76,8 @@ def _numbers(found: Search) -> list[QueryColumn[RunRollout]]:
 
 
 def _excerpt(rollout: RunRollout, found: Search) -> tuple[str, bool]:
-    """The text around the first word of the query that occurs in the rollout; else its error, or the end of its
-    reply. Also whether it is such an end."""
+    """The text around the first word of the query that occurs in the rollout; else the rollout's error, or the end of
+    its reply. Also return whether the text is the end of the reply."""
     for column, word in found.query.words:
         if column.name not in _SEARCHED:
             continue
@@ -97,10 +97,10 @@ def _excerpt(rollout: RunRollout, found: Search) -> tuple[str, bool]:
 
 
 def search_lines(lines: Sequence[RolloutLine], found: Search, width: int) -> Iterator[Text]:
-    """Format rollouts as tables, one a run.
+    """Format rollouts as tables, one per run.
 
     Args:
-        lines: The rollouts, those of one run together unless they are sorted by reward.
+        lines: The rollouts; those of the same run are adjacent unless they are sorted by reward.
         found: The search.
         width: Width of a line in cells.
     """
@@ -123,7 +123,7 @@ def search_lines(lines: Sequence[RolloutLine], found: Search, width: int) -> Ite
 
 
 def _last_cells(text: str, room: int) -> str:
-    """The end of a text, with `…` before it if the text is longer."""
+    """The end of a string, preceded by `…` if the string is longer."""
     if cell_len(text) <= room:
         return text
     return "…" + chop_cells(text[::-1], room - 1)[0][::-1]
@@ -188,5 +188,5 @@ def title_of(manifest: Manifest) -> str:
 
 
 def no_match_lines(found: Search) -> Iterable[str]:
-    """Notes about a search that matched no rollout, or names columns that no rollout has."""
+    """Notes about a search that matched no rollout, or whose query names columns that no rollout has."""
     yield from (clean(note, 300) for note in found.notes())

@@ -25,7 +25,7 @@ MOST_HEAD = 16
 """Maximum cells of a task's name in a column header."""
 
 MOST_NAMES = 4
-"""Maximum number of models to name in a sentence; if all other models are meant and there are more, it says "all
+"""Maximum number of models to name in a sentence; a sentence about more models, if these are all the others, says "all
 others"."""
 
 LONGEST_ERROR = 160
@@ -33,7 +33,7 @@ LONGEST_ERROR = 160
 
 
 class Ending(NamedTuple):
-    """How the run of one model ended."""
+    """State in which the run of one model ended."""
 
     state: str = "done"
     note: str = ""
@@ -111,7 +111,7 @@ def _legend(found: Standings) -> Iterator[str]:
 
 
 def _answered(found: Standings, width: int) -> Iterator[Text]:
-    """Means over scored tasks with intervals, if these differ from the means above."""
+    """Table of means over scored tasks only, with intervals; empty if they equal the means over all tasks."""
     models = found.models
     if not _is_whole(found) and any(each.scores for each in models):
         columns = [
@@ -132,7 +132,7 @@ def _answered(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _is_whole(found: Standings) -> bool:
-    """Return whether every task has a score, so that the intervals apply to the documented means."""
+    """Return whether every task has a score, so that the intervals apply to the means over all tasks."""
     return all(each.is_whole for each in found.models)
 
 
@@ -192,7 +192,7 @@ def _verdict(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[str]:
-    """Sentences that compare the best model with the others, each with the tasks that it covers."""
+    """Sentences that compare the best model with the others, with notes on which tasks are compared."""
     better = [each for each in against if each.is_better]
     worse = [each for each in against if each.is_worse]
     level = [each for each in against if each.is_level]
@@ -261,7 +261,7 @@ def _by_task(found: Standings, width: int) -> Iterator[Text]:
 
 
 def _names(differences: Sequence[ModelDifference], against: Sequence[ModelDifference]) -> str:
-    """Names of the models with which a comparison compares another."""
+    """Names of several models as part of a sentence; "all others" if there are many and no other model is left."""
     if len(differences) == len(against) > MOST_NAMES:
         return f"all {len(against)} others"
     return _listed([clean(each.second, 80) for each in differences])

@@ -1,5 +1,5 @@
-"""The final table (results of a suite, result folders and next steps), and the JSON output of `--json`. A table is
-split into as many as the width needs; numbers are never cut."""
+"""The final table (results of a suite, result folders and next steps), and the JSON output of `--json`. A table that is
+too wide is split into several; numbers are never cut."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from harness.stats.intervals import WILSONS
 from harness.stats.summary import Summary
 
 MOST_NAME = 36
-"""Maximum cells of the first column; the middle of a longer name is cut, and the results list has it in full."""
+"""Maximum width of the first column in cells; a longer name is cut in the middle."""
 
 MOST_STEPS = 8
 """Maximum number of next steps to show."""
 
 MOST_METRICS = 16
-"""Maximum rows of the metrics table; more belong into a file."""
+"""Maximum rows of the metrics table; if there are more, a note refers to the file that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RunReport:
     note: str = ""
     """Reason for an early end, or another note to the user."""
     next_steps: tuple[Step, ...] = field(default=())
-    """Suggested commands, shown below all tables without duplicates; `report.next_steps` returns the usual ones."""
+    """Suggested commands, shown once each below all tables; `report.runs.next_steps` returns the usual ones."""
     error: str = ""
     """Error message of the first unscored rollout."""
 
@@ -122,7 +122,7 @@ def _groups(results: Sequence[RunReport]) -> list[Group]:
 
 
 def _metrics(labels: Sequence[str], results: Sequence[RunReport], width: int) -> Iterator[Text]:
-    """Table of each run's metrics; empty if the metrics only repeat the reward."""
+    """Table of the metrics of all runs; empty if the metrics only repeat the reward."""
     rows = [
         (_short(label), _short(clean(name, 80)), spread)
         for label, result in zip(labels, results, strict=True)
@@ -191,7 +191,7 @@ def remarks_of(result: RunReport) -> list[str]:
 
 
 def _early(summary: Summary, note: str) -> list[str]:
-    """Remarks on the interval of a run that ended early (`--until-ci`), unless its note has them."""
+    """Remarks on the interval of a run that ended early (`--until-ci`), unless the run's note contains them."""
     target = summary.target
     if target is None:
         return []

@@ -1,4 +1,4 @@
-"""Consoles that print text literally, and functions to fit text. Foreign text is cleaned by `safe_text`."""
+"""Consoles that print text literally, and functions that fit text. Untrusted text is cleaned by `safe_text`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ASCII = str.maketrans({"─": "-", "━": "#", "–": "-", "…": "~", "≥": "
 
 
 def in_ascii(words: str) -> str:
-    """Convert our own text to ASCII; names from others are not changed."""
+    """Convert text written by this program to ASCII; untrusted names in it are not changed."""
     return words.translate(_ASCII)
 
 
 def fit(text: str, width: int) -> str:
-    """Pad or cut `text` to `width` cells. The middle is cut, since names differ at both ends."""
+    """Pad or cut `text` to `width` cells. It is cut in the middle, since names differ at both ends."""
     length = cell_len(text)
     if length <= width:
         return text + " " * (width - length)

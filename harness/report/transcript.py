@@ -19,7 +19,7 @@ from harness.store.outcomes import Outcome
 INDENT = "  "
 
 _SHOWN = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning"})
-"""Message fields with a layout of their own; other fields are printed with their name."""
+"""Message fields that have a special layout; other fields are printed as `name: value`."""
 
 _WIDEST = 80
 
@@ -29,7 +29,7 @@ def transcript(example: Example, rollouts: Sequence[Outcome], width: int) -> Ite
 
     Args:
         example: The example.
-        rollouts: Rollouts of it.
+        rollouts: Rollouts of this example.
         width: Width of the rule between rollouts; text is not wrapped, so that it can be copied.
     """
     rule = "─" * min(width, _WIDEST)
@@ -92,7 +92,7 @@ def rollout_json(outcome: Outcome) -> JsonDict:
 
 
 def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
-    """Lines of the messages of a prompt or completion, or of the text of a completion model."""
+    """Format a prompt or completion as lines: each of its messages, or its text if it is a plain string."""
     if isinstance(messages, str):
         yield label
         yield from _block(messages or "(empty)")
@@ -111,11 +111,11 @@ class MessageParts:
     title: str
     """Role, name and tool call id, cleaned."""
     thoughts: list[str]
-    """Reasoning, without duplicates: some providers send the same text under two names."""
+    """Reasoning of the model, without duplicates: some providers send the same text in two fields."""
     texts: list[str]
     calls: list[str]
     others: dict[str, object]
-    """Other fields of the message that have a value."""
+    """Other fields of the message that are not empty."""
 
 
 def message_parts(message: object, role: str) -> MessageParts:
@@ -207,7 +207,7 @@ def _part(part: JsonDict) -> str:
 
 
 def call_lines(calls: object) -> Iterator[str]:
-    """Tool calls, with the arguments as the model wrote them."""
+    """Format tool calls as lines, with the arguments as the model wrote them."""
     if not calls:
         return
     for call in cast("list[object]", calls) if isinstance(calls, list) else [calls]:
@@ -272,7 +272,7 @@ def judgements(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Name and value of each figure of a rollout: reward, metrics, how it ended, usage, times."""
+    """Facts about a rollout as (name, text): reward, metrics, how it ended, token usage, times."""
     base, score = outcome.base, outcome.score
     yield "reward", numerals.score(outcome.reward) if outcome.is_scored else verdict(outcome)
     for name, value in (score.metrics if score is not None else {}).items():

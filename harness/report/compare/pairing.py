@@ -1,5 +1,5 @@
-"""Choice of runs to compare, from names of runs and suites, and search for a previous run to compare a finished run
-with. Reads manifests, not results."""
+"""Choose the pairs of runs to compare, given names of runs and suites, and find an earlier run to compare a finished
+run with. Reads manifests, not results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOKED_AT = 20
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A run with its manifest, as a candidate for a comparison."""
+    """A run that can be compared, with its manifest."""
 
     run: RunDir
     manifest: Manifest
@@ -48,18 +48,18 @@ class Pair:
     candidate: RunDir
     baseline: RunDir
     column: str
-    """Label that the candidate's runs in all environments share: the model, or the suite."""
+    """Label of the candidate, the same in all environments: its model or its suite."""
 
 
 def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[str]]:
     """Choose the pairs of runs to compare.
 
-    Several runs are each compared with the first. With suites, runs of the same name are compared; if one side has
-    several of a name, those of the same model. Within a single suite, each run is compared with the first of its name
-    or environment.
+    Given several runs, each is compared with the first. Given two suites, runs of the same name are compared; if
+    several runs share a name, also the model must be the same. Given one suite, each run is compared with the first run
+    of the same name or environment.
 
     Args:
-        names: Names of runs and suites; the first is the baseline. Empty: the newest invocation.
+        names: Names of runs and suites; the first is the baseline. If empty, the newest invocation is used.
         output_dir: Output folder in which to search.
 
     Returns:
@@ -102,7 +102,7 @@ def _pair(name: str, candidate: Member, baseline: Member, column: str) -> Pair:
 
 
 def _within(members: Sequence[Member], pairs: list[Pair], unmatched: list[str]) -> None:
-    """Pair the runs of one suite: each with the first run of its name or environment."""
+    """Pair each run of a suite with the suite's first run of the same name or environment."""
     named = _grouped(members, lambda each: each.name)
     is_swept = all(len(group) == 1 for group in named.values())
     groups = _grouped(members, lambda each: each.manifest.env_id) if is_swept else named
@@ -156,11 +156,11 @@ def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> dict[st
 
 
 def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
-    """Return the newest earlier run of the same examples with another model or sampling; None if there is none.
+    """Return the newest earlier run that has the same examples but another model or sampling; None if not found.
 
     Args:
         folder: Folder of the finished run.
-        manifest: Its manifest.
+        manifest: Manifest of the finished run.
     """
     if manifest.derived or not _has_pairs(manifest):
         return None
@@ -198,7 +198,7 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
 
 
 def has_several_models(manifests: Sequence[Manifest]) -> bool:
-    """Return whether an invocation has several models on one environment, which `bench compare` can compare."""
+    """Return whether an invocation ran several models on the same environment, so that they can be compared."""
     ran = {(each.name or each.env_id, each.model) for each in manifests}
     return len(ran) > len({name for name, _ in ran})
 

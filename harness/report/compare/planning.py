@@ -1,5 +1,5 @@
-"""Sample-size planning for a comparison of two models. Finds the difference that a number of examples can detect, and
-the cheapest design for a given difference. Formulas are in `stats.power`."""
+"""Sample-size planning for a comparison of two models. Finds the smallest difference that a number of examples can
+detect, and the cheapest design that detects a given difference. Formulas are in `stats.power`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.stats.power import Components, Split, components, components_of_one
 from harness.stats.summary import number
 
 SHOWN = 5
-"""Maximum number of designs in the table: the cheapest, and some with a power of two of rollouts per example."""
+"""Maximum number of designs in the table: the cheapest, and some whose rollouts per example are a power of two."""
 
 ROUND = frozenset(1 << power for power in range(7))
 
@@ -51,19 +51,19 @@ class SampleSizePlan:
     rollouts: int
     """Rollouts per example of the pilot run."""
     detectable: float
-    """Difference that the pilot's number of examples and rollouts detects; NaN if there are too few for any."""
+    """Smallest difference that the pilot's examples and rollouts can detect; NaN if they are too few for any."""
     ways: tuple[Split, ...]
     """Designs that detect the requested difference, cheapest first."""
     rollout_cost: float | None
-    """US dollars for one rollout by each of the two models; None if unknown: then the design with the fewest rollouts
-    is the cheapest."""
+    """Cost of one rollout in US dollars, for each of the two models. If None, the cost is unknown, and the design with
+    the fewest rollouts counts as the cheapest."""
 
 
 def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> SampleSizePlan:
     """Plan the sample size from one pilot run, or from two of the same examples.
 
     Raises:
-        UsageError: too few examples have scores, the two are one run, or the difference exceeds the possible range.
+        UsageError: too few examples have scores, both runs are the same, or the difference exceeds the possible range.
     """
     if other is not None and other.manifest.id == pilot.manifest.id:
         raise UsageError(f"--against {other.run.path}: this is the run of --from; give a run of another model")

@@ -1,4 +1,4 @@
-"""Terminal output of a comparison: scores of each run, differences from the first, verdicts, differing examples.
+"""Terminal output of a comparison: scores of each run, differences from the first run, verdicts, differing examples.
 Numbers come from `sides`, the table layout from `report.layout`."""
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ LONGEST_LABEL = 80
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All comparisons that one `bench compare` prints."""
+    """All comparisons that one call of `bench compare` prints."""
 
     matches: tuple[Match, ...]
     """Comparison of each candidate with its baseline, grouped by environment."""
     unmatched: tuple[str, ...] = ()
     """Sentences about runs that were not compared."""
     averages: tuple[tuple[str, Estimate], ...] = field(default=())
-    """With several environments, label and mean difference of each candidate."""
+    """Label and mean difference of each candidate, if there are several environments."""
 
 
 def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
-    """Mean difference of each candidate over its environments, equally weighted; empty with only one environment.
-    Requires the same baseline model in all environments."""
+    """Average each candidate's difference over its environments, equally weighted; empty if there is only one
+    environment. Requires the same baseline model in all environments."""
     columns: dict[str, list[Match]] = {}
     for match in matches:
         columns.setdefault(match.column, []).append(match)
@@ -92,8 +92,8 @@ def screen(found: Compared, width: int, *, flips: int) -> Iterator[Text]:
 
 
 def labels(sides: Sequence[ComparedRun]) -> list[str]:
-    """Labels that distinguish runs: models, otherwise names, otherwise ids. Numbered if a table would cut them to the
-    same text."""
+    """Choose labels that distinguish the runs: their models, else their names, else their ids. Labels are numbered if a
+    table would shorten them to the same text."""
     # The name of a run; in a sweep, only the part in brackets, which distinguishes its runs.
     begins = [f"{side.manifest.env_id}[" for side in sides]
     names = [

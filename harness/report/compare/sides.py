@@ -1,4 +1,4 @@
-"""Data of runs for comparisons (scores of each example, tokens, times), and the comparison of two runs: their
+"""Data of runs for comparisons (score of each example, tokens, times), and the comparison of two runs: their
 difference, the examples on which they differ, and the examples that only one of them has."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ExampleScores:
     """Position of the example in the run."""
     cluster: str | None = None
     values: list[float] = field(default_factory=list[float])
-    """Values of the example's scored rollouts."""
+    """Values (reward or metric) of the example's scored rollouts."""
     unscored: int = 0
 
     @property
@@ -55,7 +55,7 @@ class ComparedRun:
     recorded: Recorded
     """Content of the run's journal."""
     measure: str
-    """Compared value: `reward`, or the name of a metric."""
+    """Value to compare: `reward`, or the name of a metric."""
     cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
     """Scores by example key, which is a hash of the example's content."""
     unscored: Counter[str] = field(default_factory=Counter[str])
@@ -68,7 +68,7 @@ class ComparedRun:
     """Whether the measure equals the reward in every rollout."""
 
     ended_early: Spread | None = None
-    """Mean and interval of a run that ended early because of `--until-ci`; None for other runs."""
+    """Mean with its interval, for a run that ended early because of `--until-ci`; None for other runs."""
 
     @property
     def label(self) -> str:
@@ -114,7 +114,7 @@ class ComparedRun:
 
     @property
     def spread(self) -> Spread:
-        """Mean, interval and other statistics, as in the run's own table; with clusters, a clustered interval."""
+        """Mean, interval and other statistics of the run; with clusters, the interval accounts for them."""
         if self.ended_early is not None:
             return self.ended_early
         cells = [cell for cell in self.cells.values() if cell.values]
@@ -143,7 +143,7 @@ class ComparedRun:
         return nearest_rank(known, part) if known else None
 
     def filled(self, key: str, value: float) -> list[float]:
-        """Values of an example, with `value` in place of each planned rollout that has no score."""
+        """Values of an example's rollouts, with `value` substituted for each planned rollout without a score."""
         cell = self.cells.get(key)
         if cell is None:
             return [value] * self.planned_each
@@ -151,7 +151,7 @@ class ComparedRun:
 
     @property
     def scores(self) -> Scores:
-        """Scores of the run, as input of `stats.difference`."""
+        """Scores of the run, in the form that `stats.difference` takes."""
         clusters = {key: cell.cluster for key, cell in self.cells.items() if cell.cluster is not None}
         return scores_of({key: cell.values for key, cell in self.cells.items()}, self.range, clusters or None)
 
@@ -159,7 +159,7 @@ class ComparedRun:
         """Check that two runs can differ by as much as the user asked for, given the range of the measure.
 
         Raises:
-            UsageError: they cannot; for example, 5 was given to mean 5 %, with which every run would pass.
+            UsageError: they cannot differ by that much; for example, 5 was given to mean 5 %.
         """
         limits = limits_of(self.scores)
         if limits is not None and size >= limits[1] - limits[0]:
@@ -171,8 +171,8 @@ class ComparedRun:
 
 
 def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
-    """Difference if every planned rollout without a score had the worst reward for the candidate, and the best for the
-    baseline. Worst and best come from the rewards' range or, if it is unknown, from the observed values."""
+    """Difference if every planned rollout without a score had the worst reward in the candidate's run, and the best in
+    the baseline's. These are the ends of the rewards' range or, if it is unknown, the extreme values observed."""
     ours, theirs = candidate.scores, baseline.scores
     low, high = limits_of(ours, theirs) or (min(ours.seen | theirs.seen), max(ours.seen | theirs.seen))
     keys = dict.fromkeys([*candidate.cells, *baseline.cells])
@@ -197,7 +197,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
         cluster: Key of the clusters: `task`, or a key of the examples' `info`; None for no clusters.
 
     Raises:
-        UsageError: the run has no such metric, or an example no such key.
+        UsageError: the run has no such metric, or an example lacks the cluster key.
         StoreError: the run cannot be read.
     """
     manifest = run.read_manifest()
@@ -215,7 +215,7 @@ def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None)
 
 
 def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
-    """Rollouts of one example that have an outcome, in table order."""
+    """Rollouts of one example that have an outcome."""
     recorded = side.recorded
     place = recorded.example_index(key)
     numbers = (number for number in range(len(recorded)) if recorded.place(number)[0] == place)
@@ -305,10 +305,10 @@ class Match(Difference):
     flips: tuple[Flip, ...]
     """Examples on which the two runs differ, largest difference first."""
     only_candidate: int
-    """Examples with a value in the candidate that are missing in the baseline."""
+    """Number of examples that have a value in the candidate's run and are missing from the baseline's."""
     only_baseline: int
     lost: int
-    """Examples that both runs have, but without a value in one of them."""
+    """Number of examples that both runs have, but that have a value in at most one of them."""
     column: str = ""
     """Label shared by the candidates of all environments."""
 

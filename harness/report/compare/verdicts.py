@@ -1,5 +1,5 @@
-"""The gate: whether a candidate may replace its baseline, and output for terminal, JSON, Markdown and JUnit. The
-interval comes from `sides`, the test from `stats.hypotheses`."""
+"""The gate: decide whether a candidate may replace its baseline, and print the verdict for a terminal or as JSON,
+Markdown or JUnit. The interval comes from `sides`, the test from `stats.hypotheses`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class GateRule:
     """Requirements of a gate, which decides whether a candidate may replace its baseline."""
 
     margin: float
-    """Tolerated loss of mean reward."""
+    """Largest loss of mean reward that is tolerated."""
     min_coverage: float
-    """Share of planned rollouts that must have a score."""
+    """Minimum share of planned rollouts that must have a score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def apply_rules(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
 
 
 def apply_rule(match: Match, rule: GateRule) -> Ruling:
-    """Apply the gate's rule to one environment: check that enough was measured, then test the difference."""
+    """Apply the gate's rule to one environment: check that enough rollouts have scores, then test the difference."""
     unfit = _too_little(match, rule)
     if unfit is not None:
         return Ruling(match, *unfit)
@@ -89,8 +89,8 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
 
 
 def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
-    """Explain why a candidate may not pass although its interval is above the margin: rare losses could be missed, or
-    scores are missing. None if it may pass."""
+    """Explain why a candidate may not pass although its interval is within the margin: rare losses could have been
+    missed, or scores are missing. None if it may pass."""
     if not is_above(match.paired.cautious_low, rule.margin):
         return (
             f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(match.units)} "
@@ -116,7 +116,7 @@ def _resume(side: ComparedRun) -> str:
 
 
 def _outlook(match: Match, rule: GateRule) -> str:
-    """Describe how many examples, or which margin, the gate would need for a decision."""
+    """Describe how many examples, or which margin, would let the gate reach a decision."""
     if not rule.margin:
         return "; with a margin of 0, only a better candidate can pass"
     limits = limits_of(match.candidate.scores, match.baseline.scores)
@@ -131,7 +131,7 @@ def _outlook(match: Match, rule: GateRule) -> str:
 
 
 def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
-    """Verdict of the gate if too little was measured on one of the sides; None if enough was."""
+    """Verdict of the gate if too few rollouts or examples have scores; None if there are enough."""
     candidate, baseline = match.candidate, match.baseline
     wanted = numerals.percent(rule.min_coverage)
     if candidate.ended_early is not None or baseline.ended_early is not None:
@@ -210,7 +210,7 @@ def _names(rulings: Sequence[Ruling]) -> list[str]:
 
 
 def _sides(rulings: Sequence[Ruling]) -> str:
-    """Text that names the compared models; for a single comparison also the runs."""
+    """Text that names the compared models and, if there is only one comparison, the two runs."""
     pairs = [(ruling.match.candidate, ruling.match.baseline) for ruling in rulings]
     if len(pairs) == 1:
         [(candidate, baseline)] = pairs

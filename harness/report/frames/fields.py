@@ -1,5 +1,5 @@
-"""Columns of a data frame, and their conversion to an Arrow table, with types that do not depend on the values, and to
-pandas or polars."""
+"""Columns of a data frame, and their conversion to an Arrow table and then to pandas or polars. The type of a column
+does not depend on its values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal["text", "number", "integer", "flag", "time"]
 
 BATCH_ROWS = 1000
 BATCH_CHARACTERS = 16 << 20
-"""Maximum rows and characters held before conversion to Arrow."""
+"""Maximum number of rows, and of characters, buffered before they are converted to Arrow."""
 
 _LIMIT = 1 << 63
 
@@ -44,7 +44,7 @@ class Field(Generic[T]):
     name: str
     kind: Kind
     value: Callable[[T], object]
-    """Function that returns the value for a row; None if missing. A time is in seconds since 1970."""
+    """Function that returns the value for a row, or None if it is missing. Times are in seconds since 1970."""
 
 
 def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
@@ -52,7 +52,7 @@ def table_of(fields: Sequence[Field[T]], rows: Iterable[T]) -> Any:
 
     Args:
         fields: Columns in order.
-        rows: Source objects of the rows; iterated once.
+        rows: Object from which each row is built; iterated once.
     """
     pa = arrow()
     types = {
@@ -92,7 +92,7 @@ def selected(fields: Sequence[Field[T]], columns: Sequence[str] | None) -> list[
 
 
 def free_name(name: str, prefix: str, taken: Container[str]) -> str:
-    """Return a unique column name: `name`, or `prefix.name` if it is taken."""
+    """Return a unique column name: `name`, or `prefix.name` if that name is taken."""
     while name in taken:
         name = f"{prefix}.{name}"
     return name
@@ -158,7 +158,7 @@ def framed(table: Any, made_by: ModuleType) -> Frame:
 
     Args:
         table: A `pyarrow.Table`.
-        made_by: The backend from `library`.
+        made_by: Module of the backend, as `library` returns it.
     """
     if made_by.__name__ == "polars":
         return cast("polars.DataFrame", made_by.from_arrow(table))

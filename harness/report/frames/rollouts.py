@@ -1,5 +1,5 @@
-"""`rollouts_df` and `messages_df`: data frames with one row per rollout, or per message, over one or more runs. Values
-that are also in the run's dataset are converted as there."""
+"""`rollouts_df` and `messages_df`: data frames with one row per rollout, or per message, of one or more runs. Values
+that are also in the run's dataset are converted in the same way."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Run:
     columns: RowShape
     """Columns of the run's rows, without state values."""
     state: tuple[str, ...]
-    """State values that become columns of the data frame."""
+    """Names of state values that become columns of the data frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class RolloutRow:
 
 
 _BEFORE_METRICS = 11
-"""Number of columns before the metrics: up to `error`."""
+"""Number of columns before those of the metrics; the last of them is `error`."""
 
 _Value: TypeAlias = Callable[[RolloutRow], object]
 
@@ -133,7 +133,7 @@ def _of_row(name: str) -> _Value:
 
 
 def _of_usage(name: str) -> _Value:
-    """Return a function that reads a rollout's token count of this name; None if no reply reported usage."""
+    """Return a function that reads the token count `name` of a rollout; its result is None without reported usage."""
 
     def value(rollout: RolloutRow) -> object:
         usage = rollout.outcome.base.usage
@@ -143,7 +143,7 @@ def _of_usage(name: str) -> _Value:
 
 
 def _of_state(name: str) -> _Value:
-    """Return a function that reads a state value of a rollout as JSON. A value set during scoring has precedence."""
+    """Return a function that reads a state value of a rollout as JSON. A value set during scoring takes precedence."""
 
     def value(rollout: RolloutRow) -> object:
         state = rollout.outcome.state
@@ -157,7 +157,7 @@ def _by_role(messages: Sequence[object], role: str) -> list[Mapping[str, object]
 
 
 def _last_text(messages: Sequence[object], role: str) -> str | None:
-    """Text of the last message of `role`; None without such a message or text."""
+    """Text of the last message with this role; None if there is no such message or it has no text."""
     found = _by_role(messages, role)
     return content_text(found[-1].get("content")) if found else None
 
@@ -226,7 +226,7 @@ def messages_df(
 def messages_df(
     runs: Runs, *, path: str | Path = "outputs", columns: Sequence[str] | None = None, backend: Backend = "pandas"
 ) -> Frame:
-    """Data frame with one row per message: prompt and completion of every rollout, in the order of `rollouts_df`.
+    """Data frame with one row per message of every rollout (prompt, then completion), in the order of `rollouts_df`.
 
     Args:
         runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of

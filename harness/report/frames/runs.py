@@ -1,5 +1,5 @@
-"""`runs_df`: a data frame with one row per run, from manifests and summaries; and selection of runs from ids, paths,
-folders and data frames."""
+"""`runs_df`: a data frame with one row per run, from manifests and summaries. Also finds the runs that are given as
+ids, paths, folders or data frames."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _settings(names: Sequence[str], entries: Sequence[ListedRun]) -> list[Field[
 
 
 def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
-    """Type of a setting's column, inferred from its values, since keys of tables have no declared type."""
+    """Type of a setting's column, inferred from its values, since the keys of a table have no declared type."""
     tables = [table for table in settings if _has_place_for(name, table)]
     if settings and not tables:
         known = dict.fromkeys(key for table in settings for key in table)
@@ -128,7 +128,7 @@ def _kind(name: str, settings: Sequence[Mapping[str, object]]) -> Kind:
 
 
 def _has_place_for(name: str, settings: Mapping[str, object]) -> bool:
-    """Return whether a run's settings have the setting, or a table that could contain it."""
+    """Return whether a run's settings contain the setting, or a table to which it could be added."""
     parts = name.split(".")
     above = (settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
     return name in settings or any(isinstance(table, Mapping) for table in above)
@@ -148,7 +148,7 @@ def _of_manifest(name: str) -> Callable[[ListedRun], object]:
 
 
 def _of_summary(*path: str | int) -> Callable[[ListedRun], object]:
-    """Return a function that reads the value at a path of a run's summary; None if missing."""
+    """Return a function that reads the value at a path in a run's summary, or None if it is missing."""
 
     def value(entry: ListedRun) -> object:
         found: object = entry.final

@@ -1,5 +1,5 @@
-"""Rollouts of a run as columns of numbers, about 50 bytes per rollout; examples as rows; and reward by resource use.
-Keeps no text except an example's name and the start of its question."""
+"""Rollouts of a run as columns of numbers (about 50 bytes per rollout), examples as rows, and mean reward by resource
+use. The only text in memory is each example's name and the start of its question."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ NAME = 80
 TURNS, TOKENS, SECONDS, COST = "turns", "tokens", "seconds", "cost"
 
 MEASURES = (TURNS, TOKENS, SECONDS, COST)
-"""Resources of a rollout; each is a column."""
+"""Resources that a rollout uses; each is a column."""
 
 GROUPS = 6
-"""Maximum number of groups of a run with more than MOST_VALUES different values of a resource."""
+"""Maximum number of groups of rollouts, if a resource has more than MOST_VALUES different values."""
 
 MOST_VALUES = 12
-"""Maximum number of different values for one group per value, if each has about LEAST rollouts. For turns, LEAST is not
-required."""
+"""Up to this number of different values, each value of a resource is its own group, if groups have about LEAST rollouts
+on average. For turns, groups may be smaller."""
 
 LEAST = 5
-"""Minimum rollouts of a group with several values."""
+"""Minimum number of rollouts in a group that combines several values."""
 
 
 class ExampleRow(NamedTuple):
@@ -49,10 +49,10 @@ class ExampleRow(NamedTuple):
     asked: str
     """Start of the example's question."""
     begin: int
-    """First row of the example's rollouts in the columns; `end` is the row after the last."""
+    """Index of the example's first rollout in the columns; `end` is the index after its last rollout."""
     end: int
     mean: float
-    """Mean reward of the example's scored rollouts; NaN without any."""
+    """Mean reward of the example's scored rollouts; NaN if none is scored."""
     scored: int
     low: float
     high: float
@@ -67,11 +67,11 @@ class ExampleRow(NamedTuple):
 
 @dataclass(slots=True)
 class RolloutColumns:
-    """Numbers of a run's rollouts as columns, in the order of examples and rollout indexes. Unknown values are NaN."""
+    """Data of a run's rollouts as columns of numbers, ordered by example and rollout index. Unknown values are NaN."""
 
     reward: array[float] = field(default_factory=lambda: array("d"))
     numbers: array[int] = field(default_factory=lambda: array("q"))
-    """Number of each rollout in the journal."""
+    """Position of each rollout in the journal."""
     measures: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
     examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
     _last: Example | None = None
@@ -83,7 +83,7 @@ class RolloutColumns:
         """Add the next rollout; rollouts arrive grouped by example. Call `end_example` after the last one.
 
         Args:
-            number: Number of the rollout in the journal.
+            number: Position of the rollout in the journal.
             outcome: The rollout with its score.
         """
         if self._last is None or self._last.key != outcome.example.key:
@@ -136,14 +136,13 @@ class RolloutColumns:
         return Scores(self.means(), frozenset(value for value in self.reward if value == value), promised)
 
     def mean_of(self, measure: str, row: ExampleRow) -> float:
-        """Mean of a resource over the rollouts of an example; NaN if unknown for all."""
+        """Mean use of a resource over the rollouts of an example; NaN if unknown for all of them."""
         known = [value for value in self.measures[measure][row.begin : row.end] if value == value]
         return math.fsum(known) / len(known) if known else math.nan
 
 
 def asked(prompt: Prompt) -> str:
-    """Return the start of an example's question; for a completion model, the end of its prompt, which has the
-    question."""
+    """Return the start of an example's question; for a completion model, the end of its prompt (the question)."""
     return clean(last_text(prompt, "user", SNIPPET - 1), SNIPPET)
 
 
@@ -157,7 +156,7 @@ class CostBin:
     high: float
     rollouts: int
     reward: Estimate
-    """Mean over examples, each the mean of its rollouts in the group."""
+    """Mean reward over the examples in the group, each counted with the mean of its rollouts there."""
 
     def to_json(self) -> JsonDict:
         """The group of rollouts as JSON."""
@@ -177,13 +176,14 @@ class CostBin:
 def relations_of(
     columns: RolloutColumns, *, limits: tuple[float, float] | None = None, is_watched: bool = False
 ) -> dict[str, list[CostBin]]:
-    """Group rollouts by their use of each resource. Resources that are unknown or equal for all are omitted.
+    """For each resource, such as tokens or seconds, group a run's rollouts by how much of it they used, to plot reward
+    against use. Omits a resource whose use is unknown, or the same in all rollouts.
 
     Args:
         columns: The rollouts.
         limits: Minimum and maximum possible reward; None if unknown.
-        is_watched: Whether the run ended early because of its results: then groups have no interval, since the ordinary
-            one assumes a size fixed in advance.
+        is_watched: Whether the run ended early because of its results. Groups then have no interval, since ordinary
+            intervals assume a number of examples fixed in advance.
     """
     example_of = [position for position, row in enumerate(columns.examples) for _ in range(row.made)]
     found: dict[str, list[CostBin]] = {}
@@ -206,8 +206,8 @@ def relations_of(
 
 
 def _parts(columns: RolloutColumns, measure: str) -> list[list[int]]:
-    """Split scored rollouts by use of a resource, lowest first: one group per value or, with many values, of about
-    equal size."""
+    """Split scored rollouts into groups by use of a resource, lowest use first: one group per value or, if there are
+    many values, groups of about equal size."""
     values = columns.measures[measure]
     rows = [row for row, reward in enumerate(columns.reward) if reward == reward and values[row] == values[row]]
     rows.sort(key=lambda row: values[row])

@@ -1,5 +1,5 @@
 """Examples and transcripts of a report page as data for its script, and all data of the page as JSON. Chooses the
-examples shown with transcripts, and limits rows and bytes, with notes on omissions."""
+examples to show with transcripts, and limits rows and bytes; notes on the page say what was omitted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BYTES = 6_000_000
 """Maximum size of all transcripts in the file, in bytes."""
 
 TEXT = 16_000
-"""Maximum characters of one text; of a longer one, the beginning and the end are shown."""
+"""Maximum characters of one piece of text; if it is longer, only its beginning and end are shown."""
 
 ROLLOUTS = 8
 """Maximum number of rollouts shown per example."""
@@ -51,7 +51,7 @@ KINDS = {
     "longest": "with the most tokens written",
     "others": "evenly from the rest",
 }
-"""Kinds of examples to show, with their descriptions, in the order in which they take turns."""
+"""Kinds of examples to show, with their descriptions. Examples are chosen from each kind in turn, in this order."""
 
 Sample: TypeAlias = dict[int, str]
 """Chosen examples of a run: position in the run → the kind for which the example was chosen, in order of choice."""
@@ -190,7 +190,7 @@ def _notes(transcripts: int, kinds: dict[str, int], total: int, shown: int, left
 def samples_of(environment: EnvPart, most: int) -> list[Sample]:
     """Choose the examples shown with transcripts, for each run of an environment.
 
-    The kinds take turns, so that each is represented even if few are shown. Deterministic.
+    Examples are chosen from each kind in turn, so that every kind is shown even if there are few. Deterministic.
 
     Args:
         environment: Its runs.
@@ -216,7 +216,7 @@ def samples_of(environment: EnvPart, most: int) -> list[Sample]:
 
 
 def _orders(columns: RolloutColumns, spreads: Mapping[str, float]) -> dict[str, Iterator[int]]:
-    """Order a run's examples by each kind of interest (lowest mean, highest mean, …), most typical first.
+    """For each kind of example to show (lowest mean, highest mean, …), order a run's examples, most typical first.
 
     Args:
         columns: A run's examples.
@@ -251,7 +251,7 @@ def _orders(columns: RolloutColumns, spreads: Mapping[str, float]) -> dict[str, 
 
 
 def shown_text(value: object) -> str:
-    """Clean foreign text for the page; other values become JSON."""
+    """Clean untrusted text for the page, and shorten it if it is too long; other values become JSON."""
     text = redactor.text(value if isinstance(value, str) else to_text(value), patterns=False)
     if len(text) > TEXT:
         half = TEXT // 2

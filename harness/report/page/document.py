@@ -1,5 +1,5 @@
-"""The HTML file of a report page: policy, style, script, data and sections. Self-contained; only its own script
-runs."""
+"""The HTML file of a report page: security policy, style, script, data and sections. The file is self-contained, and
+only its own script runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.stats.methods import describe
 from harness.store.card_text import shown_config
 
 CONFIG = 256 << 10
-"""Maximum bytes of a `config.toml` that the page shows. One with whole tables of rows can be larger."""
+"""Maximum bytes of a `config.toml` that the page shows. A file that contains many rows of data may be larger."""
 
 SETTING = 2000
 """Maximum characters of a setting's value on the page."""
@@ -74,7 +74,7 @@ def document(page: Page, content: PageData, *, plots: Plots | None, now: datetim
 
 
 def policy(style: str, script: str) -> str:
-    """Content security policy: nothing is loaded, and only the script with this hash runs."""
+    """Content security policy of the page: nothing is loaded, and only the page's own script, given by hash, runs."""
     return (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -131,7 +131,7 @@ def _examples(content: PageData) -> Html:
 
 
 def runs_section(page: Page) -> Html:
-    """Page section about every run: settings with origins, and how to reproduce it."""
+    """Page section about every run: its settings with their origins, and how to reproduce the run."""
     parts: list[Child] = [tag("h2", "Runs", id="runs")]
     if len(page.folders) > 1:
         rows: list[list[Child]] = [

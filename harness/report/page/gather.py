@@ -33,7 +33,7 @@ LABEL = 80
 """Maximum characters of a run's label."""
 
 ALL_PAIRS = 5
-"""Maximum number of runs for which all pairs (ten) are compared; with more, each is compared with the best."""
+"""Maximum number of runs for which all pairs are compared; if there are more, each is compared with the best."""
 
 
 @dataclass(slots=True)
@@ -49,11 +49,11 @@ class RunPart:
     columns: RolloutColumns
     relations: dict[str, list[CostBin]]
     remarks: list[str]
-    """Remarks on facts that the figures do not show."""
+    """Remarks on facts that the numbers do not show."""
     measure: str = ""
-    """Evaluation function of the figures, for an agent evaluation with several; otherwise ""."""
+    """Name of the evaluation function, for an agent evaluation with several; otherwise ""."""
     label: str = ""
-    """Label that distinguishes it from other runs of its environment."""
+    """Label that distinguishes the run from other runs of its environment."""
     colour: int = 0
     """Colour index of the run's model."""
 
@@ -79,7 +79,7 @@ class Beside(Difference):
 
     @property
     def words(self) -> str:
-        """Verdict on the first of two runs: `better`, `worse`, or the reason why neither is certain."""
+        """Verdict on the first of two runs: `better`, `worse`, or the reason why it is undecided."""
         if self.is_found:
             return self.verdict
         if self.adjusted is None:
@@ -102,7 +102,7 @@ class Beside(Difference):
 
     @property
     def figures(self) -> list[str]:
-        """Difference, interval, p, and wins/ties/losses, as texts of table cells."""
+        """Difference, interval, p-value, and wins/ties/losses, as the text of table cells."""
         outcomes = (self.paired.wins, self.paired.ties, self.paired.losses)
         return [
             numerals.difference(self.estimate),
@@ -155,7 +155,7 @@ class Page:
     title: str
     environments: list[EnvPart]
     overall: list[Overall] = field(default_factory=list[Overall])
-    """Models by mean, best first; only those with exactly one run in every environment."""
+    """Models with exactly one run in every environment, highest mean first."""
     missing: list[str] = field(default_factory=list[str])
     """Sentences about requested runs that are not on the page."""
 
@@ -166,7 +166,8 @@ class Page:
 
     @property
     def folders(self) -> list[RunPart]:
-        """All runs of the page, each once; one with several functions by the function that scored the most rollouts."""
+        """All runs of the page, one entry per run folder. A run with several evaluation functions has the entry of the
+        function that scored the most rollouts."""
         most = sorted(self.runs, key=lambda run: run.summary.scored)
         best = {run.entry.id: run for run in most}
         return [best[name] for name in dict.fromkeys(run.entry.id for run in self.runs)]
@@ -187,7 +188,7 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
 
     Raises:
         UsageError: no run can be shown.
-        StoreError: the only run cannot be read.
+        StoreError: only one run is given, and it cannot be read.
     """
     parts: list[RunPart] = []
     said = list(missing)
@@ -233,8 +234,8 @@ def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure:
 
 
 def _label(parts: Sequence[RunPart]) -> None:
-    """Label each run by its model; if that is ambiguous, add its name, then its id. Assign each model a colour that is
-    the same in every environment."""
+    """Label each run by its model; if that is ambiguous, add the run's name, then its id. Give each model the same
+    colour in every environment."""
     colours = {model: number for number, model in enumerate(dict.fromkeys(part.model for part in parts))}
     for part in parts:
         part.label, part.colour = part.model, colours[part.model]
@@ -247,7 +248,7 @@ def _label(parts: Sequence[RunPart]) -> None:
 
 
 def _own_name(part: RunPart) -> str:
-    """Name of a run; in a sweep, only the part that the page does not show elsewhere."""
+    """Name of a run; in a sweep, without the environment and model, which the page shows anyway."""
     name = clean(part.entry.name, 4 * LABEL)
     env = clean(part.entry.env_id, LABEL)
     if name.startswith(f"{env}[") and name.endswith("]"):
@@ -300,12 +301,12 @@ def passing(page: Page) -> str:
 
 
 def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
-    """Describe the statistical methods of the page, as a list of (figure or method, description): figures first, then
-    each kind of interval on the page.
+    """Describe the statistical methods of the page, as a list of (name, description): first the page's numbers, then
+    each kind of interval on it.
 
     Args:
         page: The page.
-        in_short: Whether the output has neither metrics nor figures.
+        in_short: Whether the output has neither metrics nor plots.
     """
     told = [(name, words) for name, words in SUMMARY.items() if name not in INTERVALS]
     differences = page.differences

@@ -1,4 +1,4 @@
-"""Report page as Markdown, for a README or a pull request. Names and texts from others are escaped."""
+"""Report page as Markdown, for a README or a pull request. Untrusted text is escaped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from harness.report.text import clean
 from harness.store.card_text import escape
 
 CELL = 200
-"""Maximum characters of a name in a table."""
+"""Maximum characters of a name in a table cell."""
 
 
 def markdown(page: Page) -> str:
-    """The report page as Markdown, without figures and transcripts."""
+    """The report page as Markdown, without plots and transcripts."""
     counted = numerals.counted(len(page.folders), "run")
     scored = numerals.coverage(*(run.summary for run in page.folders))
     head = f"{counted}, {scored} rollouts scored. Mean reward over examples, with 95 % intervals."

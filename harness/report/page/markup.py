@@ -1,5 +1,5 @@
-"""HTML generation with escaping: foreign text cannot become a tag, an attribute or a script. Any value that is not
-`Html` is treated as text. Also writes JSON for script elements."""
+"""HTML generation with escaping, so that untrusted text cannot become a tag, an attribute or a script. Any value that
+is not `Html` is treated as text. Also writes JSON for script elements."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Html(str):
 
 
 Child: TypeAlias = "Html | str | int | Iterable[Child] | None"
-"""Content of an HTML element; None is empty."""
+"""Content of an HTML element; None adds nothing."""
 
 _VOID = frozenset({"br", "col", "hr", "input", "meta", "wbr"})
 
 MANY = 6
-"""Number of columns from which a table becomes one block per row on a narrow screen."""
+"""A table with at least this number of columns is shown as one block per row on a narrow screen."""
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 
 
 def text(value: object) -> Html:
-    """Escape text from others for HTML; known secrets and control characters are removed."""
+    """Escape untrusted text for HTML; known secrets and control characters are removed."""
     return Html(html.escape(redactor.text(clean_block(str(value)), patterns=False)))
 
 
@@ -85,7 +85,7 @@ def table(
         head: Column headers.
         rows: Cells of each row.
         label: Description for screen readers.
-        words: Indexes of text columns; the others are figures.
+        words: Indexes of text columns; the other columns have numbers.
         caption: Caption above the table.
     """
     is_many = len(head) >= MANY

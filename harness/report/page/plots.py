@@ -1,5 +1,5 @@
-"""Figures of the page, drawn with matplotlib, as SVG for a strict content security policy. Data come from `stats`.
-Names from others are never drawn; the page has its own legends."""
+"""Figures of the report page, drawn with matplotlib, as SVG that a strict content security policy allows. Names of
+models are never drawn into a figure, since they are untrusted; the page has its own legends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BARS = 20
 AXES = {TURNS: "turns of the model", TOKENS: "tokens written", SECONDS: "seconds", COST: "US dollars"}
 
 _SIZE = (4.4, 2.7)
-"""Size of a figure in inches; at 72 units each, about the pixels of a page column."""
+"""Size of a figure in inches; at 72 pixels per inch, about the width of a page column."""
 
 _STYLE: dict[str, object] = {
     "svg.fonttype": "none", "svg.hashsalt": "bench", "font.size": 10, "axes.spines.top": False,
@@ -49,7 +49,7 @@ _STYLE: dict[str, object] = {
 
 
 def bars_of(means: Iterable[float], limits: tuple[float, float]) -> list[int]:
-    """Count, for each step of the reward axis, the means that are nearest to it; the bars of a histogram."""
+    """Heights of a histogram's bars: for each step of the reward axis, the number of means that are nearest to it."""
     low, high = limits
     counts = [0] * (BARS + 1)
     for mean in means:
@@ -63,7 +63,7 @@ def colour(number: int) -> str:
 
 
 def symbol(number: int) -> str:
-    """Character that looks like a model's marker in the figures."""
+    """Character that resembles the marker with which the figures draw a model."""
     return SYMBOLS[number % 8]
 
 
@@ -117,10 +117,10 @@ class Plots:
     def attempts(
         self, curves: Sequence[tuple[int, Mapping[int, PassRate], Mapping[int, PassRate]]], title: str
     ) -> Html:
-        """Plot of pass@k and pass^k against k.
+        """Plot pass@k (at least one of k rollouts passes) and pass^k (all of them pass) against k, for several runs.
 
         Args:
-            curves: For each run: its colour index, pass@k and pass^k.
+            curves: For each run: its colour index, pass@k by k, and pass^k by k.
             title: Description in words.
         """
 
@@ -141,7 +141,7 @@ class Plots:
         return self._drawn(draw, title)
 
     def relation(self, measure: str, runs: Sequence[tuple[int, Sequence[CostBin]]], title: str) -> Html:
-        """Plot of mean reward by resource use, in groups of rollouts, with intervals and the range of each group.
+        """Plot mean reward by resource use: one point per group of rollouts, with its interval and range of use.
 
         Groups are not connected, since there may be no rollouts between them.
 
@@ -229,7 +229,7 @@ _PROPERTIES = frozenset(
         "stroke-dashoffset", "stroke-opacity", "fill-opacity", "opacity", "text-anchor", "font-size", "font-weight",
     }
 )  # fmt: skip
-"""Properties of a `style` that become attributes."""
+"""CSS properties of a `style` attribute that become attributes of the SVG element."""
 
 _ATTRIBUTES = _PROPERTIES | {"d", "x", "y", "width", "height", "transform", "viewBox"}
 

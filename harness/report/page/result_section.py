@@ -10,7 +10,7 @@ from harness.report.result_table.layout import Shown, layout_of
 
 
 def result_section(page: Page) -> Html | None:
-    """Table models × environments with footnotes; None for a page with a single environment."""
+    """Page section with the table of models × environments and its footnotes; None if there is only one environment."""
     if len(page.environments) < 2:
         return None
     result = table_of_page(page)

@@ -1,5 +1,5 @@
-"""Page sections about results: leaderboard, differences, and one section per environment. Figures come from `gather`,
-formatted by `report.numerals`."""
+"""Page sections about results: leaderboard, differences, and one section per environment. Numbers come from `gather`
+and are formatted by `report.numerals`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER_WAY = {"better": "worse", "worse": "better"}
 """Verdict on the second of two runs, given the verdict on the first."""
 
 CLASSES = {"better": "found", "worse": "lost"}
-"""CSS class of a verdict; other verdicts are undecided."""
+"""CSS class of each verdict; a verdict not listed here is undecided."""
 
 WIDTH, HEIGHT, EDGE = 170, 18, 7
 """Size and margin of the plot of one mean, in pixels."""
@@ -56,8 +56,8 @@ def name_of(run: RunPart) -> Html:
 
 
 def board_of(environment: EnvPart) -> dict[str, list[str]]:
-    """Columns of a leaderboard: header → a cell for each run of an environment, best run first. The pass rates are
-    those of the largest k."""
+    """Columns of a leaderboard: header → a cell for each run of an environment, best run first. Pass rates are for the
+    largest k."""
     summaries = [run.summary for run in environment.runs]
     k = max((k for summary in summaries for k in summary.pass_at_k), default=1)
     board = {
@@ -84,7 +84,7 @@ def strip(
         estimate: The mean and its interval.
         limits: Minimum and maximum of the axis.
         number: Colour index of the run.
-        bounds: The mean if all unscored rollouts had the worst, or the best, reward; None without unscored rollouts.
+        bounds: The mean if all unscored rollouts had the worst reward, and if they had the best; None if all have one.
     """
 
     def place(value: float) -> str:
@@ -112,7 +112,7 @@ def leaderboards(page: Page, grid: Html | None = None) -> Html:
 
     Args:
         page: Data of the page.
-        grid: The table models × environments; None to omit it.
+        grid: Section with the table of models × environments; None to omit it.
     """
     heading = tag("h2", "Leaderboard", id="leaderboard")
     parts: list[Child] = [heading, _overall(page) if page.overall else None, grid]
@@ -233,7 +233,7 @@ def cautions(page: Page) -> list[str]:
 
 
 def environment_section(environment: EnvPart, number: int, plots: Plots | None) -> Html:
-    """Page section of one environment: distributions, attempts, resource use, unscored rollouts, metrics."""
+    """Page section of one environment: reward distributions, pass rates, resource use, unscored rollouts, metrics."""
     parts: list[Child] = [tag("h2", environment.name, id=f"environment-{number}")]
     if plots is not None:
         if len(environment.runs) > 1:
@@ -295,7 +295,7 @@ def _metrics(environment: EnvPart) -> Html | None:
 
 
 def _groups(environment: EnvPart) -> Html | None:
-    """Table with the figures of the plots of reward by resource use."""
+    """Table with the numbers behind the plots of reward by resource use."""
     rows: list[list[Child]] = [
         [
             _LABELS[measure],

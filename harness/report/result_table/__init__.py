@@ -1,2 +1,2 @@
-"""The table models × environments of `bench report` and `bench compare`: its cells and marks, its footnotes, and its
-form as Markdown, LaTeX, CSV and HTML."""
+"""The table of models × environments in `bench report` and `bench compare`: its cells and marks, its footnotes, and its
+output as Markdown, LaTeX, CSV and HTML."""

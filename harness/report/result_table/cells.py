@@ -1,4 +1,4 @@
-"""Cells, marks and averages of a table models × environments. Scores come from a report page or from the runs of a
+"""Cells, marks and averages of a table of models × environments. Scores come from a report page or from the runs of a
 comparison, statistics from `stats`."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LABEL = 80
 """Maximum characters of the name of a model, an environment or a run."""
 
 Mark: TypeAlias = Literal["best", "tied", "worse", "better", "unknown", ""]
-"""Result of the comparison with the highest mean of the column. `better` is possible if the two share only some
-examples; "" means nothing to compare."""
+"""How a run compares with the run that has the highest mean of the column. It can be `better` if the two runs share
+only some examples; "" if there is nothing to compare."""
 
 FROM_BEST: dict[str, Mark] = {"better": "worse", "worse": "better", "tied": "tied", "unknown": "unknown"}
 """Mark of a run, given the verdict on the best run in comparison with it."""
@@ -36,7 +36,7 @@ class ResultCell:
     """One run in the table."""
 
     environment: str
-    """Column: the environment, with the evaluation function if there are several."""
+    """Column of the table: the environment, with the evaluation function if there are several."""
     model: str
     entry: ListedRun
     manifest: Manifest
@@ -50,20 +50,20 @@ class ResultCell:
     unscored: Mapping[str, int]
     """Number of unscored rollouts by reason."""
     measure: str = ""
-    """Evaluation function or metric; "" for the reward."""
+    """Evaluation function or metric that gave the scores; "" for the reward."""
     ended_early: bool = False
     """Whether the run ended as soon as its interval was narrow enough."""
     origin: str = ""
     """Suite or run as the user named it."""
     row: str = ""
-    """Label of the row: the model, with what distinguishes several runs of a model."""
+    """Label of the row: the model, followed by a distinguishing name if the model has several runs."""
     mark: Mark = ""
     against: Difference | None = None
     """Comparison of the column's best run with this run; None for the best one."""
 
     @property
     def suffix(self) -> str:
-        """Own name of the run; of a run in a sweep, the varied setting."""
+        """Name that was given to the run; for a run in a sweep, the varied setting."""
         name, env = clean(self.entry.name, LABEL), clean(self.entry.env_id, LABEL)
         if name.startswith(f"{env}[") and name.endswith("]"):
             name = name[len(env) + 1 : -1].removesuffix(f", {self.model}").removeprefix(f"{self.model}, ")
@@ -72,12 +72,12 @@ class ResultCell:
 
 @dataclass(slots=True)
 class RowAverage:
-    """Mean of a row over all environments, equally weighted."""
+    """Mean of a table row over all environments, equally weighted."""
 
     estimate: Estimate
     mark: Mark = ""
     difference: Estimate | None = None
-    """Difference best row minus this row; None for the best one."""
+    """Average of the best row minus the average of this row; None for the best row."""
     p_value: float | None = None
     """p-value of the difference, adjusted for all comparisons of averages (Holm)."""
 
@@ -95,7 +95,7 @@ class ResultTable:
     cells: dict[tuple[str, str], ResultCell]
     """Runs by (row, environment)."""
     averages: dict[str, RowAverage] = field(default_factory=dict[str, RowAverage])
-    """Average of each row that has a mean in all of several environments."""
+    """Average of each row that has a mean in every environment; empty if there is only one environment."""
     comparisons: int = 1
     """Number of comparisons for which the p-values of the cells are adjusted (Holm)."""
     missing: list[str] = field(default_factory=list[str])
@@ -202,7 +202,7 @@ def _by_mean(cells: Sequence[ResultCell]) -> list[ResultCell]:
 
 
 def _mark(column: Sequence[ResultCell]) -> None:
-    """Mark the runs of an environment. Runs with the same mean as the best one are best, too."""
+    """Mark the runs of an environment. Runs with the same mean as the best one are marked as best, too."""
     ranked = _by_mean(column)
     if len(ranked) < 2:
         return
@@ -256,7 +256,7 @@ def _label(cells: Sequence[ResultCell]) -> None:
 
 
 def _words(runs: Sequence[ResultCell]) -> list[str]:
-    """Words that distinguish the runs of a model within each environment."""
+    """Short labels that distinguish the runs of a model within each environment."""
     order = sorted(runs, key=lambda cell: (str(cell.manifest.created), cell.entry.id))
     suites = list(dict.fromkeys(cell.manifest.suite or cell.entry.id for cell in order))
     ways = (

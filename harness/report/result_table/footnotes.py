@@ -1,5 +1,5 @@
-"""Footnotes of a table models × environments: intervals, numbers of examples and rollouts, marks, averages, incomplete
-runs, and settings in which runs of one environment differ."""
+"""Footnotes of a table of models × environments: intervals, numbers of examples and rollouts, marks, averages,
+incomplete runs, and settings in which runs of one environment differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 
 SIGNS: dict[Mark, str] = {"tied": "†", "unknown": "?", "better": "‡"}
-"""Sign behind a mean, by mark. The best mean is bold instead; a worse one has no sign."""
+"""Sign to print after a mean, by mark. The best mean is printed in bold instead; a worse one has no sign."""
 
 LIMITS = (
     "env.timeout", "env.scoring_timeout", "env.message_limit", "env.token_limit", "env.cost_limit", "env.max_retries",
@@ -43,7 +43,7 @@ def cell_notes(table: ResultTable) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def footnotes(table: ResultTable, bold: str = "Bold") -> list[str]:
-    """All sentences below the table, without the notes of single cells.
+    """All sentences below the table, except notes on single cells.
 
     Args:
         table: The table.
@@ -67,7 +67,7 @@ def _figures(table: ResultTable) -> Iterator[str]:
 
 
 def _sizes(table: ResultTable) -> Iterator[str]:
-    """Numbers of examples (n) and of rollouts per example (r), of all environments together if they are equal."""
+    """Numbers of examples (n) and of rollouts per example (r): one sentence if all environments agree."""
     sizes = {environment: _size(table.column(environment)) for environment in table.environments}
     clusters = [cell.estimate.clusters for cell in table.ordered if cell.estimate.clusters is not None]
     if clusters:
@@ -140,7 +140,7 @@ def _holes(table: ResultTable) -> Iterator[str]:
 
 
 def _numbered(table: ResultTable) -> Iterator[str]:
-    """Ids of runs of a model that only numbers distinguish."""
+    """Sentences with the ids of a model's runs, if only numbers distinguish these runs in the table."""
     for row in table.rows:
         if " · run " in row:
             ids = [cell.entry.id for cell in table.ordered if cell.row == row]

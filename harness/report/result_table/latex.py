@@ -1,5 +1,5 @@
-r"""A table models × environments as LaTeX with booktabs, and the escaping of text for LaTeX. The result compiles with
-pdfLaTeX, XeLaTeX and LuaLaTeX: characters that pdfLaTeX lacks are printed as `U+6A21` there."""
+r"""A table of models × environments as LaTeX with booktabs, and escaping of text for LaTeX. The result compiles with
+pdfLaTeX, XeLaTeX and LuaLaTeX; pdfLaTeX prints characters that it lacks as code points such as `U+6A21`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ESCAPES = {
     "–": r"\textendash{}", "—": r"\textemdash{}", "…": r"\ldots{}", "‘": r"`{}", "’": r"'{}", "“": r"``{}",
     "”": r"''{}",
 }  # fmt: skip
-"""LaTeX for characters that are special in it, or that some engine lacks. The `{}` behind quotes and hyphens prevent
-ligatures."""
+"""LaTeX code for characters that are special in LaTeX or missing from some engine. The `{}` after quotes and hyphens
+prevents ligatures."""
 
 ACCENTS = {
     "\u0300": r"\`", "\u0301": r"\'", "\u0302": r"\^", "\u0303": r"\~", "\u0304": r"\=", "\u0306": r"\u",
@@ -50,7 +50,7 @@ GREEK = {
 """LaTeX for Greek letters."""
 
 OTHER = r"\providecommand{\benchchar}[2]{\ifdefined\XeTeXversion#1\else\ifdefined\directlua#1\else#2\fi\fi}"
-"""Definition of a command that prints a character where the engine can, else its code point."""
+"""Definition of a LaTeX command that prints a character if the engine supports it, else its code point."""
 
 
 def latex_table(table: ResultTable) -> str:
@@ -102,7 +102,7 @@ def _preamble(body: Iterable[str], table: ResultTable) -> list[str]:
 
 
 def latex_text(value: str, limit: int = LABEL) -> str:
-    """Escape text from others for LaTeX, as one line; known secrets are removed."""
+    """Escape untrusted text for LaTeX, as one line; known secrets are removed."""
     words = unicodedata.normalize("NFC", redactor.text(clean(value, limit), patterns=False))
     return "".join(map(_character, words)).replace("--", "-{}-").replace("--", "-{}-")  # no dashes of two hyphens
 

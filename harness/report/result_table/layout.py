@@ -1,4 +1,4 @@
-"""Rows and columns of a printed table models × environments, independent of its format."""
+"""Rows and columns of a printed table of models × environments, independent of the output format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.report.result_table.footnotes import SIGNS, cell_notes
 from harness.stats.intervals import Estimate
 
 MOST_COLUMNS = 5
-"""Maximum number of columns, with the average, before the table is turned so that models become columns."""
+"""Maximum number of columns, including the average; with more, the table may be transposed: models become columns."""
 
 AVERAGE = "average"
 
@@ -23,14 +23,14 @@ class Shown:
     interval: str = ""
     is_best: bool = False
     sign: str = ""
-    """Sign of the mark; "" without one."""
+    """Sign that shows how the run compares with the best one; "" for no sign."""
     letter: str = ""
-    """Letter of the cell's note; "" without one."""
+    """Letter that refers to the cell's footnote; "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table as text: header and rows."""
+    """A table whose cells are text: header and rows."""
 
     corner: str
     columns: list[str]

@@ -1,4 +1,4 @@
-"""A table models × environments as Markdown and as CSV."""
+"""A table of models × environments as Markdown and as CSV."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _text(value: str, limit: int = 200) -> str:
 
 
 def csv_table(table: ResultTable) -> str:
-    """The table as CSV: a line for each run, then one for each model's average, with all digits. Possible formulas of
-    spreadsheets are made harmless as in `bench export`."""
+    """The table as CSV: a line for each run, then one for each model's average, with all digits. Text that a
+    spreadsheet could take for a formula is escaped as in `bench export`."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
