@@ -42,7 +42,7 @@ class RewardFunction:
     weight: float
     """Weight in the reward; 0 for a metric."""
     is_group: bool
-    """Whether it scores all rollouts of an example together."""
+    """Whether the function scores all rollouts of an example together."""
     is_async: bool
     takes: tuple[str, ...] | None
     """Names of the arguments to pass; None for all (`**kwargs`)."""

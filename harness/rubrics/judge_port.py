@@ -153,7 +153,7 @@ def scoring_pass() -> Generator[None]:
 @contextmanager
 def collect_failures() -> Generator[list[ModelError]]:
     """Collect the errors of failed judge calls inside the block and in tasks started there. If a reward function
-    catches such an error, its value is meaningless."""
+    catches such an error, the function's value is meaningless."""
     failures: list[ModelError] = []
     with _changed(failures=failures):
         yield failures

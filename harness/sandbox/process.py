@@ -113,7 +113,7 @@ class SandboxedProcess:
             raise SandboxError(f"{self._name} failed with exit code {self.pipes.exit_code}: {errors}")
 
     async def _hold_init(self) -> None:
-        """Open a pidfd of the init process inside. It waits for its request, so it still exists."""
+        """Open a pidfd of the init process inside, which still exists, since it is waiting for its request."""
         transport = self.pipes.transport
         while self._launch.has_init and self.pipes.exit_code is None and transport is not None:
             used = tree.usage(transport.get_pid())
@@ -134,7 +134,7 @@ class SandboxedProcess:
         await (self.changed() if self.pipes.exit_code is None else self._close())
 
     async def wait_for_final_report(self) -> None:
-        """If the program has closed its output, it is probably ending: wait briefly for its final report."""
+        """Wait briefly for the program's final report if its output is closed, since it is then probably ending."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while self.pipes.stdout_ended and self.is_running:

@@ -44,7 +44,7 @@ def bootstrap_median(
     """Quantile of the values, by default the median, with a percentile bootstrap interval.
 
     The rank of a resample's quantile among the sorted values follows a beta distribution. Drawing this rank is
-    equivalent to drawing all values, but its time does not depend on their number.
+    equivalent to drawing all values, and takes the same time for any number of them.
 
     Args:
         values: One finite value per example.
@@ -96,7 +96,7 @@ def bootstrap_ratio(
 
     Args:
         numerators: One finite value per example.
-        denominators: The same for the denominators.
+        denominators: One finite value per example, in the same order.
         clusters: Label of each example's cluster.
         seed: Random seed.
         draws: Number of resamples. If draws · examples exceeds 40 million, the delta method is used instead.
@@ -143,7 +143,7 @@ def resampled(
     """Compute a statistic for all resamples, one row each.
 
     Args:
-        statistic: Function of weights.
+        statistic: Function of the weights of the units.
         units: Number of units to draw from.
         rows: Number of resamples per batch.
         draws: Number of resamples in total.

@@ -132,7 +132,7 @@ def welch(
 
     Args:
         first: One finite value per example.
-        second: The same for the other sample.
+        second: One finite value per example of the other sample.
         level: Confidence level.
         clusters: Labels of the values' clusters, for both samples, if values of one cluster are correlated. Then each
             side's standard error is CR1, with clusters−1 degrees of freedom.

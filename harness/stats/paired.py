@@ -133,7 +133,7 @@ def paired_by_key(
 
     Args:
         first: One finite value per example, by a hashable key of the example.
-        second: The same for the other set.
+        second: One finite value per example of the other set, by the same keys.
         clusters: Cluster of each example; must contain every common key.
         limits: As for `paired_difference`.
         level: Confidence level.
@@ -164,7 +164,7 @@ def paired_difference(
 
     Args:
         first: One finite value per pair.
-        second: The same for the other side.
+        second: One finite value per pair, for the other side.
         clusters: Label of each pair's cluster, if pairs of one cluster are correlated.
         limits: Lowest and highest possible score, if known. Then there is an interval even if all differences are 0,
             and no interval exceeds the range of possible differences.

@@ -64,7 +64,7 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
 
     Args:
         first: Scores of each example; examples without scores on a side are ignored.
-        second: The same for the other side, with the same examples in the same order.
+        second: Scores of each example on the other side; the same examples in the same order.
 
     Returns:
         The estimate; None if fewer than two examples have scores on both sides.

@@ -110,7 +110,7 @@ class ScoreTable:
         Args:
             example: Index of the example in the plan, 0-based.
             rollout: Rollout index, 0-based.
-            reward: None if unscored. NaN, infinite and extremely large values count as unscored.
+            reward: The reward; None if unscored. NaN, infinite and extremely large values count as unscored.
             metrics: Values by name; None and invalid values count as missing.
             reason: Reason for a missing reward; ignored otherwise.
             **details: `usage` (required), `truncated`, `empty`, `refused`, `seconds`, `judged` and `judged_unpriced`.

@@ -33,7 +33,7 @@ class TaskOutcome:
 
     task: str
     score: float | None
-    """None if the task failed or could not be scored."""
+    """Score of the model's answer; None if the task failed or could not be scored."""
     is_valid: bool = False
     """Whether the attempt counts as a success: it has a score, and the answer was valid."""
     schema_valid: bool | None = None

@@ -282,7 +282,7 @@ def spread(
 
 
 def metric_spread(groups: Iterable[list[float]], clusters: Sequence[Hashable] | None = None) -> Spread:
-    """Describe a metric by `spread`, without an interval if it is always 0 or always 1, since it may be a count."""
+    """Describe a metric like `spread`, but without an interval if all values are 0 or all are 1: it may be a count."""
     metric = spread(groups, clusters=clusters)
     if metric.estimate.method == "wilson" and metric.min == metric.max:
         return replace(metric, estimate=Estimate(mean=metric.estimate.mean, examples=metric.estimate.examples))

@@ -107,7 +107,7 @@ class StoppingRule:
 
     @property
     def ended_early(self) -> bool:
-        """For a finished run: whether it was stopped early. If not, the ordinary interval applies."""
+        """Whether a finished run was stopped early. If not, the ordinary interval applies."""
         return (self.is_reached or self.aim.has_stopped) and self._next + len(self._open) < self.aim.examples
 
     @property

@@ -129,7 +129,7 @@ class _Encoded:
 
 
 def _own_names(columns: RowShape, added: Sequence[str] = _ADDED) -> dict[str, str]:
-    """New names for those of our additional columns whose name a metric or state column has."""
+    """Return new names for the added columns that would have the name of a metric or of a state column."""
     taken = set(columns.names)
     names: dict[str, str] = {}
     for name in added:

@@ -117,7 +117,7 @@ class Pool:
         self._failures = 0
 
     def has_failed(self) -> None:
-        """Record that the generation or scoring of a rollout has killed its process again."""
+        """Count a rollout whose generation or scoring has again ended the process that ran it."""
         self._failures += 1
 
     def note(self) -> str:

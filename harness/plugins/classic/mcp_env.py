@@ -13,7 +13,7 @@ _SERVER = ("name", "command", "args", "env", "url", "headers", "cwd")
 
 
 class MCPEnv(NativeMCPEnv):
-    """`vf.MCPEnv`: `harness.MCPEnv` with the classic constructor arguments.
+    """The class `MCPEnv` of the classic API: `harness.MCPEnv` with the constructor arguments of that API.
 
     Args:
         mcp_servers: Settings of the servers: dicts, or objects with the same fields.
