@@ -1,5 +1,5 @@
 r"""Normalization of mathematical answers as text: removal of meaningless differences in spelling, distinction of words
-and units from variables, and comparison of texts. `math_worker` parses the results.
+and units from variables, and comparison as text. `math_worker` parses the results.
 
 The worker loads only this file, so it imports nothing but the standard library."""
 
@@ -139,7 +139,7 @@ def _is_significant(before: str, after: str) -> bool:
 
 
 def same_text(first: str, second: str) -> bool:
-    r"""Return whether two plain texts are equal, apart from text markup and the case of words."""
+    r"""Return whether two normalized answers are equal, apart from text markup and the case of words."""
     return _unmarked(first) == _unmarked(second)
 
 

@@ -1,5 +1,5 @@
 r"""The program that compares mathematical answers, run as a child process by `math_pool`. From this package it loads
-only the file `math_text`, which normalizes the texts.
+only the file `math_text`, which normalizes answers.
 
 It reads one JSON object per line from stdin (`id`, `answer`, `gold`, `cpu_seconds`) and writes one per line to stdout:
 first `{"ready": …}`, then `{"id", "right"}` for every request. The main process only forks; its child compares the
@@ -195,7 +195,7 @@ def _power(digits: float) -> float:
 
 
 def _depth(text: str) -> int:
-    """Return the maximum depth of nested brackets in a text."""
+    """Return the maximum depth of nested brackets in a string."""
     depth = deepest = 0
     for letter in text:
         depth += (letter in "{([") - (letter in "])}")

@@ -80,7 +80,7 @@ class OneFunction(CombinedRubric):
         return values
 
     def _put_back(self, state: State, known: Scored | None) -> None:
-        """Restore the state that the recorded scoring had added, unless the function has set it anew. If the function
+        """Restore the state that the recorded scoring had added, unless the function has set it again. If the function
         calls a judge, the new replies replace all recorded ones, since there is no record of which function caused
         which reply."""
         for name, value in ({} if known is None else known.extra).items():

@@ -51,7 +51,7 @@ class Sandbox(ABC):
 
         Raises:
             ConfigError: invalid `files` or `argv`; nothing was started.
-            SandboxError: the sandbox itself failed, not the program; must never be scored.
+            SandboxError: the sandbox itself failed, not the program; the run must not be scored.
         """
         slots = _run_slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(RUNS_AT_ONCE))
         async with slots, self._process(files, argv, limits) as process:

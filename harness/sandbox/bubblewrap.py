@@ -3,9 +3,9 @@
 Only these things are visible inside: the machine's programs and libraries and the Python interpreter, read-only; a
 private folder in memory; separate processes and devices.
 
-Users: when started by root, bubblewrap makes no user namespace, and the launcher switches to an unused user id before
+Users: when started by root, bubblewrap creates no user namespace, and the launcher switches to an unused user id before
 it starts the program. So the kernel's limit on processes applies (it never does for root) and counts this run alone.
-When started by another user, bubblewrap makes a user namespace, which has its own process count since Linux 5.14."""
+When started by another user, bubblewrap creates a user namespace, which has its own process count since Linux 5.14."""
 
 from __future__ import annotations
 

@@ -259,9 +259,9 @@ def _end_reason(result: Result | None, limits: Limits) -> str:
         "cpu": f"It used more than {limits.cpu_seconds:g} s of CPU time in all",
         "processes": f"It started more than {limits.processes} processes",
         "disk": f"It wrote more than {limits.disk_mb} MB to disk",
-        "output": "It wrote too much",
+        "output": "It wrote too much output",
         "timeout": f"It was open for more than {limits.wall_seconds:g} s",
     }
     if result is not None and result.outcome in reasons:
         return reasons[result.outcome]
-    return f"It was ended by signal {result.signal}" if result and result.signal else "It was ended from inside"
+    return f"It was ended by signal {result.signal}" if result and result.signal else "It was ended by a program in it"

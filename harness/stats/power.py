@@ -95,7 +95,7 @@ def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.
     Args:
         groups: Scores of each example.
         correlation: Correlation of the two models' true scores over questions. 0 is conservative and makes ω² twice the
-            variance of the questions. Models of one kind have 0.5 and more.
+            variance of the questions. Similar models have 0.5 and more.
 
     Returns:
         The estimate; None if fewer than two examples have scores.
@@ -134,7 +134,7 @@ def miller_examples(
     z = _z(alpha, power)
     if not 0 < abs(delta) < math.inf or rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
         raise ValueError(
-            f"required_examples: delta must be finite and not 0, and rollouts at least 1, not {delta}, {rollouts}"
+            f"required_examples: delta must be finite and not 0, and rollouts at least 1; got {delta=}, {rollouts=}"
         )
     return math.ceil((z / delta) ** 2 * parts.variance(rollouts, second_rollouts) - SLACK)
 

@@ -32,7 +32,7 @@ class Noise:
     """Standard error of the mean for new questions from the same source, with both components. Used in the main
     results."""
     rerun_stderr: float | None
-    """Standard error of the mean if the same questions were asked again; None unless every example has two values."""
+    """Standard error of the mean if the same questions were asked again; None if an example has only one value."""
 
 
 def noise(groups: Iterable[Sequence[float]]) -> Noise:

@@ -35,7 +35,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 ServerSettings: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 """A list of servers, or a mapping of them by name (also as `{"mcpServers": {…}}`). A server is a dict, an `MCPServer`,
-a FastMCP object, or a function without arguments that makes one."""
+a FastMCP object, or a function without arguments that returns one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class MCPServer:
     """URL of a server for streamable HTTP."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     server: object = None
-    """A FastMCP object, or a function that makes one."""
+    """A FastMCP object, or a function that returns one."""
 
 
 @dataclass(frozen=True, slots=True)

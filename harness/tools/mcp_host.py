@@ -129,7 +129,7 @@ class MCPSession:
         waiter = asyncio.wrap_future(future)
         try:
             while not (await asyncio.wait([waiter], timeout=patience))[0]:
-                await self._loop.check(f"MCP servers could not be opened for {patience:g} s")
+                await self._loop.check(f"MCP servers did not open within {patience:g} s")
         finally:
             waiter.cancel()  # else an error that comes later would be logged as never retrieved
         waiter.result()
