@@ -110,7 +110,7 @@ def said(method: str, answer: object) -> Message:
         if fits and ("content" in message or "tool_calls" in message):
             return message
         raise EnvironmentFault(
-            f"{method} returned a dict that is not a message: it needs content (a text) or tool_calls"
+            f"{method} returned a dict that is not a message: it needs content (a string) or tool_calls"
         )
     if inspect.iscoroutine(answer):
         answer.close()

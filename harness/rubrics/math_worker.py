@@ -51,7 +51,7 @@ PR_SET_PDEATHSIG = 1
 """Linux's number of the `prctl` option that sends a signal to this process when its parent ends."""
 
 RECYCLED, UNREADABLE = 3, 4
-"""Exit codes of a child: after `CHECKS_A_CHILD` checks, and after a request that it cannot parse."""
+"""Exit codes of a child process: after `CHECKS_A_CHILD` checks, and after a request that it cannot parse."""
 
 SMALL, RELATIVE = 0.01, 1e-4
 """Numbers below `SMALL` are equal only if their relative difference is at most `RELATIVE`, since math-verify rounds

@@ -33,7 +33,7 @@ them."""
 
 
 def client_environment() -> dict[str, str]:
-    """Environment variables of the engine's client."""
+    """Environment variables of the client program of the container engine."""
     own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
 

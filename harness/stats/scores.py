@@ -72,8 +72,8 @@ class _UsageColumns:
 class ScoreTable:
     """Outcomes of rollouts by example index and rollout index.
 
-    The columns are arrays of machine numbers. Rows are found by a grid of row numbers with one line per example, since
-    a dict would take more memory than all columns."""
+    The columns are arrays of machine numbers. Rows are looked up in a grid of row numbers with one line per example,
+    since a dict would take more memory than all columns."""
 
     def __init__(self) -> None:
         self._width = 1

@@ -118,7 +118,7 @@ class StoppingRule:
         return (max(self._open) + 1 - self._next) * self.aim.rollouts - sum(map(len, self._open.values()))
 
     def words(self) -> str:
-        """Description of the state, for display."""
+        """Describe in words how precisely the mean is known, for display."""
         estimate, aim = self.estimate, self.aim
         if estimate.low is None or estimate.high is None:
             return f"no interval yet after {self.used:,} of {aim.examples:,} examples"

@@ -17,7 +17,7 @@ _OTHERS = {
     "attributes", "example", "examples", "note", "notes", "raises", "references", "return", "returns", "see also",
     "todo", "usage", "warning", "warnings", "warns", "yield", "yields",
 }  # fmt: skip
-"""Headings of other sections, which are for programmers and end the description."""
+"""Headings of all other sections. Their text is for programmers and not part of the tool's description."""
 
 _GOOGLE_HEADING = re.compile(r"^(?P<title>[A-Za-z][A-Za-z ]*):\s*$")
 _GOOGLE_ITEM = re.compile(r"^(?P<name>\*{0,2}\w+)\s*(?:\((?P<type>.*?)\))?\s*:(?:\s+|$)(?P<text>.*)$")

@@ -20,7 +20,7 @@ from harness.usercode.functions import is_async, name_of, parameters_of, without
 from harness.usercode.threads import offload
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""Function names that endpoints accept."""
+"""Pattern of the function names that endpoints accept."""
 
 
 @dataclass(frozen=True, slots=True)

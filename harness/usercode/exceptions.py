@@ -48,8 +48,8 @@ def _is_users(error: KeyboardInterrupt) -> bool:
 
 
 def on_interrupt(_number: int, _frame: FrameType | None) -> None:
-    """SIGINT handler that raises KeyboardInterrupt like Python's, and records that it came from the user and not from
-    code."""
+    """SIGINT handler that raises KeyboardInterrupt like Python's, and records that the interrupt came from the user and
+    not from code."""
     global _interrupted
     _interrupted = True
     raise KeyboardInterrupt
