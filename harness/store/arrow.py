@@ -1,4 +1,4 @@
-"""Conversion of rows to Arrow tables, by Arrow's JSON reader. `pyarrow.array` is not used, since its first call imports
+"""Convert rows to Arrow tables with Arrow's JSON reader. `pyarrow.array` is not used, since its first call imports
 pandas if that is installed: 1.3 s of CPU and 60 MB during a run."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def table_from(lines: bytes | bytearray, schema: Any) -> Any:
 
 
 def unbroken(text: str) -> str:
-    """Replace lone surrogates; a pair of surrogates becomes its character."""
+    """Replace lone surrogates; a surrogate pair becomes the character that it encodes."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -31,19 +31,19 @@ _HINTS = {
 NO_PERMISSIONS = "this file system does not support permissions, so nothing on it can be private"
 
 _OTHERS = 0o077
-"""Permission bits of group and others."""
+"""Permission bits for the group and for other users."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, ctypes.c_uint(2)
 """Constants for renameat2, from linux/fcntl.h and linux/fs.h."""
 _RENAME_SWAP = ctypes.c_uint(2)
-"""Flag for renamex_np, from macOS' sys/stdio.h."""
+"""Flag for renamex_np, from sys/stdio.h of macOS."""
 
 
 def store_error(action: str, path: Path, error: OSError) -> StoreError:
     """Convert an `OSError` to a `StoreError` that names the file, the errno and a remedy.
 
     Args:
-        action: The operation, as in "cannot {action} {path}".
+        action: The failed operation, as a verb for the message "cannot {action} {path}".
         path: The file or folder.
         error: The original error.
     """
@@ -61,7 +61,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
 
 @contextlib.contextmanager
 def translated(action: str, path: Path) -> Generator[None]:
-    """Convert an `OSError` of the block to a `StoreError` about `path`."""
+    """Context manager that converts an `OSError` raised in its block to a `StoreError` about `path`."""
     try:
         yield
     except OSError as error:
@@ -72,7 +72,7 @@ def durable_sync(fd: int) -> None:
     """Sync a file to stable storage.
 
     Raises:
-        OSError: the bytes may not be on stable storage.
+        OSError: syncing failed, so the content may not be on stable storage.
     """
     if sys.platform == "darwin":
         import fcntl
@@ -111,7 +111,7 @@ def sync_folder(path: Path) -> None:
 
 
 def is_closed(folder: Path) -> bool:
-    """Return whether only its owner may enter a folder, by its mode; False if it does not exist."""
+    """Return whether a folder's permissions let only its owner enter it; False if the folder does not exist."""
     try:
         return folder.stat().st_mode & _OTHERS == 0
     except OSError:
@@ -119,7 +119,7 @@ def is_closed(folder: Path) -> bool:
 
 
 def file_mode(*, private: bool) -> int:
-    """Return the permissions for a new file, before the umask."""
+    """Return the permissions for a new file, before the umask is applied."""
     return 0o600 if private else 0o666
 
 
@@ -128,7 +128,7 @@ def new_folder(path: Path, *, private: bool) -> None:
 
     Args:
         path: The folder; must not exist.
-        private: Create it for its owner only.
+        private: Whether only its owner may access the folder.
 
     Raises:
         OSError: it cannot be created, or the file system does not support private folders.
@@ -144,7 +144,7 @@ def make_folder(path: Path, *, private: bool = False) -> None:
 
     Args:
         path: The folder.
-        private: Create missing folders for their owner only. Existing ones do not change.
+        private: Whether only their owner may access the new folders. Existing folders are not changed.
     """
     if path.is_dir():
         return
@@ -156,7 +156,7 @@ def make_folder(path: Path, *, private: bool = False) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Make a folder and everything in it private to its owner. Targets of links do not change.
+    """Make a folder and everything in it private to its owner. Targets of symbolic links are not changed.
 
     Raises:
         OSError: the permissions cannot be changed.
@@ -184,7 +184,7 @@ def atomic_write(path: Path, content: bytes | str, *, private: bool = False) -> 
     Args:
         path: The file.
         content: New content.
-        private: Make it readable by its owner only.
+        private: Whether only its owner may read the file.
 
     Raises:
         StoreError: the content was not written; the old file is unchanged.
@@ -224,7 +224,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 def swap_folder(new: Path, current: Path) -> None:
     """Replace the folder `current` by the folder `new`, and remove the old one. Both must have the same parent. If the
-    old folder cannot be removed, it keeps a name that begins with a dot. On Linux and macOS the exchange is atomic.
+    old folder cannot be removed, it is left under a name that begins with a dot. On Linux and macOS this is atomic.
     Elsewhere (some network mounts), `current` is missing for an instant; a reader then gets an error, but never wrong
     rows."""
     if not os.path.lexists(current):
@@ -242,7 +242,7 @@ def swap_folder(new: Path, current: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a folder with its content, a file, or a link without its target.
+    """Remove a folder with its content, a file, or a symbolic link (not its target).
 
     Raises:
         OSError: a part could not be removed.

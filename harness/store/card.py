@@ -39,8 +39,8 @@ CONFIG_LIMIT = 20_000
 def rebuild_card(parent: Path) -> None:
     """Write `parent/README.md` from the run folders in `parent`.
 
-    Each run with rows becomes a config; the newest is the default. The file is replaced atomically, and concurrent
-    rebuilds wait for each other, so the last one includes all runs.
+    Each run with rows becomes a config of the dataset; the newest is the default. The file is replaced atomically.
+    Concurrent rebuilds wait for each other, so the last one includes all runs.
 
     Raises:
         StoreError: the card cannot be written.
@@ -89,7 +89,7 @@ def _rebuild(parent: Path) -> None:
 
 
 def _facts(runs: Sequence[RunDir]) -> tuple[list[str], int]:
-    """Environments of runs, and the number of their rollouts."""
+    """Environments of several runs, and the total number of rollouts."""
     env_ids: list[str] = []
     rows = 0
     for run in runs:
@@ -100,9 +100,9 @@ def _facts(runs: Sequence[RunDir]) -> tuple[list[str], int]:
 
 
 def _rows_fingerprint(run: RunDir) -> str:
-    """Return text that changes when the files of a run's rows change. `datasets` caches rows under a name derived from
-    the card's `configs:`, not from the files. Without this text, it would return outdated rows after the run has
-    advanced."""
+    """Return text that changes when a run's parquet files change, to be put into the card's `configs:`. The library
+    `datasets` caches rows under a name derived from `configs:`, not from the files. Without this text, it would return
+    outdated rows after the run has progressed."""
     files: list[tuple[str, int, int]] = []
     for path in run.row_files():
         with contextlib.suppress(FileNotFoundError):
@@ -113,7 +113,7 @@ def _rows_fingerprint(run: RunDir) -> str:
 
 
 def merge_remote(existing: str | None, run_dir: Path, repo: str) -> str:
-    """Merge one run into the card of a repository. Other configs, other runs and the owner's own text are kept.
+    """Merge one run into the card of a Hub repository. Other configs, other runs and the owner's own text are kept.
 
     Args:
         existing: The current card; None if the repository has none.

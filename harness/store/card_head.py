@@ -1,5 +1,5 @@
-"""YAML head of a dataset card: split the card, read and replace the key `configs:`. All other keys, comments and
-formatting of an existing head are kept byte for byte."""
+"""YAML head of a dataset card (README.md): split the card, and read and replace the key `configs:`. All other keys,
+comments and formatting of an existing head are kept byte for byte."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MOST_VALUES = 25_000
 """Maximum values in a card's YAML head, with aliases expanded: enough for two thousand runs."""
 
 DEEPEST = 100
-"""Maximum nesting of a card's YAML head: the C loader's stack overflows at some thousands."""
+"""Maximum nesting depth of a card's YAML head: the stack of YAML's C loader overflows at some thousands."""
 
 LONGEST_WORD = 2_000
-"""Maximum characters of an unquoted value: converting a number takes quadratic time."""
+"""Maximum characters of an unquoted value: converting a very long number takes quadratic time."""
 
 
 _SIZES = ("1K", "10K", "100K", "1M", "10M")
 _LIMITS = (10**3, 10**4, 10**5, 10**6, 10**7)
-"""Bounds of the Hub's size categories, as words and as numbers of rows."""
+"""Upper bounds of the Hub's size categories: as the Hub writes them, and as numbers of rows."""
 
 
 def config_entry(run_id: str, path: str, *, default: bool, description: str | None = None) -> JsonDict:
@@ -73,7 +73,7 @@ def split_card(card: str) -> tuple[str, str]:
 
 
 def join_card(head: str, body: str) -> str:
-    """Join head and body to a card."""
+    """Join the head and the body of a card."""
     return f"---\n{head.rstrip()}\n---\n{body}" if head.strip() else body
 
 
@@ -143,9 +143,9 @@ def _check_limits(head: str) -> None:
 
     count = 0
     sizes: dict[str | None, int] = {}
-    """Number of values of each node, by anchor; 0 until the node is complete."""
+    """Number of values in each YAML node, by its anchor; 0 until the node is complete."""
     open_nodes: list[tuple[str | None, int]] = []
-    """Anchor of each node that is not complete, and `count` before it."""
+    """Anchor of each YAML node that is still open, and the value of `count` at its start."""
     for event in cast("Iterable[object]", yaml.parse(head, Loader=_loader())):  # pyright: ignore[reportUnknownMemberType]
         if isinstance(event, yaml.AliasEvent):
             if sizes.get(event.anchor) == 0:
@@ -183,7 +183,7 @@ def _load(text: str) -> object:
 
 
 def _loader() -> Any:
-    """The safe C loader, which is much faster than the Python one."""
+    """The safe YAML loader written in C, which is much faster than the Python one."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)

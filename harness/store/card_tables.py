@@ -1,4 +1,4 @@
-"""Numbers of a run on a dataset card: a leaderboard row, and tables. All numbers come from `summary.json`. The
+"""Numbers of a run on a dataset card: its row in the leaderboard, and tables. All numbers come from `summary.json`. The
 leaderboard of a repository is merged row by row: rows of other runs are kept unchanged."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TAIL = ("tokens in", "tokens out", "cost", "without a score")
 
 
 def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
-    """Leaderboard row of one run, with the same figures as in a report."""
+    """Leaderboard row of one run, with the same numbers as in a report."""
     summary = summary or {}
     reward, usage = table(summary.get("reward")), table(summary.get("usage"))
     k, at, hat = _largest_k(summary)
@@ -77,8 +77,8 @@ def with_row(body: str, row: str, run_id: str) -> str:
 
 
 def with_block(body: str, begin: str, end: str, block: str) -> str:
-    """Replace the text from `begin` to `end` by `block`. If `body` has none, insert it before the first section of a
-    run, or append it."""
+    """Replace the text from marker `begin` to marker `end` by `block`. If `body` has no such markers, insert the block
+    before the first section of a run, or append it."""
     start, stop = body.find(begin), body.rfind(end)
     if 0 <= start < stop:
         return body[:start] + block + (body[stop + len(end) :] or "\n")
@@ -98,7 +98,7 @@ def unscored_table(summary: JsonDict | None) -> list[str]:
 
 
 def passes(summary: JsonDict | None) -> str:
-    """pass@k for the largest k, as one cell."""
+    """pass@k for the largest k, as the text of a table cell."""
     k, at, _ = _largest_k(summary or {})
     return f"{_number(at)} (k={k})" if k else NONE
 

@@ -1,4 +1,4 @@
-"""Catalogue of runs, from manifests and summaries: state, damage, filters. Reads no journal."""
+"""Catalogue of runs, from manifests and summaries: state of each run, damaged files, filters. Reads no journal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from harness.store.rundir import RunDir
 from harness.store.values import table
 
 State: TypeAlias = Literal["running", "done", "stopped", "interrupted", "failed", "died", "damaged"]
-"""Status of the manifest, with two more values. `died`: the manifest says `running`, but no process holds the run's
-lock. `damaged`: the manifest cannot be read."""
+"""Status of a run as in its manifest, with two more values. `died`: the manifest says `running`, but no process holds
+the run's lock. `damaged`: the manifest cannot be read."""
 
 STATES: tuple[str, ...] = get_args(State)
 KINDS = ("run", "eval", "multi")
 
 ENDED_EARLY: frozenset[str] = frozenset({"stopped", "interrupted", "failed"})
-"""States of runs that recorded an early end."""
+"""States of runs that ended early and recorded it."""
 
 UNFINISHED: frozenset[str] = frozenset({"died", *ENDED_EARLY})
 """States of incomplete runs, which `bench resume` can resume."""
@@ -45,7 +45,7 @@ class ListedRun:
     manifest: Manifest | None
     """The run's manifest; None if it cannot be read."""
     summary: JsonDict | None = None
-    """Content of `summary.json`, from the last time the run stopped; None if missing or unreadable."""
+    """Content of `summary.json`, written when the run last stopped; None if missing or unreadable."""
     problems: tuple[str, ...] = ()
     """Sentences about damaged files."""
 
@@ -56,17 +56,17 @@ class ListedRun:
 
     @property
     def env_id(self) -> str:
-        """Id of the environment; for a damaged run the name of its folder."""
+        """Id of the environment; for a damaged run, the name of the folder that contains it."""
         return self.manifest.env_id if self.manifest else self.run.parent.name
 
     @property
     def name(self) -> str:
-        """The run's label, otherwise its environment."""
+        """The run's label; for a run without one, its environment."""
         return (self.manifest.name if self.manifest else "") or self.env_id
 
     @property
     def title(self) -> str:
-        """The environment, with the run's label if that differs."""
+        """The environment, followed by the run's label if that is different."""
         return self.env_id if self.name in (self.env_id, self.model) else f"{self.env_id} · {self.name}"
 
     @property
@@ -108,7 +108,7 @@ class ListedRun:
 
     @property
     def final(self) -> JsonDict | None:
-        """The summary if it covers the whole journal; None for a running or killed run."""
+        """The summary, if it covers the whole journal; None for a running or killed run."""
         return None if self.state in ("running", "died") else self.summary
 
     def to_json(self) -> JsonDict:
@@ -156,7 +156,7 @@ class Filter:
     """Filter of a list of runs. Several values of one field are alternatives; all given fields must match."""
 
     envs: Sequence[str] = ()
-    """Substrings of environment ids or run names; with `*`, patterns for the whole text."""
+    """Substrings of environment ids or run names; with `*`, patterns for the whole id or name."""
     models: Sequence[str] = ()
     """Substrings of model names; with `*`, patterns for the whole name."""
     states: Sequence[str] = ()
@@ -178,7 +178,7 @@ class Filter:
                     raise ConfigError(suggestion(name, known), setting=what, given=name)
 
     def keeps(self, entry: ListedRun) -> bool:
-        """Return whether a run matches. Unknown fields of a damaged run match."""
+        """Return whether a run matches the filter. Fields of a damaged run that cannot be read match."""
         created = entry.created
         return (
             _matches(self.envs, (entry.env_id, entry.name))
@@ -191,7 +191,7 @@ class Filter:
 
 
 def _matches(patterns: Sequence[str], names: Iterable[str]) -> bool:
-    """Return whether one of the names contains a pattern or, for a pattern with `*`, matches it as a whole."""
+    """Return whether one of the names contains one of the patterns or, if that has a `*`, matches it completely."""
     for pattern, name in itertools.product(patterns, names):
         parts = [re.escape(part) for part in pattern.casefold().split("*")]
         search = re.fullmatch if len(parts) > 1 else re.search
@@ -210,7 +210,7 @@ def moment(text: str, where: str, *, now: datetime | None = None, end: bool = Fa
         end: Whether a date means its end instead of its beginning.
 
     Raises:
-        ConfigError: the text has none of these forms.
+        ConfigError: the text is neither a date or time nor an age.
     """
     text = text.strip()
     try:

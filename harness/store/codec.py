@@ -23,7 +23,7 @@ _WIDE = b'{"wide"'
 _UNUSUAL = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 _STRUCTURAL = frozenset({"type", "key", "example_key", "rollout_index", "index", "outcome", "stage"})
-"""Fields that resume compares; they are not redacted, even if they contain the text of a secret."""
+"""Fields that are compared when a run is resumed; they are not redacted, even if they contain a secret."""
 
 _RECORDS: dict[str, type[Record]] = {cls.kind: cls for cls in (Example, Generated, Scored, Failed)}
 
@@ -33,7 +33,7 @@ _NAMES = {
     )
     for kind, cls in _RECORDS.items()
 }
-"""Fields of each kind of record, each with its name in a journal line, which differs for the key of an example."""
+"""Fields of each kind of record, each with its name in a journal line. Only an example's key has another name there."""
 
 _PART_FIELDS = {cls: frozenset(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
 
@@ -88,7 +88,7 @@ def parse(line: bytes) -> JsonDict:
 
 
 def from_text(text: bytes) -> object:
-    """Parse a JSON value written by `to_text`, or a wide line, without loss.
+    """Parse JSON written by `to_text`, or a line that begins with `"wide": true`, without loss.
 
     Raises:
         ValueError: the text is not JSON.
@@ -151,7 +151,7 @@ def to_text(value: object) -> str:
 
 
 def document_of(record: Record) -> JsonDict:
-    """Convert a record to the object written in its line."""
+    """Convert a record to the JSON object of its journal line."""
     document: JsonDict = {"type": record.kind}
     for name, alias in _NAMES[record.kind]:
         document[alias] = getattr(record, name)
@@ -174,7 +174,7 @@ def _encode_unusual(document: JsonDict) -> bytes:
 
 
 def _plain(value: object, other: Callable[[object], object]) -> object:
-    """Convert `value` to types that `json.dumps` supports; `other` converts any other type."""
+    """Convert `value` to types that `json.dumps` supports; the function `other` converts values of other types."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

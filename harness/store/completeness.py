@@ -1,4 +1,4 @@
-"""Completeness of a finished run's files, and cleanup after killed processes."""
+"""Check that the files of a finished run are complete, and clean up after killed processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ASIDE = (".data.*", ".*.tmp")
 
 
 def final_name(end: int) -> str:
-    """Name of the file with the final rows of a journal of `end` bytes."""
+    """Name of the parquet file that has all rows of a run whose journal has `end` bytes."""
     return f"train-{end:015d}.parquet"
 
 
 def is_complete(run: RunDir) -> bool:
-    """Return whether the summary is readable and the rows cover the whole journal. True without a journal."""
+    """Return whether the summary is readable and the rows cover the whole journal. True if there is no journal."""
     try:
         size = run.journal_path.lstat().st_size
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def sweep(run: RunDir) -> None:
 
 
 def tidy(run: RunDir) -> None:
-    """Complete the final steps of a finished run, which a killed process may have missed.
+    """Catch up on the final steps of a finished run, in case its process was killed before completing them.
 
     Raises:
         StoreError: the folder cannot be written, or another process writes it.

@@ -1,8 +1,8 @@
 """Dataset of a run: `data/*.parquet`, one row per rollout, built from the journal. During a run, `checkpoint` adds a
 file with the rollouts completed since the last one. At the end, `finish` writes all rows again, sorted and with the
-newest scores, and replaces the old files atomically. The metadata of each file has the journal offset that it covers,
-so that a resumed run can continue; if the files are inconsistent, the rows are rebuilt. The columns are defined in
-`rows`, the card in `card`."""
+newest scores, and replaces the old files atomically. The metadata of each file say which part of the journal
+it covers, so that a resumed run can continue; if the files are inconsistent, the rows are rebuilt. The columns are
+defined in `rows`, the card in `card`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from harness.store.rundir import RunDir
 from harness.store.safe_files import is_folder, open_binary
 
 NOTES = b"bench"
-"""Key of our JSON in a parquet file's metadata."""
+"""Key in a parquet file's metadata whose value is JSON written by this module."""
 
 SORTED = -1
-"""Level of a file with all rows in order."""
+"""Value of `level` for a file that has all rows in their final order."""
 
 FAN_IN = 64
-"""Number of checkpoint files of one level that are merged into one: `--save-every 1` must not leave a file per
-rollout."""
+"""Number of checkpoint files of the same level that are merged into one, so that frequent checkpoints do not leave one
+file per rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ class _Part:
     """One parquet file, described by its metadata."""
 
     start: int
-    """Journal offset from which the rollouts in the file were completed."""
+    """Journal offset where the part of the journal that the file covers begins."""
     end: int
-    """Journal offset up to which the rollouts in the file were completed."""
+    """Journal offset where the part of the journal that the file covers ends."""
     level: int = 0
-    """How often the rows of the file were merged; `SORTED` for final rows."""
+    """How often the rows in the file have been merged; `SORTED` for final rows."""
     waiting: int = 0
     """Number of rows whose rollout had no score yet."""
 
     @property
     def file_name(self) -> str:
-        """File name, unique to its rows: after a replacement, readers with an old listing find no file, not other
-        rows."""
+        """File name, which no file with other rows ever has: after a replacement, a reader with an old list of files
+        gets an error instead of wrong rows."""
         if self.level == SORTED:
             return final_name(self.end) if not self.waiting else f"train-{self.end:015d}-waiting.parquet"
         return f"part-{self.start:015d}-{self.end:015d}.parquet"
@@ -87,12 +87,12 @@ class DatasetWriter:
         self._guard = threading.Lock()
         self._recorded = Recorded(self._run.journal_path)
         self._due: set[int] = set()
-        """Numbers of completed rollouts without a row on disk."""
+        """Journal numbers of completed rollouts that have no row on disk."""
         self._written = bytearray()
-        """1 for every rollout number with a row on disk."""
+        """1 at the journal number of every rollout that has a row on disk."""
         self._parts: list[_Part] = []
         self._rebuild = False
-        """The files on disk cannot be extended: the next checkpoint replaces them."""
+        """Whether the files on disk cannot be extended, so that the next checkpoint must replace them."""
         self._is_restored = False
 
     def checkpoint(self) -> int:
@@ -113,7 +113,7 @@ class DatasetWriter:
             return count
 
     def catch_up(self) -> Recorded:
-        """Read the journal to its end, and return its state, which is shared with the writer.
+        """Read the journal to its end, and return its index; the writer continues to use and change the same object.
 
         Raises:
             StoreError: the journal cannot be read.
@@ -139,7 +139,7 @@ class DatasetWriter:
         return rows
 
     def complete(self) -> int:
-        """Write the rows of `finish`, without the card.
+        """Write all rows, sorted, as `finish` does, but do not rebuild the card.
 
         Returns:
             Number of rows in the dataset.
@@ -233,7 +233,7 @@ class DatasetWriter:
         return count
 
     def _merge(self) -> None:
-        """Merge the newest files into one when there are `FAN_IN` of one level."""
+        """Merge the newest files into one if there are `FAN_IN` files of the same level."""
         while True:
             level = self._parts[-1].level
             tail = self._parts[-FAN_IN:]
@@ -254,7 +254,7 @@ class DatasetWriter:
 
     @contextlib.contextmanager
     def _staging(self) -> Generator[Path]:
-        """Create a folder that replaces `data/` if the block succeeds."""
+        """Context manager that creates a temporary folder, which replaces `data/` if the block succeeds."""
         folder = self._run.path / f".data.{secrets.token_hex(4)}"
         try:
             with translated("write", folder):
@@ -293,7 +293,7 @@ class DatasetWriter:
 
 
 def _sorted(recorded: Recorded) -> list[int]:
-    """Numbers of all rollouts by example and rollout index."""
+    """Journal numbers of all rollouts, sorted by example and rollout index."""
     import numpy as np
 
     # Machine integers instead of tuples, which would need most of the memory at 100,000 rollouts.

@@ -1,5 +1,5 @@
-"""Export formats, and the export of a run to files or a stream. Files are replaced atomically. Each format's
-module writes the content."""
+"""Export formats, and the export of a run to files or a stream. Files are replaced atomically. Each format has a module
+that writes the content."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Exported:
     rows: int
     """Number of rollouts in the export."""
     notes: tuple[str, ...] = ()
-    """Notes for the user, for example about values that the format cannot store, or how to open it. One sentence each,
-    without a full stop."""
+    """Notes for the user, for example about values that the format cannot store, or how to open the export. Each is
+    one sentence without a full stop."""
 
 
 Writer: TypeAlias = Callable[[RunDir, Path], Exported]
@@ -46,7 +46,7 @@ one. A format with an empty `suffix` creates a folder, others a file. The caller
 target, and cleans up after an error. Must not keep all rollouts in memory."""
 
 Streamer: TypeAlias = Callable[[RunDir, IO[bytes]], Exported]
-"""Function that writes a run to a stream; its result has no `paths`."""
+"""Function that writes a run to a stream; it returns an `Exported` without `paths`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def stream_run(run: RunDir, form: Format, stream: IO[bytes], name: str = "standa
 
     Args:
         run: The run, as for `export_run`.
-        form: A format with a `stream`.
+        form: A format that can be written to a stream.
         stream: The stream; it is flushed, but not closed.
         name: Name of the stream in messages.
 
@@ -254,7 +254,7 @@ def _check_free(place: Path, form: Format, *, force: bool) -> None:
 
 @contextmanager
 def _staging(place: Path) -> Generator[Path]:
-    """A path of the same name in a new temporary folder beside `place`, which is removed at the end."""
+    """Context manager: a path of the same name in a temporary folder next to `place`, which is removed at the end."""
     with translated("write", place):
         folder = Path(tempfile.mkdtemp(prefix=".export-", dir=place.parent))
     try:
@@ -265,7 +265,7 @@ def _staging(place: Path) -> Generator[Path]:
 
 @contextmanager
 def _writing(place: Path) -> Generator[None]:
-    """Convert `OSError` and `MemoryError` of the block to a `StoreError` about `place`, but not `BrokenPipeError`."""
+    """Context manager that converts `OSError` (except `BrokenPipeError`) and `MemoryError` to `StoreError`."""
     try:
         yield
     except BrokenPipeError:

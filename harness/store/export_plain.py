@@ -1,5 +1,5 @@
-"""CSV, JSON Lines and parquet exports, with one row per rollout: their columns, and protection against formulas in CSV
-cells."""
+"""CSV, JSON Lines and parquet exports with one row per rollout. Text in CSV cells that a spreadsheet could run as a
+formula is escaped."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ APOSTROPHE = re.compile(rf"\A'(?={_FIRST_OF_CELL})|(?<=[;\t\r\n])'(?={_BEHIND})"
 _IN_JSON = re.compile(rf";(?={_BEHIND})")
 
 _ROW_END = "\r\n"
-"""Line terminator for `csv`, which quotes cells that contain one of its characters. An unquoted carriage return would
-end the row, so a new cell could begin with a formula."""
+"""Line terminator for `csv`. The module `csv` quotes cells that contain one of its characters; an unquoted carriage
+return would end the row, so that a new cell could begin with a formula."""
 
 _LINE_BREAKS = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
 """Line separators that `str.splitlines` recognizes and JSON does not escape, with their escapes. In JSON they occur
@@ -54,7 +54,7 @@ _JSON = ("prompt", "completion", "info", "usage", "timing")
 _ADDED = (
     "final_answer", "input_tokens", "output_tokens", "cost", "seconds", "run_id", "prompt_text", "completion_text",
 )  # fmt: skip
-"""Columns that the dataset does not have. They are renamed if a metric or state column has the same name."""
+"""Columns that exports add to those of the dataset. One that has the name of a metric or state column is renamed."""
 
 
 def write_parquet(run: RunDir, target: Path) -> Exported:

@@ -1,5 +1,5 @@
-"""Search for run folders: all of an output folder, or those that the name of a run or suite refers to. Manifests are
-read only if names are not sufficient."""
+"""Search for run folders: all runs in an output folder, or those to which a name given by the user refers. Manifests
+are read only if the folders' names are not sufficient."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def find_run(output_dir: Path | str, name: str) -> Path:
 
 
 def find_sibling(output_dir: Path | str, run_id: str) -> Path:
-    """Find the run with an exact id. The id may be untrusted: it is never used as a path.
+    """Find the run with exactly this id. The id may be untrusted, since it is never used as a path.
 
     Raises:
         UsageError: there is no such run.
@@ -126,7 +126,7 @@ def latest_of(
 
 
 def _at(name: str) -> Path | None:
-    """The run folder if `name` is a path of one; otherwise None."""
+    """The run folder if `name` is the path of one; otherwise None."""
     if os.path.exists(name):
         for candidate in (Path(name), Path(name).parent):
             if is_run(candidate):
@@ -214,7 +214,7 @@ def choose(output_dir: Path, names: Sequence[str]) -> Invocation:
         The runs in the order of the names and within each suite, each once.
 
     Raises:
-        UsageError: a name matches nothing, or several things; or no run of a suite is left.
+        UsageError: a name matches nothing, or more than one run or suite; or all runs of a suite were removed.
         StoreError: the output folder or a suite's file cannot be read.
     """
     runs: dict[Path, Path] = {}

@@ -1,4 +1,4 @@
-"""Publishing of a run on the Hugging Face Hub: parquet files and merged card, in one commit to a dataset repository.
+"""Publish a run on the Hugging Face Hub: its parquet files and the merged card, in one commit to a dataset repository.
 Reads the run folder and never writes to it; the journal is not uploaded. The card is written in `store.card`, names are
 validated in `store.hub_names`, errors are classified in `store.hub_session`."""
 
@@ -40,7 +40,7 @@ class PushResult:
     config: str
     """Config name of the run in `load_dataset(repo, config)`."""
     private: bool
-    """Whether the repository is private: an existing one keeps its visibility."""
+    """Whether the repository is private. An existing repository keeps its visibility."""
 
 
 def check_ready(repo: str | None = None) -> None:
@@ -76,7 +76,7 @@ def push_run(
     Args:
         run_dir: The run's folder.
         repo: `name` or `namespace/name`; default: `{env_id}_{model}` in the namespace of the token's user.
-        public: Create the repository as a public one. Without it, an existing public repository is rejected.
+        public: Whether a new repository is public. If false, an existing public repository is rejected.
         token: A Hub token with write access; default: that of the logged-in user.
         endpoint: Root URL of the Hub; default: HF_ENDPOINT or huggingface.co.
         patience: Time limits, in seconds.
@@ -107,7 +107,7 @@ def push_run(
 
 
 class _Push:
-    """Attempts at one push.
+    """One push of a run to the Hub, which can be attempted several times.
 
     Args:
         run: The run.
@@ -132,7 +132,7 @@ class _Push:
         self._seen = False
 
     def attempt(self) -> PushResult:
-        """One attempt: read the repository's head, merge the card, and commit on top of that head."""
+        """Attempt the push once: find the repository's last commit, merge the card, and commit on top of it."""
         head = self._head()
         if head.private is False and not self._public:
             raise PublishError(f"{self.repo} is public; set hf_public to publish there, or choose another name")
@@ -150,7 +150,7 @@ class _Push:
         return PushResult(url, self.repo, commit.oid, self._run.id, bool(head.private))
 
     def _head(self) -> DatasetInfo:
-        """Current state of the repository, which is created if missing."""
+        """Information about the repository and its last commit; the repository is created if missing."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
         if "/" not in self.repo:

@@ -1,6 +1,6 @@
-"""Session with the Hub: token, retries, classification of errors, one session at a time, and no terminal output of the
-library. `huggingface_hub` waits as long as a `Retry-After` says, and for ever on a silent socket; `bounded` limits both
-during a push."""
+"""Session with the Hub: token, retries, classification of errors, one session at a time, and no terminal output by the
+library. `huggingface_hub` waits as long as `Retry-After` says, and forever for a server that does not answer; `bounded`
+limits both during a push."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.core.redact import redactor
 from harness.core.size_limits import size_words
 
 _WINDOW = re.compile(r";\s*r\s*=\s*0\b.*;\s*t\s*=\s*(\d+)")
-"""Pattern of the Hub's header `RateLimit: "api";r=0;t=55`: no request is left; the window ends in 55 seconds."""
+"""Pattern of the Hub's header such as `RateLimit: "api";r=0;t=55`: no request is left until 55 seconds from now."""
 
 MAX_CAUSE = 300
 """Maximum characters of an error message from the Hub, which may be an HTML page."""
@@ -36,30 +36,30 @@ class Patience:
     total: float = 300.0
     """Seconds after which no new attempt or request begins; uploads extend it by `bytes_per_second`."""
     bytes_per_second: float = 250_000.0
-    """Slowest upload that the time limit allows for."""
+    """Slowest upload speed for which the time limit is sufficient."""
     silence: float = 60.0
-    """Timeout in seconds for a silent connection."""
+    """Timeout in seconds for a connection on which no data arrive."""
     longest_wait: float = 60.0
     """Maximum seconds of one pause, even if `Retry-After` is longer."""
     first_wait: float = 1.0
     """Seconds of the first pause after an error without `Retry-After`; doubles with each attempt."""
 
     def deadline(self, size: int) -> float:
-        """Deadline of a push of `size` bytes that begins now; in `time.monotonic()` seconds."""
+        """Deadline, in `time.monotonic()` seconds, of a push of `size` bytes that begins now."""
         return time.monotonic() + self.total + size / self.bytes_per_second
 
 
 class HubFailureKind(Enum):
-    """Kind of a failure. The value is the number of failures of this kind after which a push gives up."""
+    """Kind of failed attempt. The value is the number of failures of this kind after which a push gives up."""
 
     MOVED = 8
     """HTTP 412: another commit was made after the card was read, so the card must be read again."""
     BUSY = 5
-    """HTTP 429: the Hub received too many requests, and asks to wait."""
+    """HTTP 429: the Hub received too many requests and asks the client to wait."""
     UNWELL = 4
     """HTTP 5xx, no connection to the Hub, or an unreadable reply."""
     FINAL = 1
-    """A retry would fail in the same way."""
+    """Permanent failure: a retry would fail in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class HubFailure:
     cause: str
     """Description in one line."""
     advice: str = ""
-    """Advice for the user, besides trying again."""
+    """Advice for the user, other than to try again."""
     wait: float | None = None
     """Seconds to wait, as requested by the Hub."""
 
@@ -156,7 +156,7 @@ def one_line(text: str) -> str:
 
 @contextmanager
 def bounded(patience: Patience, deadline: float) -> Generator[None]:
-    """Limit the library's waiting: silent sockets, `Retry-After`, and requests after `deadline`.
+    """Limit how long the Hub library waits: for silent connections, for `Retry-After`, and beyond `deadline`.
 
     The library has one session per process, so only one such block may be open at a time.
 
@@ -230,7 +230,7 @@ class Tries:
     notice: Callable[[str], None]
     """Called with one line before each wait."""
     subject: Callable[[], str]
-    """Function that returns the first words of these lines: a description of the operation."""
+    """Function that returns a description of the operation, with which the lines passed to `notice` begin."""
     advice: Mapping[int, str] = field(default_factory=lambda: ADVICE)
     """Advice for the user by HTTP status."""
     _met: dict[HubFailureKind, int] = field(default_factory=lambda: dict.fromkeys(HubFailureKind, 0))

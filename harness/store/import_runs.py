@@ -1,5 +1,5 @@
 """Write results of other tools as run folders. Plugins of the group `bench.importers` read the files; journal, summary
-and dataset are those of every other run. An imported run has no settings, so it cannot be resumed or rescored."""
+and dataset are as in every other run. An imported run has no settings, so it cannot be resumed or rescored."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class ImportedRollout:
     completion: Prompt = ""
     """The messages after the prompt, or the completed text."""
     reward: float | None = None
-    """None if the rollout has no score; `error` says why."""
+    """Reward; None if the rollout has no score, as `error` then explains."""
     metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
     error: str = ""
-    """Message about the missing reward."""
+    """Reason why the reward is missing."""
     is_complete: bool = True
-    """Whether the generation ended; if not, the rollout counts as failed."""
+    """Whether the generation was completed; if not, the rollout counts as failed."""
     stop_condition: str | None = None
     is_truncated: bool = False
     usage: Usage = field(default_factory=Usage)
     timing: Timing = field(default_factory=Timing)
     state: JsonDict = field(default_factory=dict[str, object])
-    """Further columns; those in `ImportedRun.state_columns` are shown in the dataset."""
+    """Further values by name; those named in `ImportedRun.state_columns` become columns of the dataset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ImportedRun:
     """Name of the environment or task."""
     model: str
     rollouts: Iterable[ImportedRollout]
-    """The rollouts, which are read once and one at a time."""
+    """The rollouts; iterated once, so they need not all be in memory."""
     created: str = ""
     """Start time as ISO 8601; "" if unknown."""
     settings: JsonDict = field(default_factory=dict[str, object])
@@ -111,7 +111,7 @@ def importer_for(path: Path, name: str | None = None) -> tuple[str, Importer]:
         name: Name of the format; None to recognize it.
 
     Raises:
-        UsageError: nothing is at the path, there is no such format, or no format or several accept the path.
+        UsageError: the path does not exist, the format is unknown, or not exactly one format accepts the path.
     """
     if not path.exists():
         raise UsageError(f"{path}: no such file or folder")

@@ -1,4 +1,4 @@
-"""Runs of one invocation: suite files under `suites/`, and the newest invocation of an output folder."""
+"""Runs that belong to one invocation: suite files under `suites/`, and the newest invocation of an output folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Invocation:
     runs: list[Path]
     """Existing run folders, in the order of the suite."""
     gone: list[str] = field(default_factory=list[str])
-    """Removed runs, as listed in the suite's file."""
+    """Paths of removed runs, as listed in the suite's file."""
     failed: list[str] = field(default_factory=list[str])
     """Names of environments that failed to load and have no run."""
     names: list[str] = field(default_factory=list[str])
@@ -69,7 +69,7 @@ def read_invocation(file: Path) -> Invocation:
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a folder is a run's: it has an entry `run.json` that is not a folder, even if unreadable."""
+    """Return whether a folder is a run folder: it contains a `run.json`, readable or not, that is not a folder."""
     try:
         return not stat.S_ISDIR(os.lstat(path / "run.json").st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +81,7 @@ def is_run(path: Path) -> bool:
 def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequence[Path]) -> Invocation:
     """The newest invocation of an output folder: the suite whose runs were made or resumed last, or a single run.
 
-    `bench resume` adds to the invocation that made a run: its own file in `suites/` does not count here.
+    Resuming a run belongs to the invocation that made the run; the file that resume writes to `suites/` is ignored.
 
     Args:
         output_dir: The output folder.
@@ -136,8 +136,8 @@ def suite_files(output_dir: Path | str) -> list[Path]:
 
 
 def _is_its_own(path: Path, root: Path, suite: str) -> bool:
-    """Return whether a run listed in a suite's file belongs to the suite: by location or by its manifest. Otherwise, a
-    suite file from another person could list, and publish, any run of this machine."""
+    """Return whether a run listed in a suite's file belongs to the suite, as its location or manifest shows. Without
+    this check, a suite file from another person could cause any run on this machine to be listed, or even published."""
     if ".." not in path.parts and path.is_relative_to(root):
         with contextlib.suppress(OSError):
             refuse_links(root, path)
@@ -146,7 +146,7 @@ def _is_its_own(path: Path, root: Path, suite: str) -> bool:
 
 
 def _newest_suite(folder: Path) -> Invocation | None:
-    """The newest suite that one of its runs refers to, or that has no run left."""
+    """The newest suite that is named in the manifest of one of its runs, or that has no run left."""
     for file in reversed(suite_files(folder.parent)):
         found = read_invocation(file)
         if not found.runs and not found.failed:
@@ -166,13 +166,13 @@ def _is_newer(suite: Invocation | None, run: Path) -> bool:
 
 
 def _suite_of(run: Path) -> str:
-    """Id of the suite from a run's manifest; empty without one, or if it cannot be read."""
+    """Id of the suite from a run's manifest; empty if the run has no suite or the manifest cannot be read."""
     suite = manifest_text(run, "suite")
     return suite if os.path.basename(suite) == suite else ""
 
 
 def manifest_text(run: Path, name: str) -> str:
-    """One text field of a run's manifest, which is not validated; empty if the field is missing or cannot be read."""
+    """A string field of a run's manifest, without validating the manifest; empty if missing or unreadable."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         value = cast(JsonDict, from_text(read_file(run / "run.json"))).get(name)
         return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Journal of a run: an append-only file, from which all other files are built. Appending, recovery and reading. One
+"""Journal of a run: an append-only file from which all other result files are built. Appending, recovery and reading. A
 thread per journal writes. It takes all queued lines, writes them with one write(2), syncs them with one fsync(2), and
 then acknowledges the batch on the event loop. The next batch is queued meanwhile, so a busier run needs fewer syncs per
 line. Lines are encoded in `codec` and indexed in `journal_index`."""
@@ -45,7 +45,7 @@ class Journal:
         self._failure: StoreError | None = None
         self._closed = False
         self._has_name = _links(fd) > 0
-        """Some mounts have no link counts; there, removal of the file cannot be detected."""
+        """Whether the file system counts links; if not, removal of the file during the run cannot be detected."""
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         # A daemon thread, so that exiting does not wait for a hung disk. Lost lines were never acknowledged.
         self._writer = threading.Thread(target=self._write, name=f"journal {path.parent.name}", daemon=True)
@@ -55,7 +55,7 @@ class Journal:
     def open(cls, path: Path, *, verified: int = 0, fsync: Callable[[int], None] = durable_sync) -> Journal:
         """Open a journal for appending; create it if missing, and sync its folder.
 
-        An incomplete last line is cut off first: it was never acknowledged.
+        An incomplete last line is cut off first, since it was never acknowledged.
 
         Args:
             path: The journal.
@@ -164,7 +164,7 @@ class Journal:
             _schedule(loop, _fail, [future for _, future in batch], self._failure)
 
     def _take(self) -> tuple[list[_Entry], bool]:
-        """Take all queued entries, at least one; also return whether the journal stays open."""
+        """Wait for at least one queued entry, and take all; also return whether the journal stays open."""
         entry = self._queue.get()
         batch: list[_Entry] = []
         while entry is not None:

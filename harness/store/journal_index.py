@@ -20,7 +20,7 @@ _STATUSES = tuple(name for name in OUTCOMES if name != "not_run")
 _CODES = {name: code for code, name in enumerate(_STATUSES)}
 
 NOWHERE = -1
-"""Offset that stands for a line that the journal does not have."""
+"""Placeholder for the offset of a line that the journal does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Recorded:
         self._example_lines = array("q")
         self._example_indices = array("q")
         self._taken = bytearray()
-        """1 at every index used by an example."""
+        """1 at every example index that is already in use."""
         self._rollouts = KeyIndex()
         self._status = bytearray()
         self._failed = bytearray()
-        """1 for every rollout whose newest base line is `failed`."""
+        """1 at the number of every rollout whose newest `generated` or `failed` line is `failed`."""
         self._base = array("q")
         self._score = array("q")
         self._example_of = array("i")
@@ -83,7 +83,7 @@ class Recorded:
         """Read the lines added since the last call. The iterator must be exhausted.
 
         Args:
-            stop: Leave lines that begin at this offset or later to the next call.
+            stop: Do not read lines that begin at this offset or later; a later call reads them.
 
         Yields:
             (number of the line's rollout, the line's offset, the line) for every line except those of examples.
@@ -124,7 +124,7 @@ class Recorded:
         return None if number < 0 else self._example_lines[number]
 
     def example_index(self, key: str) -> int | None:
-        """Position of the example in tables: its index in the plan that recorded it."""
+        """Position of the example in tables: its index in the plan of the process that recorded it."""
         number = self._examples.find(key)
         return None if number < 0 else self._example_indices[number]
 

@@ -1,6 +1,6 @@
-"""Registry of runs made on this machine: hashes of their settings, in the user's state folder. A foreign run folder can
-have the path or id of a known run, but only the same settings have the same hash. A run stays known when its folder is
-moved, but not when its settings are edited."""
+"""Registry of runs made on this machine: hashes of their settings, in the user's state folder. A run folder from others
+can have the path or id of a known run, but has the same hash only if its settings are the same. A run stays known when
+its folder is moved, but not when its settings are edited."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 LIMIT = 16 << 20
-"""File size in bytes (250,000 runs) at which a new file is begun; the previous one is still read."""
+"""File size in bytes (250,000 runs) at which a new file is started; the previous file is still read."""
 
 
 def state_file() -> Path:
-    """Path of the file: `bench/known-runs` in `XDG_STATE_HOME`, by default in `~/.local/state`."""
+    """Path of the registry file: `bench/known-runs` in `XDG_STATE_HOME`, by default in `~/.local/state`."""
     given = os.environ.get("XDG_STATE_HOME", "")
     root = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~"), ".local", "state")
     return root / "bench" / "known-runs"

@@ -13,7 +13,7 @@ from harness.core.redact import hidden, hidden_command, hidden_source, redactor
 from harness.core.types import JsonDict
 
 SCHEMA_VERSION = 1
-"""Increased if an older reader would misread the file; new fields alone do not increase it."""
+"""Version of the file format. It is increased if older readers would misread the file, but not for new fields."""
 
 PRIVATE = "save.private"
 """Path of the setting that makes a run private."""
@@ -44,7 +44,7 @@ class Manifest:
     origins: JsonDict = field(default_factory=dict[str, Any])
     """Origin of each setting, by the same path."""
     identity: JsonDict = field(default_factory=dict[str, Any])
-    """Everything that affects results, by name; a resumed run must have the same."""
+    """Everything that affects results, by name; must be the same when the run is resumed."""
     versions: JsonDict = field(default_factory=dict[str, Any])
     """Versions of Python, this package, the environment's distribution and other packages that affect results."""
     git: JsonDict = field(default_factory=dict[str, Any])
@@ -62,8 +62,8 @@ class Manifest:
     suite: str | None = None
     """Id of the run's suite; None if it has no suite."""
     budget: JsonDict = field(default_factory=dict[str, Any])
-    """Budget of the last invocation: limits, amounts spent, and the limit reached; empty without one. Not part of the
-    identity: a run may be resumed with a larger budget."""
+    """Budget of the last invocation: limits, amounts spent, and the limit reached; empty without a budget. Not part of
+    the identity: a run may be resumed with a larger budget."""
     given_up: JsonDict = field(default_factory=dict[str, Any])
     """Usage of abandoned rollouts, which have no line in the journal: a `Usage`, summed over all attempts; may be
     empty."""
@@ -78,8 +78,8 @@ class Manifest:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The evaluation functions of an agent evaluation with several; otherwise empty. Each is a score of its own, as
-        the mean of different functions has little meaning."""
+        """The evaluation functions of an agent evaluation with several; otherwise empty. Each function is a separate
+        score, since a mean over different functions has little meaning."""
         return tuple(self.metric_names) if self.kind == "eval" and len(self.metric_names) > 1 else ()
 
     def range_of(self, measure: str) -> tuple[float, float]:
@@ -144,11 +144,11 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     ),
     **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "a list")),
 }
-"""Types that readers rely on, validated because files can be edited or damaged."""
+"""Types of fields, with their descriptions for messages. They are validated, since files can be edited or damaged."""
 
 
 _NUMBERS: Mapping[str, tuple[type, ...]] = {"planned": (int,), "given_up": (int, float, type(None))}
-"""Tables of amounts with their allowed types; `cost` may be unknown."""
+"""Fields that are tables of numbers, with the allowed types of the numbers; None is an unknown cost."""
 
 
 def _hidden(values: JsonDict) -> JsonDict:
@@ -183,7 +183,7 @@ def _check(picked: JsonDict) -> None:
 
 
 def without_secrets(value: object, name: str = "") -> object:
-    """Copy a JSON value, with secrets in its texts redacted. Tuples become lists.
+    """Copy a JSON value, with secrets in its strings redacted. Tuples become lists.
 
     Args:
         value: Any JSON value.

@@ -1,5 +1,5 @@
-"""The ways in which a rollout can end. Journal, resume, statistics, dataset, card, exports and screens read name,
-explanation, retry and whether a reward counts from `OUTCOMES`. A new kind is a new line there."""
+"""The ways in which a rollout can end. For each, `OUTCOMES` defines its names, its explanation, whether it is retried,
+and whether its reward counts. All other modules use that table, so a new way needs only a new line there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class OutcomeKind:
     """How a rollout can end."""
 
     name: str
-    """Status of the rollout in the journal's index; for a scored one, the line's `outcome`."""
+    """Status of the rollout in the journal's index; for a scored rollout, also `outcome` of its journal line."""
     column: str
     """Value of the column `outcome` in the dataset and in exports."""
     words: str
-    """Explanation: the reason in tables, cards and reports if the record gives none."""
+    """Explanation, used as the reason in tables, cards and reports if the record gives no reason."""
     counts: bool = False
-    """Whether its reward counts in the mean; a reward of another kind is not recorded."""
+    """Whether the reward of such a rollout counts in the mean; if not, no reward is recorded."""
     resume: Work | None = None
     """Work that every resume does for a rollout of this kind; None for nothing."""
     retry: Work | None = None
@@ -45,11 +45,11 @@ OUTCOMES: dict[str, OutcomeKind] = {
 
 
 def outcome_kind(base: Generated | Failed, score: Scored | None) -> OutcomeKind:
-    """Return how a rollout ended, from its newest lines.
+    """Return how a rollout ended, given its newest journal records.
 
     Args:
-        base: Its newest `generated` or `failed` line.
-        score: Its newest score; None if it failed or is not scored yet.
+        base: The rollout's newest `generated` or `failed` record.
+        score: The rollout's newest score; None if it failed or is not scored yet.
     """
     if isinstance(base, Failed):
         return OUTCOMES["budget" if base.reason == BUDGET_SPENT else "failed"]

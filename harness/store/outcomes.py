@@ -46,14 +46,14 @@ class Outcome:
 
     @property
     def column(self) -> str:
-        """Value of the column `outcome` in the dataset and in exports; a reward that is not a usable number does not
-        count."""
+        """Value of the column `outcome` in the dataset and in exports. A rollout whose reward is not a usable number
+        is not shown as scored."""
         kind = outcome_kind(self.base, self.score)
         return OUTCOMES["unscored"].column if kind.counts and self.reward is None else kind.column
 
     @property
     def state(self) -> JsonDict:
-        """State of the rollout; values that were set during scoring have precedence."""
+        """State of the rollout; values that were set during scoring take precedence."""
         state = self.base.state if isinstance(self.base, Generated) else {}
         return {**state, **self.score.extra} if self.score is not None and self.score.extra else state
 
@@ -99,7 +99,7 @@ def read_journal(folder: RunDir) -> Recorded:
 
 
 def in_order(recorded: Recorded) -> Sequence[int]:
-    """Numbers of all rollouts, by example and rollout index."""
+    """Journal numbers of all rollouts, sorted by example and rollout index."""
     return sorted(range(len(recorded)), key=recorded.place)
 
 
@@ -108,7 +108,7 @@ def outcomes(recorded: Recorded, numbers: Iterable[int] | None = None) -> Iterat
 
     Args:
         recorded: The journal's content, read to its end.
-        numbers: Numbers of the rollouts to read, in order; None for all.
+        numbers: Journal numbers of the rollouts to read, in order; None for all.
 
     Raises:
         JournalDamaged: a line cannot be read.

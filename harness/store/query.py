@@ -7,8 +7,8 @@
     term      = NAME (":" | "=" | "!=" | "<" | "<=" | ">" | ">=") (WORD | QUOTED)
     text      = WORD | QUOTED                 the same as text:WORD
 
-Quoted text is in " or ', with a backslash before a quote or a backslash in it. In a name, each part after a dot may be
-quoted: `metric."two words"`."""
+Text is quoted with " or '; inside it, a quote or a backslash is escaped by a backslash. In a name, parts after a dot
+may be quoted: `metric."two words"`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.core.messages import Labels
 from harness.core.safe_text import OBEYED
 
 TEXT = "text"
-"""Column that a word without a column is looked up in."""
+"""Column in which a word is searched for if the query names no column."""
 
 DEEPEST = 50
 """Maximum nesting of parentheses and negations."""
@@ -34,15 +34,15 @@ LONGEST = 10_000
 _OPERATOR = re.compile(r":|!=|<=|>=|<|>|=")
 _KEYWORD = re.compile(r"(and|or|not)(?=[\s()\"']|$)(?!\s*(?::|!=|<|>|=))", re.IGNORECASE)
 _SIMPLE = re.compile(r"[^\s()\"'\\=][^\s()\\]*")
-"""A value that needs no quotes."""
+"""Pattern of a value that needs no quotes."""
 
 _PLAIN_NAME = re.compile(r"[\w./-]+")
-"""The part of a name behind its first dot that needs no quotes."""
+"""Pattern of a part of a name, after the first dot, that needs no quotes."""
 
 _QUOTES = ('"', "'")
 
 _SHOWN = 60
-"""Maximum number of characters of a query on either side of an error."""
+"""Maximum number of characters of the query that a message shows on either side of an error."""
 
 
 class QueryError(UsageError):
@@ -52,7 +52,7 @@ class QueryError(UsageError):
         problem: The problem, in one sentence.
         query: The query.
         start: Position of the first wrong character; the length of the query if something is missing at its end.
-        end: Position behind the last wrong character.
+        end: Position after the last wrong character.
     """
 
     def __init__(self, problem: str, query: str, start: int, end: int | None = None) -> None:
@@ -77,26 +77,26 @@ class Term:
     """Position of the column in the query."""
     value_start: int = field(default=0, compare=False)
     end: int = field(default=0, compare=False)
-    """Position behind the value."""
+    """Position after the end of the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """True where its part is false."""
+    """Condition that matches where its part does not match."""
 
     part: Node
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """True where all parts are true; without parts, everywhere."""
+    """Condition that matches where all its parts match; without parts, it always matches."""
 
     parts: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """True where a part is true."""
+    """Condition that matches where at least one of its parts matches."""
 
     parts: tuple[Node, ...]
 
@@ -108,7 +108,7 @@ def parse_query(text: str) -> Node:
     """Parse a query. A blank query selects everything.
 
     Raises:
-        QueryError: the text is not a query.
+        QueryError: the text is not a valid query.
     """
     if len(text) > LONGEST:
         raise QueryError(f"the query has more than {LONGEST:,} characters", text, LONGEST)
@@ -116,7 +116,7 @@ def parse_query(text: str) -> Node:
 
 
 def query_text(node: Node) -> str:
-    """The text of a tree; `parse_query` of it gives the tree."""
+    """Convert a syntax tree back to the text of a query; `parse_query` converts the text to an equal tree."""
     if isinstance(node, Term):
         return f"{_name_text(node.column)}{node.operator}{_quoted(node.value)}"
     if isinstance(node, Negation):
@@ -125,7 +125,7 @@ def query_text(node: Node) -> str:
 
 
 def terms_of(node: Node) -> Iterator[Term]:
-    """All conditions of a tree, from left to right."""
+    """All single conditions in a syntax tree, from left to right."""
     if isinstance(node, Term):
         yield node
     elif isinstance(node, Negation):
@@ -171,7 +171,7 @@ def pointer(query: str, start: int, end: int) -> Sequence[str]:
 
 
 def _cells(text: str) -> int:
-    """Width of text in a terminal, in cells."""
+    """Width of text in a terminal, in character cells."""
     return sum(
         0
         if unicodedata.category(char) in ("Mn", "Me", "Cf")
@@ -261,7 +261,7 @@ class _Parser:
         return Term(name, operator[0], value, start, value_start, self._at)
 
     def _name(self) -> str:
-        """Read the name of a column, or a word without a column."""
+        """Read the name of a column, or a word that stands without a column."""
         text, parts = self._text, list[str]()
         while self._at < len(text) and not text[self._at].isspace() and text[self._at] not in "()":
             if _OPERATOR.match(text, self._at):
@@ -310,17 +310,17 @@ class _Parser:
             self._at += 1
 
     def _more(self) -> bool:
-        """Skip blanks; whether a condition, or a keyword, follows."""
+        """Skip blanks, and return whether a condition or a keyword follows."""
         self._blanks()
         return self._at < len(self._text) and self._text[self._at] != ")"
 
     def _peek(self) -> str:
-        """The keyword at the position; "" without one."""
+        """The keyword at the current position; "" if there is none."""
         found = _KEYWORD.match(self._text, self._at)
         return found[1].lower() if found else ""
 
     def _keyword(self, word: str) -> bool:
-        """Read a keyword if it follows."""
+        """Read a keyword if it follows, and return whether it did."""
         self._blanks()
         found = self._peek() == word
         self._at += len(word) if found else 0

@@ -1,7 +1,7 @@
-"""Evaluation of a query: columns with their types, and the function that tells whether an object matches.
+"""Evaluation of a query: columns with their types, and the function that decides whether an object matches.
 
-A comparison with a missing value is false, also with `!=`; the negation of it is true. Text is compared without regard
-to case and to the kind and number of blanks. Numbers that differ by less than 1e-9 of the larger one (of 1 for smaller
+A comparison with a missing value is false, even with `!=`; its negation is true. Text is compared ignoring case and
+the kind and number of blanks. Numbers that differ by less than 1e-9 of the larger one (of 1 for smaller
 numbers) are equal."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from harness.store.query import AllOf, Negation, Node, QueryError, Term, parse_q
 T = TypeVar("T")
 
 ColumnKind: TypeAlias = Literal["number", "text", "name", "choice", "any"]
-"""Type of a column: a number; a text, in which `:` searches; a name, which `:` compares as a whole; one of a list of
-words; or any JSON value, which is compared by its type."""
+"""Type of a column: a number; text, in which `:` searches; a name, which `:` compares as a whole; one word of a fixed
+list; or any JSON value, which is compared according to its own type."""
 
 ORDERINGS = ("<", "<=", ">", ">=")
 
@@ -27,7 +27,7 @@ SAME = 1e-9
 """Difference, relative to the larger number or to 1, below which numbers are equal: rounding errors."""
 
 HAS, IS = "has", "is"
-"""Names before `:` that are no columns: whether a column has a value, and whether a property holds."""
+"""Names before `:` that are not columns. One tests whether a column has a value, the other whether a property holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class QueryColumn(Generic[T]):
     None if missing."""
     doc: str = ""
     choices: tuple[str, ...] = ()
-    """The possible values of a column of kind `choice`."""
+    """The possible values, for a column of kind `choice`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +52,23 @@ class QueryColumns(Generic[T]):
     families: Mapping[str, Callable[[str], QueryColumn[T] | None]] = field(
         default_factory=dict[str, Callable[[str], QueryColumn[T] | None]]
     )
-    """Functions by prefix that return the column `prefix.name` for a name; None if there is none of that name."""
+    """By prefix, a function that returns the column `prefix.name` for a name, or None if there is no such column."""
     known: Sequence[str] = ()
-    """Names of columns of families, for suggestions."""
+    """Known column names of the form `prefix.name`, for suggestions."""
     flags: Mapping[str, Callable[[T], bool]] = field(default_factory=dict[str, Callable[[T], bool]])
     """Properties by name, for `is:NAME`."""
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Columns by other common names for them, for suggestions."""
+    """Names of columns by common alternative names, for suggestions."""
 
     def find(self, name: str) -> QueryColumn[T] | None:
-        """The column of a name; None without one."""
+        """The column with this name; None if there is no such column."""
         if name in self.columns:
             return self.columns[name]
         prefix, _, rest = name.partition(".")
         return self.families[prefix](rest) if rest and prefix in self.families else None
 
     def advice(self, name: str) -> str:
-        """Suggest columns in place of an unknown name."""
+        """Text that suggests columns in place of an unknown name."""
         names = [*self.columns, *self.known]
         prefix, dot, rest = name.partition(".")
         if name.casefold() in self.synonyms:
@@ -85,7 +85,7 @@ class QueryColumns(Generic[T]):
         return f"there are {', '.join([*self.columns, *(f'{prefix}.NAME' for prefix in self.families)])}"
 
     def column(self, name: str) -> QueryColumn[T]:
-        """The column of a name that stands alone, as for sorting and grouping.
+        """The column with a name that is given outside a query, as for sorting and grouping.
 
         Raises:
             QueryError: there is no such column.
@@ -98,15 +98,15 @@ class QueryColumns(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[T]):
-    """A query that was checked against the columns."""
+    """A parsed query whose names and values were checked against the columns."""
 
     text: str
     tree: Node
     matches: Callable[[T], bool]
     columns: tuple[QueryColumn[T], ...]
-    """The columns that it names, each once."""
+    """The columns that the query names, each once."""
     words: tuple[tuple[QueryColumn[T], str], ...]
-    """Texts that it looks for outside negations, with their columns."""
+    """Words that the query searches for outside negations, with their columns."""
 
 
 def compile_query(text: str, columns: QueryColumns[T]) -> Query[T]:
@@ -114,7 +114,7 @@ def compile_query(text: str, columns: QueryColumns[T]) -> Query[T]:
 
     Args:
         text: The query; a blank one matches everything.
-        columns: The names that it may use.
+        columns: The columns that the query may name.
 
     Raises:
         QueryError: the query is invalid, or has an unknown name or a value of the wrong type.
@@ -129,7 +129,7 @@ def compile_query(text: str, columns: QueryColumns[T]) -> Query[T]:
 
 
 def _asserted(node: Node) -> Iterator[Term]:
-    """Terms outside negations that compare texts."""
+    """Conditions outside negations that compare text."""
     if isinstance(node, Term):
         if node.operator == ":" and node.column not in (HAS, IS):
             yield node
@@ -139,7 +139,7 @@ def _asserted(node: Node) -> Iterator[Term]:
 
 
 def fold(text: str) -> str:
-    """Text in the form in which queries compare it: without case, with single blanks."""
+    """Normalize text as queries compare it: case-folded, with single blanks."""
     return " ".join(text.casefold().split())
 
 
@@ -149,7 +149,7 @@ def is_missing(value: object) -> bool:
 
 
 def finite_number(text: str) -> float | None:
-    """The finite number that a text represents; None for another text."""
+    """Parse a string as a finite number; None if it is not one."""
     try:
         number = float(text)
     except ValueError:
@@ -158,7 +158,7 @@ def finite_number(text: str) -> float | None:
 
 
 def compare_numbers(left: float, operator: str, right: float) -> bool:
-    """Compare two finite numbers by an operator of the language."""
+    """Compare two finite numbers by an operator of the query language."""
     if abs(left - right) <= SAME * max(1.0, abs(left), abs(right)):
         return operator in (":", "=", "<=", ">=")
     return operator == "!=" or (operator in ("<", "<=") and left < right) or (operator in (">", ">=") and left > right)
@@ -205,12 +205,12 @@ class _Compiler(Generic[T]):
         return lambda each: not is_missing(value := column.read(each)) and test(value)
 
     def _width(self, term: Term) -> int:
-        """Length of the column's name as written."""
+        """Length of the column's name as written in the query."""
         written = self._text[term.start : term.value_start].rstrip()
         return max(1, len(written.removesuffix(term.operator).rstrip()))
 
     def _property(self, term: Term) -> Callable[[T], bool]:
-        """Condition `has:COLUMN` or `is:PROPERTY`."""
+        """Build the function for a condition `has:COLUMN` or `is:PROPERTY`."""
         if term.operator != ":":
             problem = f"{term.column} takes a colon: {term.column}:NAME"
             raise QueryError(problem, self._text, term.start, term.end)
@@ -245,7 +245,7 @@ class _Compiler(Generic[T]):
         return matches
 
     def _test(self, term: Term, column: QueryColumn[T]) -> Callable[[object], bool]:
-        """Comparison of a value that is not missing, for a column that may hold texts."""
+        """Make a function that compares a value (not a missing one) of a column that may contain text."""
         operator, whole = term.operator, column.kind in ("name", "choice")
         if operator in ORDERINGS:
             limit = self._wanted_number(term)
@@ -276,7 +276,7 @@ def _any_number(value: object, operator: str, limit: float) -> bool:
 
 
 def _number_of(value: object) -> float | None:
-    """A finite number, also from its text; None for anything else."""
+    """Convert a number, or a string that represents one, to a finite number; None for anything else."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, str):

@@ -29,8 +29,8 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
         runs: Run folders, each once.
 
     Raises:
-        RunLocked: another process writes one of them; nothing was removed, unless it began writing just now.
-        UsageError: one is a symbolic link; nothing was removed.
+        RunLocked: another process writes one of the runs; no run was removed, unless the process began only just now.
+        UsageError: one of the folders is a symbolic link; nothing was removed.
         StoreError: a folder cannot be renamed or deleted; runs removed before it stay removed.
     """
     refuse_linked(runs)
@@ -56,7 +56,7 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
 
 
 def refuse_linked(runs: Sequence[RunDir]) -> None:
-    """Raise if a run's path contains a symbolic link: the link's target is neither removed nor locked.
+    """Raise an error if a run's path contains a symbolic link, since the link's target must not be removed.
 
     Raises:
         UsageError: the run's folder, or one above it in its output folder, is a symbolic link.

@@ -1,4 +1,4 @@
-"""Selection of a recorded run to resume, by comparing identities, and reasons why a run cannot be resumed."""
+"""Choose a recorded run to resume, by comparing identities, and explain why a run cannot be resumed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG = 120
 
 _ABSENT = object()
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-"""Pattern of the hashes that `keys.hash_files` makes of source code."""
+"""Pattern of a hash of source code, as `keys.hash_files` returns it."""
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Message, ...]:
@@ -35,7 +35,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[M
         new: Identity of the requested run.
 
     Returns:
-        Empty if they are equal. Secrets are compared, and shown, as `[redacted]`.
+        The lines; empty if the identities are equal. Secrets are compared, and shown, as `[redacted]`.
     """
     return tuple(_differences("", _as_recorded(old), _as_recorded(new)))
 
@@ -46,7 +46,7 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
     `-n`, `-r`, concurrency limits and retries are not part of an identity and may differ.
 
     Returns:
-        Its run folder; None if no run qualifies. `resume_obstacle` then gives the reason.
+        The run's folder; None if no run qualifies. `resume_obstacle` then gives the reason.
     """
     for run in reversed(runs_in(parent_dir)):
         with suppress(StoreError):  # not resumable by this version; an older run may be
@@ -57,7 +57,7 @@ def find_resumable(parent_dir: Path, manifest: Manifest) -> Path | None:
 
 
 def resume_obstacle(parent_dir: Path, manifest: Manifest) -> Message | None:
-    """Reason why no run can be resumed: the differences from the newest run of the same name in `parent_dir`.
+    """Explain why no run can be resumed: list the differences from the newest run of the same name in `parent_dir`.
 
     Returns:
         One sentence that names the settings, or the unreadable manifest; None if no run of that name exists, so a new
@@ -110,7 +110,7 @@ def _is_candidate(recorded: Manifest, manifest: Manifest) -> bool:
 
 
 def _as_recorded(identity: Mapping[str, object]) -> JsonDict:
-    """The identity as read back from run.json: secrets redacted, tuples as lists."""
+    """The identity as it would be read from `run.json`: secrets redacted, tuples as lists."""
     return cast(JsonDict, without_secrets(hidden(identity)))
 
 

@@ -1,5 +1,5 @@
-"""A rollout as a row of the dataset: columns, Arrow types, and conversion of values. The types depend only on the names
-of metrics and state columns, never on values: runs with and without rows or scores have the same schema."""
+"""A rollout as a row of the dataset: columns, Arrow types, and conversion of values. The schema depends only on the
+names of metrics and state columns, never on values, so runs with and without rows or scores have the same schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH_ROWS = 1000
 """Rows per row group. Readers load one row group at a time; the Hub's viewer needs at least some hundreds."""
 
 BATCH_BYTES = 16 << 20
-"""Maximum text of a row group with long rows: limits memory, and keeps offsets well below 32 bits."""
+"""Maximum bytes of text in a row group: limits memory, and keeps Arrow's offsets well below 32 bits."""
 
 WRITER_OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "write_statistics": False}
 """Options of the parquet writer. zstd: half the size of the default snappy on transcripts, in the same time. Statistics
@@ -33,12 +33,12 @@ _MESSAGE_TEXTS = ("role", "content", "parts", "reasoning_content", "name", "tool
 _CALL_TEXTS = ("id", "type", "name", "arguments")
 _MESSAGE_FIELDS = frozenset({"role", "content", "reasoning_content", "name", "tool_call_id", "tool_calls"})
 _BEFORE_METRICS = 8
-"""Number of fixed columns before the metrics: up to `reward`."""
+"""Number of fixed columns before those of the metrics; the last of them is `reward`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """Columns of one run's rows.
+    """Columns of the rows of a run's dataset.
 
     Raises:
         ConfigError: two columns would have the same name.
@@ -90,7 +90,7 @@ class RowFile:
         self._lines = bytearray()
         """Rows of the next row group, as lines of JSON."""
         self._waiting = 0
-        """Number of these rows."""
+        """Number of rows that wait for the next row group to be written."""
 
     def add(self, outcome: Outcome) -> None:
         """Add one rollout."""
@@ -113,7 +113,7 @@ class RowFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Complete and close the file. After an exception, only close it; the file is then incomplete on purpose."""
+        """Complete and close the file. After an exception, only close it; the file is then unreadable on purpose."""
         if kind is None:
             self.close()
             return

@@ -40,11 +40,11 @@ from harness.store.manifest import Manifest, without_secrets
 from harness.store.safe_files import files_in, has_other_names, open_regular, read_file, refuse_links
 
 NAME_LIMIT = 100
-"""Maximum characters of one part of a folder name. Two parts and `--` stay below the 255 bytes of a file name. The rest
-is left for additions by sync tools or the Hub."""
+"""Maximum characters of one part of a folder name. Two parts and `--` stay below the 255 bytes allowed for a file name,
+with room for additions by sync tools or the Hub."""
 
 MOST_TRIES = 20
-"""Maximum attempts at creating a folder that other processes remove at the same time."""
+"""Maximum number of attempts to create a folder that other processes remove at the same time."""
 
 _UNSEEN = re.compile(f"[\x7f-\x9f\u2028\u2029{HIDDEN}]")
 """Control and invisible characters that TOML allows."""
@@ -95,8 +95,8 @@ class RunDir:
             output_dir: The output folder; created if missing.
             stem: The environment's id, or the stem of a dataset or task file.
             model: The model's name as requested.
-            private: Create it, and missing parent folders, for their owner only. Files written into it are then private
-                too.
+            private: Whether only its owner may access the run folder, missing parent folders that are created, and
+                files written into the run folder.
 
         Raises:
             StoreError: the folder cannot be created.
@@ -159,7 +159,7 @@ class RunDir:
 
     @property
     def is_closed(self) -> bool:
-        """Whether only its owner may enter the folder; files created in it are then private."""
+        """Whether only its owner may enter the folder, in which case files created in it are private."""
         return is_closed(self.path)
 
     def close_to_others(self) -> None:
@@ -201,11 +201,11 @@ class RunDir:
             raise StoreError(f"cannot read {self.manifest_path}: {error}") from None
 
     def write_schema(self, name: str, make: Callable[[], JsonDict]) -> str:
-        """Write the JSON Schema of `config.toml` beside the runs, unless it is there, for editors.
+        """Write the JSON Schema of `config.toml`, for editors, into the folder of the runs, unless it exists.
 
         Args:
             name: Name of the schema's file.
-            make: Returns the schema; called if the file does not exist.
+            make: Function that returns the schema; called if the file does not exist.
 
         Returns:
             The first line of `config.toml`, which names the file.
@@ -220,8 +220,8 @@ class RunDir:
         return f"#:schema ../../../schemas/{name}\n"
 
     def write_config(self, toml: str, *, is_ours: bool = False) -> None:
-        """Replace `config.toml`, with secrets redacted and invisible characters escaped. `is_ours` records outside the
-        folder that this machine made it."""
+        """Replace `config.toml`, with secrets redacted and invisible characters escaped. With `is_ours`, also record
+        outside the run folder that this machine made the run."""
         clean = redactor.text(toml)
         try:
             tomllib.loads(clean)
@@ -284,10 +284,10 @@ class RunLock:
         Args:
             path: The lock file.
             what: The locked object, for messages.
-            wait: Wait for the holder instead of raising.
+            wait: Whether to wait until the lock is released, instead of raising an error.
 
         Raises:
-            RunLocked: another process holds the lock; the message has its pid.
+            RunLocked: another process holds the lock; the message has the pid of that process.
             StoreError: the file cannot be opened or locked.
         """
         with translated("open", path):
@@ -349,7 +349,7 @@ def write_suite(
     output_dir: Path | str, suite_id: str, *, file: str | None, command: str, runs: Sequence[tuple[RunDir, Manifest]],
     failed: Sequence[str] = (),
 ) -> Path:  # fmt: skip
-    """Write `{output_dir}/suites/{suite_id}.json`, the list of runs of one invocation. Private if one of them is.
+    """Write `{output_dir}/suites/{suite_id}.json`, the list of runs of one invocation. Private if any run is private.
 
     Args:
         output_dir: The output folder.

@@ -1,6 +1,6 @@
-"""Opening of files in run folders: regular files only, and never through a symbolic link. A run folder may come from
-another person: a link in it could lead to any file of the user, and a FIFO could block for ever. Links in the path of
-the folder itself are the user's, and are followed."""
+"""Open files in run folders: regular files only, and never through a symbolic link. A run folder may come from another
+person: a link in it could lead to any file of the user, and a FIFO could block forever. Links in the path of the folder
+itself were created by the user, and are followed."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int
 
 
 def open_to_append(path: Path, flags: int, mode: int) -> int:
-    """Open a regular file that is changed in place.
+    """Open a regular file to change it in place, for example to append to it.
 
     Raises:
-        OSError: as in `open_regular`, or the file has another name (a hard link), which would change too.
+        OSError: as in `open_regular`, or the file has another name (a hard link), so another file would change, too.
     """
     fd = open_regular(path, flags, mode)
     if has_other_names(fd):
@@ -92,7 +92,7 @@ def read_file(path: Path, cap: int = DOCUMENT) -> bytes:
         cap: Maximum size in bytes.
 
     Raises:
-        OSError: as in `open_regular`, or the file is larger.
+        OSError: as in `open_regular`, or the file is larger than `cap`.
     """
     with open_binary(path) as file:
         return read_open(file, cap)
@@ -109,7 +109,7 @@ def is_folder(path: Path) -> bool:
 
 
 def files_in(folder: Path, ending: str) -> list[Path]:
-    """Regular files of a folder with a given suffix, sorted by name; empty if it is a link or not a folder.
+    """Regular files in a folder that have the given suffix, sorted by name; empty if `folder` is a link or no folder.
 
     Args:
         folder: The folder.
@@ -121,11 +121,11 @@ def files_in(folder: Path, ending: str) -> list[Path]:
 
 
 def refuse_links(root: Path, path: Path) -> None:
-    """Raise if a path below `root` is, or leads through, a symbolic link.
+    """Raise an error if a path below `root` is, or leads through, a symbolic link.
 
     Args:
         root: A folder named by the user; links in its own path are allowed.
-        path: A path below it; need not exist.
+        path: A path below `root`; need not exist.
 
     Raises:
         OSError: the path contains a link; the message names it.

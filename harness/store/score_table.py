@@ -1,4 +1,4 @@
-"""Conversion of a journal to the table that statistics are computed from."""
+"""Convert a journal to the table of scores from which statistics are computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.store.outcome_kinds import missing_reason
 from harness.store.values import number
 
 OF_EXAMPLES = "of_examples"
-"""Key in `Manifest.derived`: number of examples planned before `until_ci` ended the run early."""
+"""Key in `Manifest.derived` with the number of examples that were planned before `until_ci` ended the run early."""
 
 
 def tally(recorded: Recorded) -> ScoreTable:
@@ -47,8 +47,8 @@ def enter(table: ScoreTable, place: tuple[int, int], base: Generated | Failed, s
     Args:
         table: The table to extend.
         place: Position from `Recorded.place`.
-        base: Its newest `generated` or `failed` line.
-        score: Its newest score, if it has one.
+        base: The rollout's newest `generated` or `failed` record.
+        score: The rollout's newest score; None if it has no score.
     """
     details: Details = {"usage": base.usage, "seconds": max(0.0, base.timing.generation - base.timing.waiting)}
     reason = missing_reason(base, score)
@@ -77,10 +77,10 @@ def summary_of(
     """Compute a run's summary from its current journal: `summary.json` may be older, or missing.
 
     Args:
-        manifest: Its manifest.
-        recorded: Its journal, read to its end.
-        final: Its `summary.json`, the only source of the run's duration; used if it covers the whole journal. Values
-            that are not numbers are ignored, since files can be edited or damaged.
+        manifest: The run's manifest.
+        recorded: Index of the run's journal, read to its end.
+        final: Content of the run's `summary.json`, the only source of its duration; used if it covers the whole
+            journal. Values that are not numbers are ignored, since files can be edited or damaged.
         table: Result of `tally`, if known.
 
     Raises:
@@ -115,8 +115,8 @@ def aim_of(manifest: Manifest) -> Aim | None:
 
 
 def judged(judgements: object) -> Usage | None:
-    """Usage of judges, from the state value with their replies; None without one. Entries without the expected fields
-    are ignored, since an environment may use the same name."""
+    """Usage of judges, from the state value with their replies; None if there is no such value. Entries without the
+    expected fields are ignored, since an environment may use the same name for something else."""
     usages = _usages(judgements)
     return sum(usages, start=Usage()) if usages else None
 

@@ -14,7 +14,7 @@ from harness.store.safe_files import open_regular
 
 PREFIX = "bench-unsaved-"
 LOCK = ".in-use"
-"""Lock file, held while the process of the run lives."""
+"""Name of the lock file, which is locked as long as the run's process is alive."""
 
 
 class Scratch:

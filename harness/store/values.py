@@ -1,5 +1,5 @@
-"""Readers of single JSON values that are not validated yet, such as those of a `summary.json` that was edited by hand,
-or of another program's reply. A value of the wrong type counts as missing."""
+"""Functions that read single JSON values that are not validated yet, for example from a `summary.json` edited by hand
+or from another program's reply. A value of the wrong type counts as missing."""
 
 from __future__ import annotations
 
