@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from harness.authoring.play import play
 
 _HOMES = {"Finding": "findings", "Report": "findings", "check_environment": "check", "play": "play"}
-"""Submodule that defines each exported name."""
+"""Name of the submodule that defines each exported name."""
 
 __all__ = ["Finding", "Report", "check_environment", "play"]
 

@@ -1,5 +1,5 @@
-"""Arguments of an environment's `load_environment`, read from its source code. Nothing of the environment is imported:
-arguments can be shown before its dataset is downloaded, and if it fails to load."""
+"""Arguments of an environment's `load_environment`, read from its source code. The environment is not imported, so its
+arguments can be shown before its dataset is downloaded, and even if it fails to load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.core.syntax import parse
 from harness.tools.docstrings import read_docstring
 
 _SHOWN = 40
-"""Maximum length of a constant that is shown in place of its name; longer ones, such as prompts, keep the name."""
+"""Maximum length of a constant whose value is shown instead of its name; for longer ones, the name is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Argument:
     name: str
     """Name of the argument, with the stars of `*args` and `**kwargs`."""
     type: str
-    """The annotation as written; "" without one."""
+    """Type annotation as written; "" if there is none."""
     default: str | None
     """Source code of the default; None if the argument is required."""
     description: str = ""
@@ -44,7 +44,7 @@ def find_loader(files: Iterable[Path], function: str) -> LoaderFunction | None:
     """Find the definition of `function` in `files`.
 
     Args:
-        files: Python files; those nearest to the top of the package are searched first.
+        files: Python files; files nearer to the top of the package are searched first.
         function: Name of the function.
 
     Returns:

@@ -42,14 +42,14 @@ class ListedEnvironment:
     defaults: dict[str, object] = field(default_factory=dict[str, object])
     """Default settings of a run, from the package's `[tool.harness.eval]`."""
     problem: str = ""
-    """Error in the environment's `pyproject.toml`, or of importing it; "" without one."""
+    """Error in the environment's `pyproject.toml`, or while importing the environment; "" if there is none."""
 
 
 def catalogue(folder: Path) -> list[ListedEnvironment]:
     """All environments, sorted by name: installed ones first.
 
     Args:
-        folder: Folder of projects that need not be installed.
+        folder: Folder with projects of environments, which need not be installed.
     """
     installed = sorted(_installed(), key=lambda entry: entry.name)
     own = [entry for entry in installed if entry.status != "bundled"]  # a copy of a bundled one is listed, too

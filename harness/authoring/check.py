@@ -30,7 +30,7 @@ from harness.settings.environment_lookup import require_environment
 from harness.settings.resolver import ResolvedRun
 
 EXAMPLES = 50
-"""Default number of examples to play: enough for every kind of example, and done in seconds."""
+"""Default number of examples to run: enough to include every kind of example, and done in seconds."""
 
 HASH_SEEDS = ("1", "2")
 
@@ -38,8 +38,8 @@ KEYS_TIMEOUT = 600.0
 """Timeout in seconds for loading the environment and reading all rows in another process."""
 
 SLOW_SCORING = 0.2
-"""Mean scoring time in seconds per rollout above which the second pass plays at most 10 examples (`FEW`). That pass
-scores one rollout at a time."""
+"""Mean scoring time in seconds per rollout above which the second pass is limited to 10 examples (`FEW`), since that
+pass scores one rollout at a time."""
 
 FEW = 10
 
@@ -58,8 +58,8 @@ def check_environment(
     Args:
         environment: Name of the environment, or the path of its file or folder.
         env_args: Arguments of its `load_environment`.
-        num_examples: Number of examples to play; −1 for all. All rows are checked in any case.
-        on_finding: Called with each finding as soon as it is known.
+        num_examples: Number of examples to run; −1 for all. All rows are checked in any case.
+        on_finding: Function to call with each finding as soon as it is known.
 
     Raises:
         UsageError: there is no such environment, or its `load_environment` does not accept the arguments.
@@ -82,7 +82,7 @@ def check_environment(
 
 @dataclass(frozen=True, slots=True)
 class _PlannedCheck:
-    """One check of one environment."""
+    """A check of one environment, with the data that its steps share."""
 
     asked: TrialRequest
     run: ResolvedRun
@@ -132,7 +132,7 @@ class _PlannedCheck:
         return rows
 
     def _keys(self, rows: DatasetScan, second: DatasetScan) -> Finding:
-        """Check that the examples' keys are the same when the environment is loaded again and in new processes with
+        """Check that the examples' keys are the same when the environment is loaded again, also in new processes with
         other hash seeds."""
         env = self.run.settings.env
         request = [env.env_id, env.env_args, env.extra_env_kwargs]

@@ -1,6 +1,6 @@
-"""Import environments in new processes, so that one that exits, hangs or prints does no harm, and so that a new
-installation is seen. Run as a module with the arguments `FD FOLDER TASK`, this file reads the task's arguments from the
-folder, and writes the result there: an environment and its subprocesses may write to stdout and stderr."""
+"""Import environments in new processes, so that one that exits, hangs or prints does no harm, and newly installed ones
+are found. Run as a module with the arguments `FD FOLDER TASK`, this file reads the task's arguments from the folder and
+writes the result into it, since an environment and its subprocesses may write to stdout and stderr."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from harness.core.types import JsonDict
 from harness.engine.environment_loader import find_function, load_environment
 
 PATIENCE = 60.0
-"""Timeout of importing one environment, in seconds."""
+"""Timeout for importing one environment, in seconds."""
 
 _START = 60.0
-"""Timeout of the process's start on a busy machine, in seconds."""
+"""Timeout for the start of the process, in seconds; long enough for a busy machine."""
 
 _TICK = 0.02
 
 
 class ChildTask:
-    """A task in a new process. A context manager: leaving it ends the process and all that the process has started; so
-    does the end of this process.
+    """Context manager that runs a task in a new process. When the block or the calling process ends, that process and
+    all processes that it has started are ended.
 
     Args:
         task: Key of `_TASKS`.
@@ -76,7 +76,7 @@ class ChildTask:
             patience: Timeout of the task in seconds, counted from the start of its function.
 
         Returns:
-            The result and ""; or None and how the process ended.
+            The result and ""; or None and a description of how the process ended.
         """
         ended, since = "", time.monotonic()
         while not ended:
@@ -100,7 +100,7 @@ class ChildTask:
 def import_problem(
     name: str, patience: float = PATIENCE, environ: Mapping[str, str] | None = None
 ) -> tuple[str, float]:
-    """Import an environment in a process of its own, without building it.
+    """Try to import an environment in a separate process, without building it.
 
     Args:
         name: Name or path, as in settings.
@@ -108,7 +108,7 @@ def import_problem(
         environ: Additional environment variables.
 
     Returns:
-        Why it cannot be imported, or ""; and the seconds that its import took.
+        The reason why it cannot be imported, or ""; and the seconds that the import took.
     """
     with ChildTask("find", [name], environ) as child:
         found, ended = child.result(patience)
@@ -116,9 +116,9 @@ def import_problem(
 
 
 def installed_now() -> list[ListedEnvironment]:
-    """List installed environments from a new process, since this one has cached the import path.
+    """List installed environments from a new process, since this process has cached the import path.
 
-    Nothing is imported; see `verify`.
+    The environments are not imported; `verify` does that.
 
     Raises:
         HarnessError: the process ended without a list.
@@ -138,7 +138,7 @@ def verify(distributions: Sequence[str], patience: float = PATIENCE) -> list[Lis
         patience: Timeout of each import, in seconds.
 
     Returns:
-        The environments; `problem` says why one cannot be imported.
+        The environments; if one cannot be imported, its `problem` has the reason.
     """
     names = {canonicalize_name(name) for name in distributions}
     wanted = [entry for entry in installed_now() if canonicalize_name(entry.distribution) in names]
@@ -159,7 +159,7 @@ def _list() -> list[JsonDict]:
 
 
 def _keys(env_id: str, env_args: JsonDict, extra: JsonDict) -> list[str] | str:
-    """Keys of an environment's examples, or why it does not load."""
+    """Keys of an environment's examples, or the reason why it does not load."""
     from harness.authoring.rows_check import scan_rows
 
     try:

@@ -24,7 +24,7 @@ from harness.settings.environment_lookup import require_environment
 from harness.settings.resolver import ResolvedRun, resolve
 
 LOOKED_AT = 200
-"""Number of rows searched for columns."""
+"""Number of rows to search for columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class EnvironmentDetails:
     turns: str
     rows: int
     columns: dict[str, int]
-    """Column name → number of the first `looked_at` rows with a value there; keys of `info` are named `info.key`."""
+    """Column name → number of rows with a value, among the first `looked_at` rows; keys of `info` are `info.key`."""
     looked_at: int
     rewards: tuple[tuple[str, float | None], ...]
     """Reward functions with their weights: 0 for a metric, None if the weight is unknown."""
@@ -71,7 +71,7 @@ class Description:
     """The `env` part of `ResolvedRun.described`."""
     content: EnvironmentDetails | None = None
     problem: str = ""
-    """Error of loading the environment; "" if it was loaded."""
+    """Error while loading the environment; "" if it was loaded."""
     exit_code: int = 0
     """Exit code of `bench env info`: 2 if the caller's arguments are the problem."""
 
@@ -109,7 +109,7 @@ def describe(target: str, env_args: Mapping[str, Any] | None = None, *, index: i
         reason.
 
     Raises:
-        UsageError: a setting that applies to it is wrong, or there is no such row.
+        UsageError: a setting that applies to the environment is wrong, or there is no such row.
         EnvironmentNotFound: there is no such environment.
     """
     if "," in target or target.endswith(".toml"):

@@ -1,4 +1,4 @@
-"""Findings of the checks of an environment, and their form as text and JSON."""
+"""Results of checking an environment, called findings, and their output as text and JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.core.types import JsonDict
 Status: TypeAlias = Literal["ok", "FAIL", "skipped"]
 
 _SHOWN = 3
-"""Number of faulty examples that a line names; the total stands before them."""
+"""Number of faulty examples to name in a line, after their total number."""
 
 _NAME_CELLS = 13
 _WIDTH = 100
@@ -25,7 +25,7 @@ class Finding:
     name: str
     status: Status
     says: str
-    """The result in words; for a skipped check, the reason for skipping it."""
+    """Description of the result; for a skipped check, the reason why it was skipped."""
     advice: str = ""
     """Advice on how to repair a failure."""
 
@@ -56,7 +56,7 @@ class Report:
     """Called with each finding as soon as it is added."""
 
     def add(self, *findings: Finding) -> None:
-        """Add findings, and notify `on_finding` of each."""
+        """Add findings, and call `on_finding` with each."""
         for finding in findings:
             self.findings.append(finding)
             if self.on_finding is not None:

@@ -31,12 +31,12 @@ _NAMED = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.-]*)(?P<rest>(?:\[[^\]]*\])?\s*(?:[=<>!~@].*)?)"
 )
 _EXACT = re.compile(r"@\s*(?P<version>[0-9][\w.!+-]*)")
-"""`name@1.2`, the notation of hubs; pip needs `name==1.2`."""
+"""Pattern of `name@1.2`, the notation of environment hubs; pip needs `name==1.2`."""
 
 _PINNED = re.compile(r"(?:\[[^\]]*\])?\s*==")
 
 _DIRECT = re.compile(r"[A-Za-z0-9][\w.-]*\s*@\s*\w+\S*://")
-"""A requirement with a URL, such as `name @ https://…`."""
+"""Pattern of a requirement with a URL, such as `name @ https://…`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class InstallTarget:
     """Name of the distribution; "" if it is known only after installation."""
     is_editable: bool = False
     doubt: str = ""
-    """Why the package of this name in the index may be from somebody else; "" if there is no such risk."""
+    """Reason why the index's package of this name may be by a different author; "" if there is no such risk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
     """Parse one target of `bench env install`.
 
     Raises:
-        ConfigError: it is neither the folder of a project, nor a distribution file, nor a name.
+        ConfigError: the target is neither a project's folder, nor a distribution file, nor a name.
     """
     if "://" in text:
         return InstallTarget(text, text, text.partition("@")[0].strip() if _DIRECT.match(text) else "")
@@ -112,9 +112,9 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
 
 
 def _doubt(text: str, name: str, *, is_exact: bool, options: InstallOptions) -> str:
-    """Why a name should not be installed from the index without asking the user, since anybody can register a name
-    there; "" for a distribution that was installed from an index before, and for an exact version. Names with an
-    organisation are always in doubt, since package indexes have no organisations."""
+    """Reason to ask the user before installing a name from the package index, where anybody can register names; "" for
+    a distribution that was installed from an index before, and for an exact version. A name with an organisation always
+    has a reason, since package indexes have no organisations."""
     organisation, slash, _ = text.strip().partition("/")
     known = _origin(name)
     if known == "index" or (is_exact and not slash):
@@ -166,7 +166,7 @@ def command_for(targets: Sequence[InstallTarget], options: InstallOptions) -> li
     """Command line of the installer: pip of this interpreter, otherwise uv.
 
     Raises:
-        HarnessError: neither is available.
+        HarnessError: neither pip nor uv is available.
     """
     if importlib.util.find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]

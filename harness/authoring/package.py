@@ -20,8 +20,8 @@ from harness.core.plugins import ENVIRONMENTS
 from harness.settings.packages import FoundEnvironment, editable_project, is_bundled, table_at
 
 Kind: TypeAlias = Literal["bundled", "installed", "editable", "folder", "file"]
-"""`bundled` came inside the wheel of bench; `folder` is a project that is not installed; `file` is a module without a
-project."""
+"""`bundled`: the environment comes with bench. `folder`: a project that is not installed. `file`: a Python module
+without a project."""
 
 FUNCTION = "load_environment"
 
@@ -86,7 +86,7 @@ def code_path(found: FoundEnvironment) -> str:
 
 
 def _folders(found: FoundEnvironment) -> list[Path]:
-    """Folders that may be the project of an environment that is not installed, nearest first."""
+    """Folders, nearest first, that may contain the project of an environment that is not installed."""
     source = found.source_files[0] if found.source_files else found.path
     return [] if source is None else [found.path or source, *source.parents[: _LEVELS + 1]]
 

@@ -1,4 +1,4 @@
-"""Play one rollout with a scripted model, for the tests of an environment."""
+"""Run one rollout with scripted replies in place of a model, for tests of an environment."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from harness.rubrics.judge_port import judged_by
 
 
 class Script:
-    """A model that returns given replies in order.
+    """A model client that returns the given replies in order.
 
     Args:
-        replies: Texts, or whole assistant messages.
+        replies: Replies as strings, or as whole assistant messages.
     """
 
     model = "script"
@@ -40,7 +40,7 @@ class Script:
         """Return the next reply.
 
         Raises:
-            EnvironmentFault: all replies are used.
+            EnvironmentFault: all replies have been used.
         """
         if self._next == len(self._replies):
             given = count(self._next, "reply", "replies")
@@ -57,15 +57,15 @@ def play(
     index: int = 0,
     row: Mapping[str, Any] | None = None,
 ) -> State:
-    """Play one rollout with given replies, and score it. For tests.
+    """Run one rollout with the given replies in place of a model, and score it. For tests.
 
     If the rubric has a judge, the environment's reference judge answers.
 
     Args:
-        environment: The environment; may be played several times.
-        *replies: Replies of the model, one per turn: texts, or whole messages (with tool calls, for example).
-        index: Index of the dataset row to play.
-        row: A row to play instead: columns as in the dataset.
+        environment: The environment; can be used for several rollouts.
+        *replies: Replies of the model, one per turn: strings, or whole messages (with tool calls, for example).
+        index: Index of the dataset row to use.
+        row: A row to use instead, with the columns of the dataset.
 
     Returns:
         The state: `completion`, `reward`, `metrics`, `stop_condition` and all keys that the environment added.

@@ -1,5 +1,5 @@
-"""Checks of an environment's rows: readable, unique, not empty, and the same keys in every load and process. The format
-of a row is defined in `envs.dataset`."""
+"""Check that an environment's rows are readable, unique and not empty, and have the same keys whenever they are loaded.
+The format of a row is defined in `envs.dataset`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.envs.environment import Environment
 from harness.envs.single_turn import SingleTurnEnv
 
 _KEY = 20
-"""Number of characters of a key that are stored: enough to be unique, and few enough for a million rows."""
+"""Number of characters of each key to store: enough to be unique, and few enough for a million rows."""
 
 
 @dataclass(slots=True)
@@ -27,9 +27,9 @@ class DatasetScan:
     ids: list[str] = field(default_factory=list[str])
     """Example ids as text, in the order of `keys`."""
     repeated: list[str] = field(default_factory=list[str])
-    """Duplicates, as `17 (as 3)`: an earlier row has the same prompt, answer, task and info."""
+    """Rows whose prompt, answer, task and info equal those of an earlier row; `17 (as 3)` is row 17, equal to row 3."""
     contradicting: list[str] = field(default_factory=list[str])
-    """Rows with the prompt of an earlier row but other content, as `17 (as 3)`."""
+    """Rows with the prompt of an earlier row but other content; `17 (as 3)` is row 17, with the prompt of row 3."""
     blank: list[str] = field(default_factory=list[str])
     """Ids of rows with an empty prompt."""
     unanswered: list[str] = field(default_factory=list[str])
@@ -116,7 +116,7 @@ def compare_keys(first: DatasetScan, others: Iterable[tuple[str, list[str]]]) ->
 
     Args:
         first: Scan to compare with.
-        others: Description of each other load, and its keys in the order of rows.
+        others: For each other load, its description and its keys in the order of the rows.
     """
     places = list(others)
     if not first.keys:

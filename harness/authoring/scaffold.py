@@ -1,5 +1,5 @@
-"""Create the project of an environment: from the templates in the folder `templates`, whose placeholders look like
-`@name@`, or as an editable copy of a package. Package, module and class are named after the environment."""
+"""Create the project of a new environment from the templates in the folder `templates`, whose placeholders look like
+`@name@`, or copy a package to edit it. Package, module and class are named after the environment."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ SUFFIX = ".in"
 _PLACEHOLDER = re.compile(r"@(name|module|class|bench)@")
 
 _MADE = shutil.ignore_patterns("__pycache__", ".*", "dist", "build", "outputs")
-"""Files that tools make, which are not copied."""
+"""Names of files that tools generate, which are not copied."""
 
 LONGEST = 50
-"""Maximum length: the name is also a folder, a table column and a part of repository names."""
+"""Maximum characters of an environment's name, which is also used as a folder and in repository names."""
 
 _SHAPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -53,7 +53,7 @@ _TAKEN = {
     "tests": "it is the folder of an environment's tests",
     "verifiers": "it is the module that classic environments import",
 }
-"""Reserved names, with the reason."""
+"""Names that a new environment cannot have, each with the reason."""
 
 
 _BASES = ("MultiTurnEnv", "SingleTurnEnv", "ToolEnv")
@@ -64,7 +64,7 @@ _GIVEN = re.compile(r"(?:(?P<organisation>\w[\w.-]*)/)?(?P<name>[^/]*)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of one environment in different places."""
+    """Names of one environment as a package, a module and a class."""
 
     name: str
     """Name of the distribution, and of the environment in `bench run NAME`."""
@@ -96,9 +96,9 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
     """Create the project of a new environment. On an error, nothing is left behind.
 
     Args:
-        name: Name for `bench run`; an organisation in front is dropped.
+        name: Name for `bench run`; an organisation before the name is dropped.
         parent: Folder in which the project's folder is created; created if missing.
-        kind: Working example to start from.
+        kind: Kind of working example from which the project is made.
 
     Raises:
         ConfigError: the name is invalid, or is in use here or by an installed package.
@@ -127,7 +127,7 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
 
 
 def _render(names: Names, kind: Kind) -> dict[str, str]:
-    """File contents by relative path. The files of the kind, which an author edits, come first."""
+    """Contents of the project's files by relative path. The files that an author edits come first."""
     root = importlib.resources.files("harness.authoring") / "templates"
     values = {
         "name": names.name,
@@ -161,7 +161,7 @@ def _walk(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]
 
 @contextmanager
 def _new_folder(target: Path) -> Generator[Path]:
-    """Make a folder of the files that the block writes to a temporary one, so that an error leaves nothing behind.
+    """Context manager with a temporary folder that becomes the project's folder unless there is an error.
 
     Raises:
         StoreError: the files cannot be written.
@@ -211,7 +211,7 @@ def read_name(text: str) -> Names:
 
 
 def _is_a_path(text: str) -> ConfigError:
-    """Make the error for a path given in place of an environment's name: `./sub/thing`, `/srv/thing`, `../up`,
+    """Make the error for a path that was given as an environment's name: `./sub/thing`, `/srv/thing`, `../up`,
     `org/`."""
     folder, _, name = text.rstrip("/").rpartition("/")
     if not folder and not text.startswith("/"):
@@ -250,16 +250,16 @@ class Copied:
     package: Package
     """The package that was copied."""
     module: str
-    """Name of its module, and of the project's folder."""
+    """Name of the package's module, and of the project's folder."""
     folder: Path
     files: int
-    """Number of files in the folder."""
+    """Number of files in the project's folder."""
 
 
 def copy_environment(name: str, parent: Path) -> Copied:
     """Make a project from the files of a package. On an error, nothing is left behind.
 
-    The project has the same name, so that, once installed, it takes the place of the original.
+    The project has the name of the original package, so that it replaces the original when it is installed.
 
     Args:
         name: Name of an environment that is bundled or installed, or the path of its folder.

@@ -1,5 +1,5 @@
-"""Checks of the scores of reference policies. They cover: all scored, best and worst reward reached, within bounds,
-reproducible, complete in the journal, fast enough. The rollouts come from `trial`."""
+"""Check the scores of reference policies: each rollout has a score, the best and worst rewards are reached, rewards are
+within bounds and reproducible, the journal is complete, scoring is fast. The rollouts come from `trial`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def repeats(first: Played, second: Played) -> Finding:
 
 
 def _differing(first: Played, second: Played) -> list[str]:
-    """Rollouts of the second pass that differ from the first. The second may have fewer rollouts."""
+    """Rollouts of the second pass that differ from those of the first. The second pass may have fewer rollouts."""
     differing: list[str] = []
     for one, other in zip(first.trials, second.trials, strict=True):
         for key, rollout in other.rollouts.items():

@@ -1,5 +1,5 @@
-"""Reference policies played for a check, with the same settings, plan, engine, server and journal as `bench run`. The
-results are read from run folders in a temporary folder."""
+"""Run reference policies on an environment to check it, with the settings, plan, engine, server and journal of
+`bench run`. The results are read from run folders in a temporary folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WATCHDOG = "harness.engine.watchdog"
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """Environment and examples to play."""
+    """Environment to check, and number of examples."""
 
     target: str
     """Name or path of the environment."""
@@ -41,7 +41,7 @@ class TrialRequest:
     """Rollouts per example; None for the environment's own setting."""
 
     def resolved(self, policy: str, folder: Path, **more: object) -> ResolvedRun:
-        """Resolve the settings of a run in which a reference policy plays the environment.
+        """Resolve the settings of a run of a reference policy on the environment.
 
         Raises:
             UsageError: the environment does not exist, or a setting that applies to it is wrong.
@@ -71,7 +71,7 @@ class PlayedRollout:
     why: str
     """Reason for a missing reward; "" if the rollout has one."""
     culprits: tuple[str, ...]
-    """Reward functions that returned no score."""
+    """Names of reward functions that returned no score."""
     completion: Prompt
     seconds: float
     """Seconds that scoring took."""
@@ -98,7 +98,7 @@ class Played:
 
     trials: list[Trial]
     blocked: dict[str, int] = field(default_factory=dict[str, int])
-    """Functions that blocked the event loop, `function (file:line)`, and how often."""
+    """Functions that blocked the event loop, as `function (file:line)`, each with the number of times."""
     warnings: list[str] = field(default_factory=list[str])
     """Other warnings that bench logged, such as a failed cleanup."""
 
@@ -147,7 +147,7 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
 
 def _blocked(records: Sequence[logging.LogRecord]) -> dict[str, int]:
     """Count how often each function blocked the event loop, from the log of the watchdog. The watchdog logs a function
-    at the first time, and at the end of the run again with the total number."""
+    when it first blocks the loop, and at the end of the run with the total number."""
     times: dict[tuple[object, str], int] = {}
     for record in records:
         run, where, *more = cast("tuple[object, ...]", record.args or ("", record.getMessage()))
@@ -163,7 +163,7 @@ def score_from_journal(asked: TrialRequest, played: Played, folder: Path) -> Pla
     """Score again from the journals alone, as after a crash before scoring.
 
     Args:
-        asked: The request that `played` was made with.
+        asked: The request with which `played` was made.
         played: Rollouts to score.
         folder: Folder for copies of the runs; must be empty.
 
@@ -200,7 +200,7 @@ def _rollout(outcome: Outcome) -> PlayedRollout:
 
 @contextlib.contextmanager
 def _logged() -> Generator[list[logging.LogRecord]]:
-    """Collect bench's own warnings instead of printing them: they become a finding."""
+    """Collect the warnings that bench logs instead of printing them, so that a finding can list them."""
     collector, ours = BufferingHandler(sys.maxsize), logging.getLogger("harness")
     collector.setLevel(logging.WARNING)
     level, propagates = ours.level, ours.propagate

@@ -1,4 +1,4 @@
-"""Shell completion of environments, runs and models. Only reads names, and runs no code of environments."""
+"""Shell completion of environments, runs and models. Only names are read; no code of environments is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples that the help of each command shows, and the documentation page about the command."""
+"""For the help of each command: example command lines, and the documentation page about the command."""
 
 from __future__ import annotations
 

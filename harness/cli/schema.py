@@ -20,7 +20,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of suite files or endpoint registries.
 
-    Editors that know TOML use it to complete and check a file whose first line is `#:schema FILE`.
+    Editors with TOML support use it to complete and check a file whose first line is `#:schema FILE`.
     """
     if kind not in _SCHEMAS:
         raise UsageError(f"{kind}: unknown kind of file; use {' or '.join(_SCHEMAS)}")

@@ -1,10 +1,10 @@
 """`AsyncOpenAI` clients that call the model or judge of a run: code written for the openai SDK then uses the run's
 limits, retries, budget, health checks and journal. Translates requests and replies between the SDK and bench's model
-client (`Chat`); does not open connections, know keys or retry.
+client (`Chat`). It does not open connections, hold API keys or retry.
 
 The calling code gets the SDK's exceptions for failed calls (`RateLimitError`, `APITimeoutError`, …). They contain the
-original error of bench, which `original` returns. Some errors concern more than the call, and code of the classic API
-must not suppress them: `Faults` records them for the engine.
+original error of bench, which `original` returns. Some errors concern the whole run, and code of the classic API must
+not suppress them: `Faults` records them for the engine.
 
 Not supported: streamed replies, several choices, request headers, and the SDK's own timeout and retries (the run's
 `request_timeout` and `request_retries` apply).
@@ -49,8 +49,8 @@ _STATUS = {"rate_limit": 429, "bad_request": 400, "context_length": 400, "auth":
 """HTTP status that author code sees for an error that has none, by the error's reason; 502 for other reasons."""
 
 _TOO_LONG = "This model's maximum context length is exceeded (context length, prompt_too_long)."
-"""Error message for a prompt that is too long. Classic code recognizes the error by its text; this one matches what all
-releases look for."""
+"""Error message for a prompt that is too long. Code for the classic `verifiers` API recognizes the error by its text;
+this message has the text that all releases look for."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -90,7 +90,7 @@ def async_openai(
     openai package, which takes 0.5 s; each further one takes about 0.1 ms.
 
     Args:
-        chat: The model; a call's sampling arguments override its own.
+        chat: The model; sampling arguments of a call override those of the model.
         names: Accepted model names besides `chat.model`. None accepts every name and passes it on as the sampling
             argument `model`.
         sampling_args: Sampling arguments of `chat`. They are needed for token limits, which have two names
@@ -119,7 +119,7 @@ def async_openai(
 
 
 def original(error: BaseException | None, *, contexts: bool = True) -> HarnessError | None:
-    """Return the error of bench that an exception, or one of its causes, contains; None without one.
+    """Return the original error of bench that an exception, or one of its causes, contains; None if there is none.
 
     Args:
         error: The exception.
@@ -284,7 +284,7 @@ def _reply(response: ModelResponse, *, is_text: bool, model: str) -> JsonDict:
     Args:
         response: The reply.
         is_text: Whether it is a text completion.
-        model: The requested model, for a reply that names none.
+        model: The requested model, to be named if the reply names no model.
     """
     said: JsonDict = {"text": response.message.get("content") or ""}
     if not is_text:

@@ -65,7 +65,7 @@ def endpoints_schema() -> JsonDict:
 
 
 def _settings() -> JsonDict:
-    """The properties of a table with settings: in tables by group, flat, and as keys of classic suites."""
+    """JSON Schema of the keys in a table of settings: grouped in tables, flat, and as in suites of the classic API."""
     flat = {name: _setting(setting, name) for name, setting in BY_FLAT_NAME.items()}
     groups: JsonDict = {}
     for group in GROUPS:
@@ -88,7 +88,7 @@ def _setting(setting: Setting, name: str) -> JsonDict:
 
 
 def _plain(schema: Any) -> Any:
-    """Replace null, which TOML cannot represent, by the word that stands for it."""
+    """Replace null, which TOML cannot represent, by the word that stands for null in a settings file."""
     if isinstance(schema, list):
         return [_plain(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
