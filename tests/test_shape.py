@@ -68,7 +68,7 @@ LINES = {
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6653, 4115),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6655, 4117),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1503, 972),
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's

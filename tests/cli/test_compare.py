@@ -228,7 +228,7 @@ def test_nothing_to_compare(bench: Bench, here: Path, how: str) -> None:
     done = bench("compare", first.id, *(each.id for each in second))
 
     assert (done.code, done.out) == (2, "")
-    said = "sums has only one run. Name two runs" if how == "one" else "no two of these have a score to compare"
+    said = "sums has only one run. Name two runs" if how == "one" else "no two of these runs have scores to compare"
     assert said in done.err and done.err.count("\n") == 1
 
 

@@ -384,7 +384,7 @@ def test_an_unfinished_run_is_spoken_of_once_and_not_gone_on_with(evals: Evals) 
     assert evals.eval(model="turning").code == 1
     [first] = evals.runs()
     words = (
-        f"note: {first.relative_to(evals.cwd)} is an unfinished run of the same evaluation, with 3 of 4 runs: --resume"
+        f"note: {first.relative_to(evals.cwd)} is an unfinished run of the same evaluation, with 3 of 4 runs; use --resume"
     )
     assert "unfinished" not in evals.eval("--no-save", model="turning").err
     assert words in (said := evals.eval(model="turning").err)

@@ -121,7 +121,7 @@ def test_settings_that_ask_a_model_are_refused(bench: Bench, write: Write) -> No
     for text in ("model.model=other", "model.sampling_args.temperature=1", "env.rollouts_per_example=3"):
         done = bench("rescore", "latest", "--set", text)
         assert (done.code, done.out) == (2, ""), text
-        assert f"--set {text}: " in done.err
+        assert f"--set {text} " in done.err
     assert all_runs() == [parent]
     assert bench("rescore", "latest", "-q", "--set", "env.scoring_timeout=9", "--set", "pass_threshold=0.5").code == 0
 

@@ -45,7 +45,7 @@ def test_what_was_given_up_half_way_counts_on_a_resume(shop: Workshop) -> None:
         running = shop.start(*wordle, "-b", server.url)
         running.until(lambda: server.stats()["in_flight"] == 2 and server.stats()["requests"] == 4, "second turns hang")
         running.send(signal.SIGINT)
-        running.says("stopping: rollouts in flight")
+        running.says("for rollouts in flight")
         running.send(signal.SIGINT)
         assert running.wait().code == 130
         manifest = json.loads((shop.run_dir() / "run.json").read_text())

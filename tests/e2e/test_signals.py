@@ -103,7 +103,7 @@ def test_two_signals_end_it_now(shop: Workshop) -> None:
         running = started(shop, server, "--json")
         running.until(lambda: server.stats()["in_flight"] == 4, "four requests hang")
         running.send(signal.SIGINT)
-        running.says("stopping: rollouts in flight")
+        running.says("for rollouts in flight")
         running.send(signal.SIGINT)
         done = running.wait()
     assert done.code == 130, done.err

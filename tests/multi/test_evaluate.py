@@ -494,7 +494,7 @@ def test_models_are_required(nothing: Any) -> None:
         (["reference/oracle"], {"runId": "../x"}, "options: runId = \"../x\": must be a string of letters"),
         (["reference/oracle"], {"modelConcurrency": -1}, "options: modelConcurrency = -1: must be an integer of"),
         (["reference/oracle"], {"resume": True}, "options: resume and retryFailed need the folder of the earlier runs"),
-        ([{"id": "reference/oracle", "samplingArgs": {"model": "other"}}], {}, r"^sampling_args\.model: this would"),
+        ([{"id": "reference/oracle", "samplingArgs": {"model": "other"}}], {}, r"^sampling_args\.model would replace"),
         (["reference/oracle"], {"apiKeys": {"no one": "k"}}, "options: apiKeys: 'no one' is neither the id of a model"),
     ],
 )  # fmt: skip

@@ -104,7 +104,7 @@ def test_without_limits_it_waits_and_names_itself() -> None:
 
 def test_arguments_out_of_range_are_refused() -> None:
     for limits in ((1.0, 0.0), (0.0, math.inf)):
-        with pytest.raises(ValueError, match="not a range"):
+        with pytest.raises(ValueError, match="must be finite and ascending"):
             ConfidenceSequence(limits)
     with pytest.raises(ValueError, match="outside"):
         ConfidenceSequence((0, 1)).add(1.5)

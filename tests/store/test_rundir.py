@@ -201,7 +201,7 @@ def test_a_config_stays_toml_whatever_is_taken_out(tmp_path: Path) -> None:
         (b"[]", "not a JSON object"),
         (b"{}", "schema_version is None"),
         (b'{"schema_version": 99}', "update bench"),
-        (b'{"schema_version": 1, "id": "x"}', "env_id, model missing"),
+        (b'{"schema_version": 1, "id": "x"}', "fields missing or not strings: env_id, model"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, message: str) -> None:

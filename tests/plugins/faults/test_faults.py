@@ -54,7 +54,7 @@ def test_a_script_is_followed_then_left() -> None:
         ({"reset_rate": -0.1}, "--reset-rate"),
         ({"fail_rate": 0.6, "hang_rate": 0.6}, "must not exceed 1"),
         ({"fail_status": "200"}, "--fail-rate: 200 is not an HTTP error"),
-        ({"fail_status": ","}, "--fail-status ','"),
+        ({"fail_status": ","}, "--fail-status must be a list of HTTP statuses"),
         ({"latency": -1.0}, "latency"),
         ({"sigma": float("nan")}, "sigma"),
     ],
