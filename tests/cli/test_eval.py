@@ -383,9 +383,8 @@ def test_an_unfinished_run_is_spoken_of_once_and_not_gone_on_with(evals: Evals) 
     evals.rows("2 + 2", "13 + 13", "3 + 3", "4 + 4")
     assert evals.eval(model="turning").code == 1
     [first] = evals.runs()
-    words = (
-        f"note: {first.relative_to(evals.cwd)} is an unfinished run of the same evaluation, with 3 of 4 runs; use --resume"
-    )
+    path = first.relative_to(evals.cwd)
+    words = f"note: {path} is an unfinished run of the same evaluation, with 3 of 4 runs; use --resume"
     assert "unfinished" not in evals.eval("--no-save", model="turning").err
     assert words in (said := evals.eval(model="turning").err)
     assert said.count("note: ") == 1
