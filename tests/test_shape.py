@@ -37,12 +37,12 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (115, 102),
-    "agents": (6119, 3875),  # ctx.llm.openai; the server of an MCP folder without an agent
+    "agents": (6140, 3891),  # ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     "cli": (10048, 6908),  # a note on key variables that are not set
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
-    "engine": (7071, 4851),  # executors and listeners of plugins; a memory limit that is too small is always named
+    "engine": (7079, 4858),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -55,13 +55,13 @@ LINES = {
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
-    "plugins/osmosis": (895, 531),  # tool calls, requests and MCP servers, as agents import them
+    "plugins/osmosis": (1230, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
     "report": (8891, 6125),
     "results": (5, 2),
-    "rubrics": (3107, 1879),  # judge.openai
+    "rubrics": (3197, 1927),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     "settings": (4742, 3141),  # marks of options that all commands share; environment sources; JSON Schemas
@@ -128,6 +128,7 @@ LONG_SIGNATURES = {
     "harness/plugins/classic/text_arena_env.py:__init__",
     # The arguments of osmosis_ai.
     "harness/plugins/osmosis/requests.py:dataset_row_to_request",
+    "harness/plugins/osmosis/rubric.py:evaluate_rubric",
     # A command's parameters are its options.
     "harness/plugins/faults/options.py:faults_of_options",
     "harness/plugins/leaderboards/options.py:leaderboard",

@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from harness.agents.eval_functions import EvalFnWrapper
+from harness.core.errors import JudgeError, ModelError
 from harness.core.records import Score
 from harness.core.state import State, own
 from harness.core.types import JsonDict, Messages
 from harness.rubrics.functions import RewardFunc, Value
+from harness.rubrics.judge_port import scored_rollout, scoring_pass
 from harness.rubrics.rubric import Rubric
 from harness.usercode.separate_task import OwnTask
 
@@ -43,7 +45,10 @@ class EvalRubric(Rubric):
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts with the eval functions or, if there are no functions, with the agent's own reward."""
-        return await super().score(states) if self.metric_names else [_own_reward(state) for state in states]
+        if not self.metric_names:
+            return [_own_reward(state) for state in states]
+        with scoring_pass():
+            return await super().score(states)
 
     def add_up(self, values: Mapping[str, Value]) -> Score:
         metrics = {name: value for name, (value, _) in values.items()}
@@ -76,14 +81,24 @@ def row_of(state: State) -> JsonDict:
 
 
 def _scorer(function: EvalFnWrapper) -> RewardFunc:
-    """Wrap an eval function as a reward function, with the eval function's name as its `__name__`."""
+    """Wrap an eval function as a reward function, with the eval function's name as its `__name__`. The wrapper raises
+    `JudgeError` if a judge call failed, even if the eval function caught the error."""
 
-    def call(state: State) -> object:
+    def plain(state: State) -> object:
         return function.call(conversation_of(state), state["answer"], row_of(state))
 
+    def call(state: State) -> object:
+        with scored_rollout(state) as failures:
+            value = plain(state)
+        _check_judges(failures)
+        return value
+
     async def awaited(state: State) -> object:
-        value = call(state)
-        return await value if inspect.isawaitable(value) else value
+        with scored_rollout(state) as failures:
+            value = plain(state)
+            value = await value if inspect.isawaitable(value) else value
+        _check_judges(failures)
+        return value
 
     async def call_async(state: State) -> object:
         return await OwnTask[object](f"eval function {function.name!r}").run(awaited(state))
@@ -91,6 +106,12 @@ def _scorer(function: EvalFnWrapper) -> RewardFunc:
     scorer: RewardFunc = call_async if function.is_async else call
     scorer.__name__ = function.name
     return scorer
+
+
+def _check_judges(failures: Sequence[ModelError]) -> None:
+    """Raise the first error of a function's judge calls: a score that a function returns nevertheless means nothing."""
+    for error in failures:
+        raise JudgeError(f"judge {error.reason}", str(error)) from error
 
 
 def _own_reward(state: State) -> Score:

@@ -116,7 +116,7 @@ class RunExecution:
         """Execute the run's rollouts. Returns the reason if the run stopped early, otherwise None."""
         run, plan, tracker = self._run, self._run.plan, self._tracker
         execution = self._execution()
-        panel = RunPanel(self._name, plan, self._pool, self._server, tracker) if plan.judges else None
+        panel = RunPanel(self._name, plan, self._pool, self._server, tracker)
         waiting = [each.waiting_note for each in (execution.model, panel) if each is not None]
         run.progress.backing_off = lambda: ", ".join(filter(None, (note() for note in waiting)))
         begin = run.recorded.end if run.recorded else 0

@@ -28,7 +28,7 @@ from harness.rubrics.judge_port import JudgeSpec
 from harness.settings.endpoint_selection import KEY, MODEL, URL, Layers, is_reference, serve
 from harness.settings.endpoints import Endpoint, Registry
 from harness.settings.layers import KeyPath, Layer, LayerValue, Origin
-from harness.settings.providers import refuse_default_host
+from harness.settings.providers import refuse_default_host, require_provider
 from harness.settings.resolver import ResolvedRun
 from harness.settings.sections import builtins
 from harness.usercode.deadline import waiting
@@ -206,24 +206,32 @@ class RunPanel:
         self._player = CountingPlayer(plan.environment)
         if server is not None and any(binding.is_embedded for binding in plan.judges):
             server.add(lane, self._player)
-        model = plan.resolved.settings.model
+        self._lane, self._pool, self._server, self._tracker = lane, pool, server, tracker
+        self._model = plan.resolved.settings.model
         self._judges: dict[int, _Connected] = {}
         for binding in plan.judges:
-            bound = binding.spec.max_concurrent
-            settings = CallSettings(
-                max_in_flight=model.max_concurrent_generation if bound is None else bound,
-                request_timeout=model.request_timeout,
-                request_retries=model.request_retries,
-            )
-            self._judges[id(binding.spec)] = _Connected(
-                binding,
-                Connection(lane, binding.endpoints, settings, pool, server, tracker),
-                None if bound is None else asyncio.Semaphore(bound),
-            )
+            self._connect(binding)
+
+    def _connect(self, binding: JudgeBinding) -> _Connected:
+        model, bound = self._model, binding.spec.max_concurrent
+        settings = CallSettings(
+            max_in_flight=model.max_concurrent_generation if bound is None else bound,
+            request_timeout=model.request_timeout,
+            request_retries=model.request_retries,
+        )
+        connection = Connection(self._lane, binding.endpoints, settings, self._pool, self._server, self._tracker)
+        gate = None if bound is None else asyncio.Semaphore(bound)
+        connected = self._judges[id(binding.spec)] = _Connected(binding, connection, gate)
+        return connected
 
     def chat(self, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
         """Return the chat of judge `spec` for the rollout of `state`."""
         judge = self._judges.get(id(spec))
+        if judge is None and spec.is_undeclared:
+            key_var = f"the key of {spec.model} (number {next(_clients)})" if spec.key else spec.api_key_var
+            endpoint = Endpoint(spec.base_url or "", key_var, spec.model, key=spec.key or "")
+            require_provider(endpoint.url)
+            judge = self._connect(JudgeBinding("judge", spec, (endpoint,)))
         if judge is None:
             raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None

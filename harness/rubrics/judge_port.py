@@ -12,6 +12,7 @@ engine provide a panel with `judged_by`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -50,6 +51,9 @@ class JudgeSpec:
     run is rejected if its settings name another host for the model. None for the default of models without a URL."""
     key: str | None = field(default=None, repr=False)
     """API key, taken from a client object. Never recorded or shown."""
+    is_undeclared: bool = False
+    """Whether the judge is first named by a reward function that is being scored, and thus is not among the `judges`
+    of the rubric. Its URL is then always given."""
 
     def __post_init__(self) -> None:
         """Validate the settings.
@@ -110,6 +114,10 @@ class _JudgeContext:
     scoring: _ScoringPass | None = None
     failures: list[ModelError] | None = None
     """Errors of failed judge calls, for `collect_failures`; None outside of it."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop in which the judges are called."""
+    state: MutableMapping[str, Any] | None = None
+    """State of the rollout that is being scored, for functions that get none."""
 
 
 _context: ContextVar[_JudgeContext] = ContextVar("judges", default=_JudgeContext())  # noqa: B039 - frozen
@@ -127,12 +135,44 @@ def _changed(**changes: Any) -> Generator[None]:
 
 def judged_by(panel: Panel | None) -> AbstractContextManager[None]:
     """Use the judges of `panel` for judge calls inside the block and in tasks started there; None for no judges."""
-    return _changed(panel=panel)
+    return _changed(panel=panel, loop=running_loop() if panel is not None else None)
 
 
 def panel() -> Panel | None:
     """Return the panel of judges that `judged_by` has set; None without one."""
     return _context.get().panel
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs the calling code; None in a thread without one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def run_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop in which the current judges are called; None without judges."""
+    return _context.get().loop
+
+
+def current_rollout() -> MutableMapping[str, Any] | None:
+    """Return the state of the rollout that `scored_rollout` has set; None without one."""
+    return _context.get().state
+
+
+@contextmanager
+def scored_rollout(state: MutableMapping[str, Any]) -> Generator[list[ModelError]]:
+    """Let judge calls inside the block, also in threads and tasks started there, be about the rollout of `state`; and
+    collect their errors as `collect_failures` does."""
+    failures: list[ModelError] = []
+    with _changed(failures=failures, state=state):
+        yield failures
+
+
+def note_failure(error: ModelError) -> None:
+    """Add an error, such as a reply without a score, to those of failed judge calls, if these are collected."""
+    _collect(error)
 
 
 @contextmanager

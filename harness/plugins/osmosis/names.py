@@ -19,6 +19,17 @@ def _from(module: str, *names: str, **renamed: str) -> dict[str, str]:
 
 
 _DECORATORS = _from("harness.agents.reward", "osmosis_reward", "osmosis_rubric")
+_RUBRIC_ERRORS = _from(
+    "harness.plugins.osmosis.rubric_types", "MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError"
+)
+_RUBRIC_TYPES = _RUBRIC_ERRORS | _from(
+    "harness.plugins.osmosis.rubric_types", "ModelInfo", "RewardRubricRunResult", "RubricResult"
+)
+_RUBRIC = _from("harness.plugins.osmosis.rubric", "evaluate_rubric")
+_RUBRIC_EVAL = _RUBRIC | _RUBRIC_TYPES | _from(
+    "harness.plugins.osmosis.rubric", "DEFAULT_API_KEY_ENV", "DEFAULT_REQUEST_TIMEOUT_SECONDS",
+    "ensure_api_key_available",
+)  # fmt: skip
 _BASE = _from("harness.agents.loop", "RolloutAgentLoop", "RolloutContext", "RolloutResult")
 _COMPLETION = _from("harness.agents.loop", "CompletionsResult")
 _PROTOCOL = _from("harness.agents.loop", LLMClientProtocol="LLM")
@@ -107,7 +118,7 @@ _MCP_LOADER = _from("harness.core.errors", "MCPLoadError") | _from(
 )
 
 MODULES: dict[str, Mapping[str, str]] = {
-    NAME: _DECORATORS | _BASE | _COMPLETION | _CLIENT | _APP | {
+    NAME: _DECORATORS | _RUBRIC | _RUBRIC_ERRORS | _BASE | _COMPLETION | _CLIENT | _APP | {
         name: _ROLLOUT[name]
         for name in (
             "OpenAIFunctionToolSchema", "OsmosisRolloutError", "OsmosisServerError", "OsmosisTimeoutError",
@@ -118,6 +129,11 @@ MODULES: dict[str, Mapping[str, str]] = {
     | _from("harness.plugins.osmosis.names", __version__="VERSION"),
     f"{NAME}.consts": _from("harness.plugins.osmosis.names", PACKAGE_VERSION="VERSION"),
     f"{NAME}.utils": _DECORATORS,
+    f"{NAME}.rubric": _RUBRIC | _RUBRIC_ERRORS,
+    f"{NAME}.rubric.eval": _RUBRIC_EVAL,
+    f"{NAME}.rubric.types": _RUBRIC_TYPES,
+    f"{NAME}.rubric_eval": _RUBRIC_EVAL,
+    f"{NAME}.rubric_types": _RUBRIC_TYPES,
     f"{NAME}.rollout": _ROLLOUT,
     f"{NAME}.rollout.client": _COMPLETION | _CLIENT,
     f"{NAME}.rollout.core": _CORE,
@@ -141,10 +157,6 @@ MODULES: dict[str, Mapping[str, str]] = {
 """Names and their replacements, for each module of osmosis_ai. Evaluation was first in a module below `rollout`, later
 in one of its own."""
 
-_RUBRICS = (
-    "uses the rubric service of osmosis-ai, which bench does not support: "
-    "write a judge as an async eval function, `async def judge(messages, ground_truth, metadata, **kwargs)`"
-)
 _HOSTING = "is part of the hosted training service; bench runs agents itself: `bench eval -m module:attribute …`"
 _COMMANDS = "is part of that SDK's own commands: use `bench eval` or `bench test`"
 _NEWER = (
@@ -153,13 +165,6 @@ _NEWER = (
 )
 
 LEFT_OUT: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError", "RubricResult", "evaluate_rubric",
-            "rubric", "rubric_eval", "rubric_types",
-        ),
-        _RUBRICS,
-    ),
     **dict.fromkeys(
         (
             "AgentLoopValidationError", "CompletionUsage", "CompletionsChoice", "CompletionsRequest",

@@ -24,6 +24,10 @@ from harness.plugins.osmosis.names import LEFT_OUT, MODULES, NAME
 
 IMPORTS = """
 from osmosis_ai import osmosis_reward, osmosis_rubric
+from osmosis_ai import MissingAPIKeyError, ModelNotFoundError, ProviderRequestError, evaluate_rubric
+from osmosis_ai.rubric import evaluate_rubric
+from osmosis_ai.rubric_eval import DEFAULT_API_KEY_ENV, ensure_api_key_available, evaluate_rubric
+from osmosis_ai.rubric_types import MissingAPIKeyError, ModelInfo, RewardRubricRunResult
 from osmosis_ai.utils import osmosis_reward
 from osmosis_ai.rollout import (
     RolloutAgentLoop, RolloutContext, RolloutResult, RolloutRequest, RolloutMetrics, CompletionsResult,
@@ -201,8 +205,6 @@ def test_threads_that_install_and_import_at_once_get_the_same() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("from osmosis_ai import evaluate_rubric", "osmosis_ai.evaluate_rubric uses the rubric service of osmosis-ai"),
-        ("import osmosis_ai.rubric_eval", "osmosis_ai.rubric_eval uses the rubric service of osmosis-ai"),
         ("from osmosis_ai.rollout import RolloutSettings", "is part of the hosted training service"),
         ("import osmosis_ai.rollout.config", "`bench eval -m module:attribute …`"),
         ("from osmosis_ai.rollout.eval.common import load_agent", "is part of that SDK's own commands"),
@@ -225,10 +227,10 @@ def test_an_import_of_what_is_not_there_says_what_to_do(line: str, words: str) -
 def test_what_is_not_there_can_be_asked_for() -> None:
     finder.install()
     module = importlib.import_module("osmosis_ai")
-    assert not hasattr(module, "evaluate_rubric")
+    assert not hasattr(module, "cli_services")
     assert not hasattr(module, "__file__")
-    with pytest.raises(AttributeError, match="rubric service"):
-        module.evaluate_rubric  # noqa: B018
+    with pytest.raises(AttributeError, match="own commands"):
+        module.cli_services  # noqa: B018
 
 
 def test_nothing_is_both_there_and_left_out() -> None:
