@@ -113,10 +113,10 @@ def record_of(document: JsonDict) -> Record:
     try:
         arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
         if not isinstance(arguments["key"], str):
-            raise TypeError("the key is not text")
+            raise TypeError("the field key must be a string")
         if cls is Generated or cls is Failed:
             if not isinstance(arguments["example_key"], str) or not isinstance(arguments["rollout_index"], int):
-                raise TypeError("the example_key is not text, or the rollout_index is not a number")
+                raise TypeError("the field example_key must be a string, and rollout_index an integer")
             if "usage" in arguments:
                 arguments["usage"] = _part(Usage, arguments["usage"])
             if "timing" in arguments:

@@ -318,10 +318,10 @@ def _read_part(path: Path, columns: RowShape) -> _Part:
             schema = parquet().read_schema(file)
         notes = json.loads(cast(bytes, (schema.metadata or {})[NOTES]))
         if tuple(schema.names) != columns.names:
-            raise StoreError(f"{path} does not have the columns of this run")
+            raise StoreError(f"the columns of {path} are not those of this run")
         part = _Part(notes["start"], notes["end"], notes["level"], notes["waiting"])
         if path.name != part.file_name:
-            raise StoreError(f"{path} was renamed: its content belongs to {part.file_name}")
+            raise StoreError(f"{path} was renamed; according to its metadata, its name was {part.file_name}")
         return part
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise StoreError(f"cannot use {path}: {error}") from error

@@ -170,7 +170,7 @@ def bounded(patience: Patience, deadline: float) -> Generator[None]:
     def before(request: object) -> None:
         # Check the deadline, only in this thread: other threads may be loading datasets.
         if time.monotonic() > deadline and threading.get_ident() == pushing:
-            raise PublishError("the time limit of the push is reached")
+            raise PublishError("the push has exceeded its time limit")
 
     def after(response: object) -> None:
         headers = getattr(response, "headers", {})

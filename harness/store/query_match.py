@@ -78,7 +78,7 @@ class QueryColumns(Generic[T]):
             near = nearest(rest, [each.removeprefix(f"{prefix}.") for each in members])
             if near:
                 return f'did you mean "{prefix}.{near}"?'
-            return f"there is {', '.join(members)}" if members else f"the runs have no {prefix}"
+            return f"there is {', '.join(members)}" if members else f"the runs have no column {prefix}.NAME"
         near = next((each for each in self.known if each.partition(".")[2] == name), None) or nearest(name, names)
         if near:
             return f'did you mean "{near}"?'
