@@ -40,7 +40,7 @@ LINES = {
     "agents": (6140, 3891),  # ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10048, 6908),  # a note on key variables that are not set
+    "cli": (10048, 6908),  # schema, completion, examples in the help; notes on keys that are not set
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7079, 4858),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
