@@ -40,7 +40,7 @@ def is_assistant_message(message: Mapping[str, Any]) -> bool:
 
 
 def is_tool_message(message: Mapping[str, Any]) -> bool:
-    """Return whether the message has the role `tool`, as the result of a tool call."""
+    """Return whether the message has the role `tool`: whether it is the result of a tool call."""
     return get_message_role(message) == "tool"
 
 

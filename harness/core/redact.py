@@ -127,7 +127,7 @@ class Redactor:
 
         Args:
             s: Any text.
-            patterns: Whether to remove also strings that only look like a secret. Should be true for logs and errors,
+            patterns: Whether to also remove strings that only look like secrets. Should be true for logs and errors,
                 and false for model output and datasets, where such a string is data.
 
         Returns:

@@ -67,7 +67,7 @@ Aside: TypeAlias = Callable[[], None]
 class Todos(Iterator[Todo]):
     """Iterator over the remaining work of a resumed run. It also adds finished rollouts to the live counters.
 
-    The scheduler calls `step` instead of iterating, because counting a large run would delay the first request.
+    The scheduler calls `step` for one entry at a time: counting all finished rollouts would delay the first request.
 
     Args:
         steps: The remaining items in order, and functions that count finished rollouts.
@@ -94,8 +94,8 @@ class Worklist:
     Args:
         plan: All items of the run.
         recorded: The journal's index; None for a new run.
-        retry_failed: Whether failed rollouts are retried and unscored ones scored again.
-        progress: Counters to which finished rollouts are added; None if they were added before.
+        retry_failed: Whether to retry failed rollouts, and the scoring of unscored ones.
+        progress: Counters to which finished rollouts are added; None if they have been counted.
     """
 
     def __init__(

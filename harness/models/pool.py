@@ -179,7 +179,7 @@ class ClientPool:
         return client
 
     def _fit_open_files(self, asked: float, target: RequestTarget) -> None:
-        """Return the maximum of requests in flight to an endpoint, limited by the number of files that this process may
+        """Return the maximum number of requests in flight to an endpoint, limited by the files that this process may
         open. One endpoint gets at most half of these files, since judges or an embedded server may need the other
         half."""
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -62,7 +62,7 @@ def milliseconds() -> int:
 def result_document(
     started: Started, models: Sequence[ModelResult], meta: JsonDict, *, finished_at: int | None = None
 ) -> EvaluationResult:
-    """Build the complete result object of an evaluation, with `persist` disabled until a record is stored.
+    """Build the complete result object of an evaluation. Its field `persist` is "disabled" until a record is stored.
 
     Args:
         started: The evaluation.

@@ -30,8 +30,7 @@ _OF_TYPE: Mapping[str, object] = {"string": "text", "boolean": True, "null": Non
 
 
 def ideal_output(task: Task, options: TaskOptions) -> str:
-    """Return an output for a task with the best score that the documented formula can give: the best of several
-    candidates.
+    """Return an output for a task that scores well under the documented formula: the best of several candidates.
 
     Args:
         task: A validated task.

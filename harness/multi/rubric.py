@@ -59,7 +59,7 @@ class TaskRubric(Rubric):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Range of the reward: 0 to 1 by the formula, unlimited with a scoring hook."""
+        """Range of the reward: 0 to 1 with the documented formula, unlimited with a scoring hook."""
         return super().reward_range if self._options.score_output is None else (-math.inf, math.inf)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:

@@ -233,7 +233,7 @@ def _before_words(text: str, number_expected: bool) -> str | None:
 
 
 def _is_word(word: str, least: int) -> bool:
-    """Return whether letters after a number are a known unit, or a counted thing of at least `least` letters."""
+    """Return whether the letters after a number are a known unit, or a word of at least `least` letters."""
     if word in _SHORT_WORDS or re.fullmatch(_CLEAR_UNITS, word):
         return True
     return len(word) >= least and word not in _COUNTING | _FUNCTIONS | {"pi"} and not _is_product(word)

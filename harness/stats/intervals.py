@@ -159,8 +159,8 @@ def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, l
 
 
 def share_interval(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's interval of a proportion, extended to an exact one-sided limit (3 % for a level of 95 %) at an end with
-    fewer than 20 passes or failures.
+    """Wilson's interval for a proportion, extended to an exact one-sided limit (tail 3 % for a level of 95 %) at an end
+    with fewer than 20 passes or failures.
 
     For every p, the 95 % interval covers it with a probability of at least 94 % for 2 to 20 trials, and at least 92.9 %
     for more. Wilson's interval alone covers p near 0 or 1 with only 84 %, and 0 of 2 to 0 of 5 with only 87 to 93 %.

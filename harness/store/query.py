@@ -261,7 +261,7 @@ class _Parser:
         return Term(name, operator[0], value, start, value_start, self._at)
 
     def _name(self) -> str:
-        """Read the name of a column, or a word that stands without a column."""
+        """Read the name of a column, or a keyword that needs none."""
         text, parts = self._text, list[str]()
         while self._at < len(text) and not text[self._at].isspace() and text[self._at] not in "()":
             if _OPERATOR.match(text, self._at):

@@ -270,7 +270,7 @@ class _Loop:
         session.give_up(ToolServerError(self._closed))
 
     def post(self, function: Callable[[], object]) -> bool:
-        """Schedule a call of `function` in the loop; returns False if the loop has ended."""
+        """Schedule a call to `function` on the event loop; return False if the loop has ended."""
         try:
             self._loop.call_soon_threadsafe(function)
         except RuntimeError:

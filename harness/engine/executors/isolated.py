@@ -1,5 +1,5 @@
 """Executor of an isolated environment: rollouts run in worker processes, and the parent calls models and judges. If a
-process dies, its rollouts are retried; a rollout that was alone in a process when it died has failed."""
+process dies, its rollouts are retried, except that a rollout running alone in it is recorded as failed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class IsolatedExecutor:
 
     Args:
         environment: Proxy of the environment.
-        lane: Source of the run's model replies, which is a model or a recording.
+        lane: Source of the model replies: a model or a recording.
         terms: Settings for executing rollouts.
-        recorded: Returns the recorded score of a rollout, for a run that scores with only one function.
+        recorded: Function that returns the recorded score of a rollout, if only one function is scored again.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class _Run:
         del self.orders[item.key]
 
     def judge(self, order: int, spec: JudgeSpec, state: Mapping[str, Any] | None) -> Chat:
-        """Return the chat of judge `spec` for the rollout of `state`, while `order` is executed."""
+        """Return the function that asks judge `spec` about the rollout of `state`; valid while `order` is executed."""
         place = next((number for number, each in enumerate(self._specs) if each is spec), None)
         judge = None if place is None else self._judges[place]
         if judge is None:

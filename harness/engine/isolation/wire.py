@@ -1,5 +1,5 @@
 """Wire format between a parent process and an isolated environment's process: one JSON object per line in both
-directions, including the settings of a run, model replies and errors. Records are encoded as in the journal."""
+directions, for settings, model replies, errors and results. Records are encoded as in the journal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`bench exec`: run a user's Python program as `python` would, where `import osmosis_ai` gets the implementation of
-bench. Sets up `__main__`, the arguments and the import path, also in spawned processes, and returns the exit code.
-Programs may use `await` at the top level, because programs in the SDK's documentation do so."""
+"""`bench exec`: run a user's Python program as `python` would, except that `import osmosis_ai` loads bench's own
+implementation. Sets up `__main__`, the arguments and the import path, also in spawned processes, and returns the exit
+code. Programs may use `await` at the top level, because programs in the SDK's documentation do so."""
 
 from __future__ import annotations
 

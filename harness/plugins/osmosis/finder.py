@@ -24,11 +24,11 @@ _installing = threading.Lock()
 
 
 def install(*, over_newer: bool = False) -> None:
-    """Make `import osmosis_ai` get the implementation of bench from now on. Further calls have no effect.
+    """Make `import osmosis_ai` load bench's implementation from now on. Further calls have no effect.
 
     Args:
         over_newer: Whether to replace an installed release without the agent API. That release then cannot be imported
-            in this process, so this is for commands and not for a library that other code imports.
+            in this process, so use this only in commands, not in a library that other code imports.
     """
     with _installing:
         if not any(isinstance(finder, _Last) for finder in sys.meta_path):

@@ -34,7 +34,7 @@ COMPLETE = ("done", "")
 
 
 def cell_notes(table: ResultTable) -> dict[tuple[str, str], tuple[str, str]]:
-    """Letter and sentence for each run that is incomplete or has unscored rollouts, by (row, environment)."""
+    """Letter and text of a footnote for each incomplete or partly unscored run, by (row, environment)."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for cell in table.ordered:
         if words := _incomplete(cell):
