@@ -99,7 +99,7 @@ async def _play(turns: int, folder: Path) -> dict[str, float]:
     assert again == score, again
     lap("rescore")
     rows = RowFile(folder / "rows.parquet", RowShape("listener", Talker.model, environment.rubric.metric_names), {})
-    rows.add(outcome.example, outcome.base, outcome.score)
+    rows.add(outcome)
     rows.close()
     lap("dataset")
     assert sum(map(len, transcript(outcome.example, [outcome], 80))) > 50 * turns

@@ -40,7 +40,7 @@ LINES = {
     "agents": (6140, 3891),  # ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10048, 6908),  # schema, completion, examples in the help; notes on keys that are not set
+    "cli": (10036, 6900),  # schema, completion, examples in the help; notes on keys that are not set
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7079, 4858),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2474, 1504),  # errors of state.openai
@@ -48,14 +48,14 @@ LINES = {
     "eval": (25, 14),
     "keys": (3, 1),
     "models": (3446, 2171),  # errors with setting and remedy as fields, an argument a line
-    "multi": (4150, 2636),  # the observer is notified by methods, not by callbacks set on runs
+    "multi": (4149, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6247, 4050),
     "plugins/exports": (1830, 1370),
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
-    "plugins/osmosis": (1230, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
+    "plugins/osmosis": (1217, 735),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML

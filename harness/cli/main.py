@@ -3,6 +3,7 @@ into one message and an exit code. Commands are imported when called, see `cli.l
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -18,7 +19,7 @@ from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 from harness.cli.log_handlers import harmless_logs
 from harness.cli.stdout import open_streams, print_notices, unsay_secrets
 from harness.core import plugins
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.redact import redactor
 
 INTERRUPTED = 130
@@ -133,6 +134,11 @@ def _main(argv: Sequence[str] | None) -> int:
 
         exc.labels = labels_of(arguments) if exc.labels is None else exc.labels
         return _report(exc, verbose=bool(state["verbose"]))
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        words = f"cannot write to the terminal or file that shows the results: {error.strerror}; free some space"
+        return _report(StoreError(words), verbose=False)
     return 0
 
 

@@ -5,7 +5,6 @@ go to stderr."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import sys
@@ -14,7 +13,6 @@ from typing import IO, BinaryIO, TextIO, cast
 
 import typer
 
-from harness.core.errors import StoreError
 from harness.core.redact import redactor
 
 _STDOUT, _STDERR = 1, 2
@@ -28,29 +26,13 @@ def open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
 
 
-@contextlib.contextmanager
-def _full_disk_reported() -> Generator[None]:
-    """Raise a StoreError if the output is redirected to a full disk or to a file that is too large."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise StoreError(f"the output cannot be written: {error.strerror}; free some space") from error
-
-
 class _Screen(io.TextIOWrapper):
     """Text stream that redacts known secrets."""
 
     def write(self, s: str, /) -> int:
         # A non-text argument raises TypeError as usual.
-        with _full_disk_reported():
-            super().write(redactor.text(s, patterns=False) if isinstance(s, str) else s)  # pyright: ignore[reportUnnecessaryIsInstance]
+        super().write(redactor.text(s, patterns=False) if isinstance(s, str) else s)  # pyright: ignore[reportUnnecessaryIsInstance]
         return len(s)
-
-    def flush(self) -> None:
-        with _full_disk_reported():
-            super().flush()
 
 
 class _Standard(_Screen):

@@ -170,4 +170,6 @@ def test_a_full_disk_below_the_output_is_an_error(words: str) -> None:
             check=False,
         )  # fmt: skip
     assert done.returncode != 0
-    assert done.stderr == "error: the output cannot be written: No space left on device; free some space\n"
+    assert done.stderr == (
+        "error: cannot write to the terminal or file that shows the results: No space left on device; free some space\n"
+    )

@@ -87,7 +87,7 @@ def test_whoever_ends_its_process_alone_fails_and_everything_else_is_finished(sh
     deadly, group = runs["deadly"]["summary"], runs["group"]["summary"]
     assert (deadly["scored"], deadly["unscored"], deadly["reward"]["mean"]) == (8, {"worker_died": 6}, 1.0)
     process = "the process of deadly"
-    found = {number: words.partition(", in each")[0] for number, words in failures(shop, runs["deadly"]).items()}
+    found = {number: words.partition("; this happened")[0] for number, words in failures(shop, runs["deadly"]).items()}
     assert found == {
         0: f"{process} was killed by SIGKILL",
         2: f"{process} was killed by SIGSEGV",

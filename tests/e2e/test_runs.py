@@ -32,7 +32,7 @@ def test_a_run_from_its_first_rollout_to_its_removal(shop: Workshop) -> None:
         page = shop.bench("runs", "show", run.name)
         assert page.out.startswith("sums · m · running\n") and "  running" in page.out
         refused = shop.bench("runs", "rm", "--yes", "latest")
-        assert (refused.code, refused.out) == (1, "") and "is being written by another process" in refused.err
+        assert (refused.code, refused.out) == (1, "") and "is being written by a process" in refused.err
 
         running.send(signal.SIGKILL)
         running.wait()

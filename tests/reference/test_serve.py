@@ -135,7 +135,7 @@ def test_the_faults_there_are_can_be_listed() -> None:
         (["--latency", "nan"], "'--latency'"),
         (["--fail-rate", "1", "--retry-after", "1\r\nX: y"], "is not a valid HTTP header"),
         (["--fail-rate", "2"], "--fail-rate: share must be a number from 0 to 1"),
-        (["--fail-status", "teapot"], "--fail-status 'teapot'"),
+        (["--fail-status", "teapot"], "--fail-status must be a list of HTTP statuses, as in 429,500, not 'teapot'"),
         (["--env", ","], "--env is empty"),
         (["-a", "{}", "--env", "no-such-environment"], "no-such-environment"),
         (["-a", "[1]", "--env", "x"], "must be a JSON object"),
