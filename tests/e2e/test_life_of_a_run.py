@@ -377,18 +377,19 @@ def test_group_rewards_are_scored_as_groups(shop: Workshop) -> None:
 
 def test_a_judge_is_asked_again_and_nobody_else(shop: Workshop) -> None:
     shop.environment("judged", JUDGED)
-    with shop.bench_serve("--env", "judged", "-a", '{"size": 8}', "--policy", "judge") as judges:
-        arguments = json.dumps({"size": 8, "judge_base_url": judges.url})
+    with shop.bench_serve("--env", "judged", "-a", '{"size": 24}', "--policy", "judge") as judges:
+        arguments = json.dumps({"size": 24, "judge_base_url": judges.url})
         run = ("run", "judged", *ALL, "-r", "1", "-a", arguments, "-m", NOISY, "-q", "--json")
         parent = made(shop, shop.bench(*run))
-        assert judges.stats()["requests"] == 8
+        assert judges.stats()["requests"] == 24
         child = made(shop, shop.bench("rescore", "latest", "-q", "--json"))
-        assert judges.stats()["requests"] == 16
+        assert judges.stats()["requests"] == 48
         exact = made(shop, shop.bench("rescore", parent.name, "--only", "exact", "-q", "--json"))
-        assert judges.stats()["requests"] == 16, "exact asks no judge"
+        assert judges.stats()["requests"] == 48, "exact asks no judge"
     unreachable = made(shop, shop.bench("rescore", parent.name, "--only", "exact", "-q", "--json"))
     means = [summary(run)["reward"]["mean"] for run in (parent, child, exact, unreachable)]
-    assert means == [means[0]] * 4 and 0 < means[0] < 2
+    assert means == [means[0]] * 4
+    assert 0 < means[0] < 2, "24 draws by keys that contain the port are all alike once in 8 million"
     assert summary(exact)["judge_usage"] == summary(parent)["judge_usage"]
 
 
