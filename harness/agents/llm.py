@@ -5,7 +5,7 @@ calls."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -25,7 +25,7 @@ from harness.core.errors import (
     SystemicProviderError,
 )
 from harness.core.openai_client import async_openai
-from harness.core.types import JsonDict, Message, Messages, ModelResponse, Prompt, Usage
+from harness.core.types import JsonDict, Message, Messages, ModelResponse, Prompt, Sampling, Tools, Usage
 from harness.usercode.deadline import waiting, was_cancelled
 
 if TYPE_CHECKING:
@@ -291,13 +291,7 @@ class SdkChat:
     respond: Callable[[Messages, JsonDict], Awaitable[tuple[ModelResponse, Message]]]
     """Sends a request; see `AgentLLM.respond`."""
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Call the model.
 
         Raises:

@@ -10,7 +10,7 @@ from harness.authoring.findings import count
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import ExampleKeys
 from harness.core.state import State
-from harness.core.types import JsonDict, Message, ModelResponse, Prompt
+from harness.core.types import Message, ModelResponse, Prompt, Sampling, Tools
 from harness.envs.dataset import Style, Table
 from harness.envs.environment import Environment
 from harness.reference.panel import ReferencePanel
@@ -30,13 +30,7 @@ class Script:
         self._replies = list(replies)
         self._next = 0
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Return the next reply.
 
         Raises:

@@ -21,6 +21,12 @@ Prompt: TypeAlias = "Messages | str"
 
 MessageType: TypeAlias = Literal["chat", "completion"]
 
+Tools: TypeAlias = Sequence[JsonDict] | None
+"""Definitions of the tools of one request, in the OpenAI wire format; None for those of the run."""
+
+Sampling: TypeAlias = Mapping[str, Any] | None
+"""Sampling arguments of one request, which override those of the run."""
+
 ROLLOUT_HEADER = "X-Bench-Rollout"
 """HTTP header with the rollout's key, for the embedded reference server. It is sent to loopback endpoints only."""
 
@@ -136,13 +142,7 @@ class Chat(Protocol):
         """The model's name at its endpoint."""
         ...
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Call the model. `sampling_args` override those of the run.
 
         Raises:

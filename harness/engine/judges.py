@@ -16,7 +16,7 @@ from harness.core.keys import digest
 from harness.core.loopback import is_loopback_url
 from harness.core.records import Example
 from harness.core.state import State
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools
 from harness.engine.model_source import Connection, CountingPlayer
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
@@ -272,13 +272,7 @@ class _LimitedChat:
         """The judge's name at its endpoint."""
         return self.inner.model
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Call the judge. Time spent waiting for the concurrency limit does not count toward the rollout's timeout."""
         with ExitStack() as stack:
             if self.gate is not None:

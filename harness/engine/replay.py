@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from harness.core.errors import LimitReached, ModelError
 from harness.core.records import Failed, Generated, Item
 from harness.core.replies import UNANSWERED, ReplyPlayer, read_off
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools
 from harness.engine.executors import Executor
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
@@ -76,13 +75,7 @@ class ReplayChat:
         self._count = len(replies)
         self._recital = ReplyPlayer(replies)
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Return the next recorded reply.
 
         Raises:

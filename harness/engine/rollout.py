@@ -5,9 +5,8 @@ error of a rollout is converted to a record. Only two errors are raised, because
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from harness.core.errors import (
     BudgetSpent,
@@ -21,7 +20,7 @@ from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Score, T
 from harness.core.redact import redactor
 from harness.core.replies import ReplyRecorder, to_record
 from harness.core.state import State
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Usage
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, Usage
 from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.envs.environment import Environment
 from harness.rubrics.functions import read
@@ -50,13 +49,7 @@ class MeteredChat:
         """The model's name at its endpoint."""
         return self.inner.model
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Call the model and count its reply."""
         gate, ticket = self.gate, None
         if gate is not None:

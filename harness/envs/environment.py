@@ -8,7 +8,7 @@ import json
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
@@ -16,7 +16,7 @@ from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.openai_client import original
 from harness.core.records import Example, Row
 from harness.core.state import State
-from harness.core.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt
+from harness.core.types import Chat, JsonDict, Message, Messages, MessageType, ModelResponse, Prompt, Sampling, Tools
 from harness.envs.dataset import Style, Table
 from harness.envs.hooks import Hook, Kind, hooks_of
 from harness.envs.options import EnvOptions, checked, option_fault, unknown_name
@@ -179,12 +179,7 @@ class Environment(ABC):
         """Call the model (`get_model_response`) until the rollout is complete, and update `state.transcript`."""
 
     async def get_model_response(
-        self,
-        state: State,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
+        self, state: State, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None
     ) -> ModelResponse:
         """Call the rollout's model. The transcript is not changed, so authors may also use it for additional questions.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from harness.core.errors import ConfigError, ModelError, SystemicError
-from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt, Usage
+from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt, Sampling, Tools, Usage
 from harness.models.chat import ChatClient
 from harness.models.clock import Clock
 from harness.models.health import Health, HealthPolicy
@@ -308,13 +308,7 @@ class BoundChat:
     def __post_init__(self) -> None:
         check_sampling_args(self.sampling_args)
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Send a prompt to the model. `sampling_args` override the run's own; `extra_body` is merged key by key.
 
         Raises:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from harness.core.records import Example
-from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt, Usage
+from harness.core.types import Chat, Messages, ModelResponse, Prompt, Sampling, Tools, Usage
 from harness.reference.player import Playable
 from harness.reference.policies import message_text, said
 
@@ -36,13 +36,7 @@ class _Verdicts:
     example: Example
     model: str = "reference/judge"
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         message = said("reference_verdict", self.environment.reference_verdict(self.example, messages))
         characters = sum(len(message_text(message)) for message in cast("Messages", messages))

@@ -20,7 +20,7 @@ from harness.core.errors import EnvironmentFault, JudgeError, ModelError, System
 from harness.core.openai_client import async_openai, original
 from harness.core.records import JUDGEMENTS, Score
 from harness.core.state import State
-from harness.core.types import JsonDict, ModelResponse, Prompt
+from harness.core.types import JsonDict, ModelResponse, Prompt, Sampling, Tools
 from harness.rubrics.functions import RewardFunc, RewardFunction, plan
 from harness.rubrics.judge_port import (
     JudgeReply,
@@ -149,12 +149,7 @@ class Judge:
         return reply_text(reply.response), reply.entry
 
     async def reply(
-        self,
-        messages: Prompt,
-        state: State | None,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
+        self, messages: Prompt, state: State | None, *, tools: Tools = None, sampling_args: Sampling = None
     ) -> JudgeReply:
         """Return the judge's whole reply, from the rollout's record if it is there. Requests with tools are always
         sent, since a record has only the text of a reply.
@@ -200,13 +195,7 @@ class _SdkJudge:
         """The judge's model, as the rubric names it."""
         return self.judge.spec.model
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Ask the judge."""
         return (await self.judge.reply(prompt, self.state, tools=tools, sampling_args=sampling_args)).response
 

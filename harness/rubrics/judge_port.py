@@ -13,7 +13,7 @@ engine provide a panel with `judged_by`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +23,7 @@ from harness.core.errors import ConfigError, EnvironmentFault, ModelError, Syste
 from harness.core.keys import digest
 from harness.core.records import JUDGEMENTS
 from harness.core.redact import Redactor, redactor
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, text_of
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, text_of
 from harness.settings.checks import url, variable
 
 
@@ -214,8 +214,8 @@ async def ask(
     prompt: Prompt,
     state: MutableMapping[str, Any] | None = None,
     *,
-    tools: Sequence[JsonDict] | None = None,
-    sampling_args: Mapping[str, Any] | None = None,
+    tools: Tools = None,
+    sampling_args: Sampling = None,
 ) -> JudgeReply:
     """Send a question to a judge, and record its reply.
 
@@ -295,11 +295,5 @@ class _JudgeChat:
     state: MutableMapping[str, Any] | None
     model: str
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         return (await ask(self.spec, prompt, self.state, tools=tools, sampling_args=sampling_args)).response

@@ -4,14 +4,13 @@ and the table of pending requests. The parent sends the requests and counts thei
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from harness.core.keys import digest
 from harness.core.records import Example
-from harness.core.types import JsonDict, Messages, ModelResponse, Prompt
+from harness.core.types import JsonDict, Messages, ModelResponse, Prompt, Sampling, Tools
 from harness.engine.isolation.wire import error_from_json, error_to_json, response_from_json
 from harness.envs.environment import Environment
 from harness.usercode.deadline import Deadline
@@ -92,13 +91,7 @@ class ChildChat:
     judge: int | None = None
     """Index of the judge among the judges of the rubric; None for the model."""
 
-    async def __call__(
-        self,
-        prompt: Prompt,
-        *,
-        tools: Sequence[JsonDict] | None = None,
-        sampling_args: Mapping[str, Any] | None = None,
-    ) -> ModelResponse:
+    async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
         """Call the model or judge through the parent process."""
         example = self.example
         return await self.pending.ask(
