@@ -37,13 +37,16 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (115, 102),
-    "agents": (6140, 3891),  # ctx.llm.openai; the server of an MCP folder; judges of eval functions
+    "agents": (
+        6158,
+        3905,
+    ),  # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     "cli": (10036, 6900),  # schema, completion, examples in the help; notes on keys that are not set
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7079, 4858),  # executors and listeners of plugins; a memory limit that is too small is always named
-    "envs": (2474, 1504),  # errors of state.openai
+    "envs": (2478, 1508),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -69,7 +72,7 @@ LINES = {
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     "store": (6655, 4117),  # imports as run folders; the query language; the schema beside the runs
-    "tools": (1503, 972),
+    "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (809, 519),  # functions that several rooms had each for itself; timeouts with less work than asyncio's
 }

@@ -29,7 +29,8 @@ KEYWORDS: dict[Mode, tuple[str, ...]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),
     "full": ("messages", "ground_truth", "metadata"),
 }
-"""The keyword arguments with which eval functions are called, by the functions' mode."""
+"""The keyword arguments with which eval functions are called, by the functions' mode. A `full` function may name
+`metadata` as in the other mode, or leave it out."""
 
 
 class EvalFnWrapper:
@@ -62,7 +63,8 @@ class EvalFnWrapper:
             )
         self.mode: Mode = _FIRST[first]
         """`simple`: the function gets the last answer; `full`: the whole conversation."""
-        keywords = KEYWORDS[self.mode]
+        keywords = _keywords(signature, self.mode)
+        self._row = keywords[2] if len(keywords) > 2 else ""
         try:  # every run would fail for a function that cannot be called like this
             signature.bind(**dict.fromkeys(keywords))
         except TypeError as error:
@@ -102,10 +104,20 @@ class EvalFnWrapper:
         row = own(dict(metadata))
         if self.mode == "simple":
             return self.fn(solution_str=solution_of(messages), ground_truth=ground_truth, extra_info=row)
-        return self.fn(messages=own(list(messages)), ground_truth=ground_truth, metadata=row)
+        rest = {self._row: row} if self._row else {}
+        return self.fn(messages=own(list(messages)), ground_truth=ground_truth, **rest)
 
     def __repr__(self) -> str:
         return f"EvalFnWrapper({self.name!r}, {self.mode} mode)"
+
+
+def _keywords(signature: inspect.Signature, mode: Mode) -> tuple[str, ...]:
+    """Return the keyword arguments with which a function is called: those of its mode, or `extra_info` or nothing in
+    place of `metadata` if that is all that it accepts, as rubric functions of conversations do."""
+    keywords, parameters = KEYWORDS[mode], signature.parameters
+    if mode == "simple" or any(p.name == keywords[2] or p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return keywords
+    return (*keywords[:2], *(name for name in KEYWORDS["simple"][2:] if name in parameters))
 
 
 def load_eval_fns(paths: Iterable[str]) -> list[EvalFnWrapper]:

@@ -1,6 +1,6 @@
 """`MCPAgentLoop`: an agent that offers the tools of a FastMCP server to the model and calls them. A server is started
 once and runs as long as an agent uses it, since some releases of fastmcp cannot enter a server's lifespan twice. All
-tools of a server run in one event loop, and each run opens its own session with the server."""
+tools of a server run in one event loop, and each run that calls a tool has its own session with the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import importlib
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -78,7 +78,7 @@ class MCPAgentLoop(RolloutAgentLoop):
 
         The model gets the error of a failed call as the tool's result. If the server fails, the run fails."""
         messages = list(ctx.request.messages)
-        async with self._server.session() as session:
+        async with self._server.session() as open_session:
             for _ in range(ctx.request.max_turns):
                 reply = await ctx.chat(messages, **ctx.request.completion_params)
                 messages.append(reply.message)
@@ -86,19 +86,20 @@ class MCPAgentLoop(RolloutAgentLoop):
                     return ctx.complete(messages)
                 for call in reply.tool_calls:  # in sequence: a call sees the effects of the one before
                     started = time.monotonic()
-                    answer = await self._answer(session, call)
+                    answer = await self._answer(open_session, call)
                     milliseconds = (time.monotonic() - started) * 1000
                     messages.append(answer)
                     ctx.record_tool_call(milliseconds)
                     ctx.log_event("tool_call", call=call, result=answer["content"], latency_ms=milliseconds)
         return ctx.complete(messages, finish_reason="max_turns")
 
-    async def _answer(self, session: MCPSession, call: JsonDict) -> Message:
+    async def _answer(self, open_session: Callable[[], Awaitable[MCPSession]], call: JsonDict) -> Message:
         try:
             call_id, name, arguments = get_tool_call_info(call)
             tool = self._tools.get(name)
             if tool is None:
                 raise unknown_tool(name, self._tools)
+            session = await open_session()
             value = _value(await session.answer(tool, arguments))
             return create_tool_result(call_id, serialize_tool_result(value))
         except ToolError as error:
@@ -125,19 +126,24 @@ class _RunningServer:
         return session.tools
 
     @asynccontextmanager
-    async def session(self) -> AsyncGenerator[MCPSession]:
-        """Open a session with the MCP server for one run.
+    async def session(self) -> AsyncGenerator[Callable[[], Awaitable[MCPSession]]]:
+        """Provide one run with a function that returns its session with the MCP server. The first call opens it and
+        raises `EnvironmentFault` if that fails."""
+        session: MCPSession | None = None
 
-        Raises:
-            EnvironmentFault: the session cannot be opened.
-        """
-        await self._main_session().ready()
-        session = self.host.open()
+        async def opened() -> MCPSession:
+            nonlocal session
+            if session is None:
+                await self._main_session().ready()
+                session = self.host.open()
+                await session.ready()
+            return session
+
         try:
-            await session.ready()
-            yield session
+            yield opened
         finally:
-            session.leave()
+            if session is not None:
+                session.leave()
 
     def _main_session(self) -> MCPSession:
         """Return the session that keeps the server running. The first session enters the server's lifespan; closing it

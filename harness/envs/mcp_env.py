@@ -33,7 +33,7 @@ class MCPEnv(ToolEnv):
             `url`, `headers` (streamable HTTP); or a mapping of names to dicts, as in an `mcpServers` file. A FastMCP
             object, or a function that returns one, runs in this process.
         scope: `rollout` opens all servers for each rollout and closes them afterwards; `shared` opens them once for all
-            rollouts.
+            rollouts. Connections to URLs whose servers assign no session id are always kept for further rollouts.
         prefix_tools: Whether tools are named `server_tool` for models. Otherwise tool names must be unique among
             servers.
         allowed_tools: Names of the tools to offer, as models see them; all by default. Each tool listed here also gets
@@ -89,6 +89,8 @@ class MCPEnv(ToolEnv):
         session = self._session()
         self._sessions[state["trajectory_id"]] = session
         await session.ready()
+        if session.is_stateless and (self._shared is None or self._shared.is_broken):
+            self._shared = session
         tools = self._named(session)
         if not any(state["info"].get(key) for key in ("tool_defs", "oai_tools")):
             state["tools"] = [*self.tool_defs, *(_definition(name, tool) for name, tool in tools.items())]
@@ -133,15 +135,17 @@ class MCPEnv(ToolEnv):
             logger.warning("%s: an MCP server did not close within %g s", type(self).__name__, CLOSE_SECONDS)
 
     def _session(self) -> MCPSession:
-        """Open the MCP session for a rollout, or return the one that all rollouts share. A failed shared session is
+        """Open the MCP session for a rollout, or return the one that rollouts share. A failed shared session is
         replaced; the last rollout that uses it closes it, since other calls may still succeed."""
-        if self._scope == "rollout":
-            return self._host.open()
-        if self._shared is None or self._shared.is_broken:
-            if self._shared is not None and self._shared not in self._sessions.values():
-                self._shared.leave()
-            self._shared = self._host.open()
-        return self._shared
+        if self._shared is not None and not self._shared.is_broken:
+            return self._shared
+        if self._shared is not None and self._shared not in self._sessions.values():
+            self._shared.leave()
+        self._shared = None
+        session = self._host.open()
+        if self._scope == "shared":
+            self._shared = session
+        return session
 
     def _named(self, session: MCPSession) -> dict[str, ServerTool]:
         """Return the offered tools, by the names that models see. Computed once per session."""

@@ -69,6 +69,14 @@ class MCPSession:
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
 
+    @property
+    def is_stateless(self) -> bool:
+        """Whether no server has assigned the open session an id. By the MCP specification, a server for streamable HTTP
+        without session ids keeps no state of sessions."""
+        if any(not server.url for server in self._servers):
+            return False
+        return not any(client.transport.get_session_id() for client in self._clients.values())
+
     async def ready(self) -> None:
         """Wait until all servers are open. Waiting for a turn does not count towards the rollout's timeout.
 

@@ -230,6 +230,21 @@ def test_keywords_may_be_taken_together_and_further_parameters_have_defaults() -
     assert call(lambda solution_str, *rest, ground_truth, extra_info, more=2: more) == 2.0
 
 
+@for_each_row(
+    ("fn", "row"),
+    [
+        (lambda messages, ground_truth: [messages[-1]["content"], ground_truth], None),
+        (lambda messages, ground_truth, extra_info: [messages[-1]["content"], ground_truth, extra_info], ROW),
+        (lambda messages, ground_truth, extra_info=None: [messages[-1]["content"], ground_truth, extra_info], ROW),
+        (lambda messages, ground_truth, system_message=None: [messages[-1]["content"], ground_truth], None),
+        (lambda messages, ground_truth, extra_info=None, **rest: [*rest.values()], ROW),
+    ],
+)
+def test_a_function_of_messages_may_name_the_row_otherwise_or_leave_it_out(fn: EvalFn, row: object) -> None:
+    found: Any = EvalFnWrapper(fn, "mine").call(MESSAGES, "g", ROW)
+    assert found == ([row] if len(found) == 1 else ["answer", "g"] if row is None else ["answer", "g", row])
+
+
 # By path
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pytest
 from fastmcp import Context, FastMCP
+from fastmcp.server.middleware import Middleware
 from fastmcp.utilities.types import Image
 from pydantic import BaseModel
 from tables import for_each_row
@@ -353,6 +354,24 @@ def test_every_run_has_a_session_of_its_own() -> None:
     agent = MCPAgentLoop(server_of(session))
     first, second = (set(answers(agent, call("session"), call("session"))) for _ in range(2))
     assert first.isdisjoint(second)
+
+
+def test_a_run_without_calls_opens_no_session() -> None:
+    openings: list[str] = []
+
+    class Ears(Middleware):
+        async def on_list_tools(self, context: Any, call_next: Any) -> Any:
+            openings.append("session")
+            return await call_next(context)
+
+    server = server_of(plot)
+    server.add_middleware(Ears())
+    agent = MCPAgentLoop(server)
+    assert openings == ["session"]  # lists the tools, and keeps the server running
+    assert run(agent).final_messages[-1]["content"] == "done"
+    assert openings == ["session"]
+    assert answers(agent, call("plot", '{"points": []}')) == ["0"]
+    assert openings == ["session", "session"]
 
 
 def test_all_calls_run_in_one_event_loop_also_of_runs_in_different_ones() -> None:

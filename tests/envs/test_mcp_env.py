@@ -77,8 +77,26 @@ async def never() -> str:
     return "at last"
 
 
+requests = 0
+
+
+@server.tool
+def count() -> int:
+    return requests
+
+
 if way.startswith("http:"):
-    server.run(transport="http", port=int(way[5:]), show_banner=False)
+    import uvicorn
+
+    _, port, is_stateless = way.split(":")
+    app = server.http_app(stateless_http=is_stateless == "True")
+
+    async def counted(scope, receive, send):
+        global requests
+        requests += scope.get("method") == "POST"
+        await app(scope, receive, send)
+
+    uvicorn.run(counted, port=int(port))
 else:
     server.run(show_banner=False)
 while way == "stubborn":  # not even the end of its input makes it go
@@ -525,12 +543,12 @@ print(state["completion"][1]["content"])
 
 
 @contextmanager
-def http_server(children: Children) -> Generator[str]:
+def http_server(children: Children, *, is_stateless: bool = False) -> Generator[str]:
     from socket import create_server
 
     with create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, *children.settings(f"http:{port}")["args"]]
+    command = [sys.executable, *children.settings(f"http:{port}:{is_stateless}")["args"]]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -546,11 +564,29 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
     with http_server(children) as url:
         env = MCPEnv({"far": {"url": url}}, dataset=ROWS)
         state, chat = play(env, calls(call("pid")))
-        assert offered(chat)[0] == ["pid", "variable", "chatter", "crash", "never"]
+        assert offered(chat)[0] == ["pid", "variable", "chatter", "crash", "never", "count"]
         assert [int(pid) for pid in answers(state)] == children.pids()
         assert is_alive(children.pids()[0])
     with pytest.raises(EnvironmentFault, match="MCP server 'far' failed while it was opened"):
-        play(env, "done")
+        play(MCPEnv({"far": {"url": url}}, dataset=ROWS), "done")
+
+
+@pytest.mark.slow
+def test_connections_to_servers_without_session_ids_are_kept_for_further_rollouts(children: Children) -> None:
+    def requests_of(env: MCPEnv) -> list[int]:
+        """The number of requests that the server has got, at each of two calls of a rollout."""
+        return [int(count) for count in answers(play(env, calls(call("count"), call("count", id="c1")))[0])]
+
+    with http_server(children, is_stateless=True) as url:
+        env = MCPEnv({"far": {"url": url}}, dataset=ROWS)
+        first, second = requests_of(env), requests_of(env)
+        assert second == [first[-1] + 1, first[-1] + 2]
+        other = requests_of(MCPEnv({"far": {"url": url}}, dataset=ROWS))
+        assert other[0] > second[-1] + 1
+        with pytest.raises(ToolServerError):
+            play(env, calls(call("crash")))
+        with pytest.raises(ToolServerError, match="failed while it was opened"):
+            play(env, "done")  # it uses a new connection
 
 
 # Construction
