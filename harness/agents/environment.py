@@ -217,8 +217,9 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
         EvalFnError: an eval function cannot be loaded.
     """
     if (agent is None) == (mcp is None):
-        fault = "are mutually exclusive; remove one" if agent is not None else "are both missing; pass one of them"
-        raise ConfigError(f"agent and mcp {fault}")
+        if agent is not None:
+            raise ConfigError("agent and mcp are mutually exclusive; remove one")
+        raise ConfigError("agent and mcp are both missing; pass one of them")
     if mode not in MODES:
         raise ConfigError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     first = _at_least(0, "offset", offset)

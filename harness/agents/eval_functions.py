@@ -69,8 +69,9 @@ class EvalFnWrapper:
             signature.bind(**dict.fromkeys(keywords))
         except TypeError as error:
             raise EvalFnError(
-                f"Eval function {name!r} ({self.mode} mode): it is called with {', '.join(keywords)}, each by name: "
-                f"{error}; add **kwargs for keywords that it does not use, and a default for each other parameter"
+                f"Eval function {name!r} cannot be called with the arguments of {self.mode} mode, "
+                f"{', '.join(keywords)} (all by name): {error}; "
+                "accept unused ones with **kwargs, and give other parameters a default"
             ) from error
         self.is_async = is_async(fn)
         """Whether the function is called on the event loop. Other functions are called in a thread."""

@@ -299,7 +299,7 @@ class SdkChat:
             EnvironmentFault: the request is invalid, or is a text completion.
         """
         if isinstance(prompt, str):
-            raise EnvironmentFault("the model of an agent supports only chat.completions.create")
+            raise EnvironmentFault("an agent can call its model only with chat.completions.create")
         try:
             response, message = await self.respond(prompt, {**(sampling_args or {}), "tools": list(tools or ())})
         except TypeError as error:

@@ -196,7 +196,7 @@ def _named(tools: Iterable[ServerTool]) -> dict[str, ServerTool]:
         if name in named:
             raise MCPLoadError(
                 f"the MCP server's tools {named[name].name!r} and {tool.name!r} would both be named {name!r} for the "
-                "model, because names of tools have at most 64 letters, digits, _ and -; rename one"
+                "model, because a tool's name may have only letters, digits, _ and -, at most 64 of them; rename one"
             )
         named[name] = tool
     return named

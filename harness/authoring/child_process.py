@@ -126,7 +126,7 @@ def installed_now() -> list[ListedEnvironment]:
     with ChildTask("list") as child:
         listed, ended = child.result(PATIENCE)
     if listed is None:
-        raise HarnessError(f"cannot list the installed environments: listing them {ended}")
+        raise HarnessError(f"cannot list the installed environments: the child process {ended}")
     return [ListedEnvironment(**entry) for entry in cast("list[JsonDict]", listed)]
 
 

@@ -90,12 +90,12 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
             return _project(text, local[module_name(text)], options)
     if (ours := as_built_in(match["name"])) is not None:
         raise ConfigError(
-            f"{text}: nothing to install, and a package of that name would be from somebody else; {ours.about}",
+            f"{text}: nothing to install, and a package of this name would be by another author; {ours.about}",
             remedy=ours.remedy,
         )
     if _origin(match["name"]) == "bundled" and not match["rest"]:
         raise ConfigError(
-            f"{text}: nothing to install, it comes with bench",
+            f"{text}: nothing to install, because it comes with bench",
             remedy="to change it, copy it: {copy_command} {text}",
             text=text,
         )

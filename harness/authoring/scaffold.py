@@ -108,7 +108,7 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
     before, slash, _ = name.strip().partition("/")
     if slash and Path(before).is_dir() and Path(before).resolve() != parent.resolve():
         raise ConfigError(
-            f"{name!r} may be a path or an organisation's",
+            f"{name!r} is ambiguous: {before!r} may be a folder or an organisation",
             remedy="use {init_path} {before} for the folder {before}, or the bare name {bare}",
             before=before,
             bare=names.name,
@@ -116,7 +116,7 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
     for taken in (parent / names.module, parent / names.name):
         if os.path.lexists(taken):
             raise ConfigError(
-                f"{taken} exists already", remedy="choose another name, or another folder with {init_path}"
+                f"{taken} already exists", remedy="choose another name, or another folder with {init_path}"
             )
     files = _render(names, kind)
     with _new_folder(parent / names.module) as folder:
@@ -273,13 +273,13 @@ def copy_environment(name: str, parent: Path) -> Copied:
     found = require_environment(name, name, Path.cwd())
     package, code = package_of(found), Path(code_path(found))
     if package.kind == "file":
-        raise ConfigError(f"{name} is a single file: copy {code}")
+        raise ConfigError(f"{name} is a single file without a project; copy the file {code} yourself")
     source = package.project or code
     if not (source / "pyproject.toml").is_file():
         raise ConfigError(f"{name}: its package has no pyproject.toml; copy it from the repository of {package.name}")
     target = parent / found.module
     if target.exists():
-        raise ConfigError(f"{target} exists already", remedy="name another folder with {init_path}")
+        raise ConfigError(f"{target} already exists", remedy="name another folder with {init_path}")
     with _new_folder(target) as folder:
         shutil.copytree(source, folder / ("" if package.project else found.module), ignore=_MADE, dirs_exist_ok=True)
         if not package.project:

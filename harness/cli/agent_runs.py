@@ -297,14 +297,16 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
     setting = ".".join(path[:2])
     if setting in ISOLATION:
         raise ConfigError(
-            f"--set {name}: this command runs the agent in its own process; for others, use `bench run` with an "
+            f"--set {name}: this command runs the agent in its own process; for separate ones, use `bench run` with an "
             f'[[eval]] table that has env_id = "{AGENT_EVAL}"'
         )
     if option := _OWN.get(setting):
         raise ConfigError(f"--set cannot change {name} here; use --{option} or --baseline-{option}")
     if setting == "env.env_args":
         known = _ENV_ARGS.get(path[2]) if len(path) > 2 else None
-        raise ConfigError(f"--set cannot change {name} here; use {known or 'the options of agent, rows and functions'}")
+        raise ConfigError(
+            f"--set cannot change {name} here; use {known or 'the options for agent, rows and eval functions'}"
+        )
     if setting == "env.name":
         raise ConfigError(f"--set {name}: this command sets the names of its runs itself; remove the option")
 

@@ -96,7 +96,7 @@ def check_derived(options: DerivedOptions, *, asks_model: bool) -> None:
         typed |= {f"--set {text}": (path[0], path[1]) for path in parse_set(text).layer}
     for text, (group, key) in typed.items():
         if group == "env" and key in _RECORDED:
-            raise UsageError(f"{text} cannot be set here, because the rollouts are those of the recorded run")
+            raise UsageError(f"{text} cannot be set here, because the recorded run determines the rollouts")
         if group == "env" and key in _LIMITS and not asks_model:
             raise UsageError(
                 f"{text} has no effect, because no model is called: the recorded replies are used, with the "
@@ -129,7 +129,7 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
             f"{folder.path} was imported and has no settings, so it cannot be resumed, replayed or rescored"
         )
     if not os.path.lexists(folder.config_path):
-        raise UsageError(f"{folder.path} has no config.toml, which contains its settings; restore the file from a copy")
+        raise UsageError(f"{folder.path} lacks config.toml, the file with its settings; restore it from a copy")
     with translated("read", folder.config_path):
         read_file(folder.config_path)  # raises for irregular files, before the settings are parsed
     return folder, manifest
@@ -224,6 +224,6 @@ def _check_rows(folder: RunDir, manifest: Manifest) -> None:
     arguments = cast("dict[str, object]", manifest.settings.get("env.env_args") or {})
     if ours is not None and not ours.has_rows(arguments):
         raise UsageError(
-            f"{folder.path} was made by a Python program, and its rows exist only in that program, so that no command "
-            "can load them. To resume the run, start the program again with resume=True"
+            f"{folder.path} was created by a Python program, and its rows exist only in that program, so this command "
+            "cannot load them. To resume the run, start the program again with resume=True"
         )

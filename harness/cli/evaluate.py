@@ -222,12 +222,12 @@ class _Call:
                 self._objects[names[-1]] = each
         if any(each.env_args for each in self._objects.values()):
             if len(several) > 1 or "env_args" in settings:
-                raise UsageError("an environment object has its arguments already: evaluate it alone, without env_args")
+                raise UsageError("an environment object with arguments must be evaluated alone, and without env_args")
             flags["env_args"] = self._objects[names[0]].env_args
         endpoint = None if client is None else _endpoint(client, model)
         if endpoint is not None:
             if any(name.endswith(".toml") for name in names):
-                raise UsageError("client: a suite file names its models itself; pass environments instead of the file")
+                raise UsageError("client: a suite file already names its models; pass environments instead of the file")
             flags |= {"model": endpoint.model, "api_base_url": endpoint.url, "api_key_var": ""}
         resolved = resolve(
             ",".join(names), flags, given={name: _found(name, each) for name, each in self._objects.items()}

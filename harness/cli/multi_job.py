@@ -105,12 +105,12 @@ def job_of(
         raise
     if any(run.settings.env.rollouts_per_example != 1 for run in found.runs):
         raise UsageError(
-            "--set env.rollouts_per_example: each model gets each task once; to repeat a task, list it again"
+            "--set env.rollouts_per_example: each model gets each task once; to repeat a task, list it several times"
         )
     if any(run.settings.env.is_isolated for run in found.runs):
         raise UsageError(
-            "--set env.isolate, env.workers: this command scores in its own process; `bench run` can do it in others: "
-            f'an [[eval]] table with env_id = "{MULTI_EVAL}"'
+            "--set env.isolate, env.workers: this command scores in its own process; for separate ones, use "
+            f'`bench run` with an [[eval]] table that has env_id = "{MULTI_EVAL}"'
         )
     found = replace(found, runs=tuple(map(_with_labels, found.runs)))
     loader = Loader()
@@ -207,14 +207,14 @@ def _refuse_name(text: str, path: Path, registry: Registry) -> None:
     if path.is_file():
         return
     if path.is_dir():
-        raise UsageError(f"{text} is a folder; MODELS must be a file of models")
+        raise UsageError(f"{text} is a folder; MODELS must be a file that defines models")
     if path.suffix.lower() not in (*FILES, ".py") or text in registry.entries:
-        raise UsageError(f"{text}: no such file of models; to give a model by name, use -m {text}")
+        raise UsageError(f"{text}: no such models file; to give a model by name, use -m {text}")
     beside = (
         [each.name for each in path.parent.iterdir() if each.suffix.lower() in FILES] if path.parent.is_dir() else []
     )
     near = f"; {suggestion(path.name, sorted(beside))}" if beside else ""
-    raise ConfigError(f"{text}: no such file of models{near}")
+    raise ConfigError(f"{text}: no such models file{near}")
 
 
 def _is_registry(path: Path) -> bool:

@@ -132,8 +132,8 @@ class EvaluationOptions(RunOptions):
                 )
             if given and len(given) not in (1, named):
                 raise UsageError(
-                    f"{name} is given {len(given)} times for {named} models of -m: give it once for all of them, or "
-                    "once for each, in their order; for only some of them, use a file of models"
+                    f"{len(given)} values of {name} do not match the number of -m options ({named}): give it once for "
+                    "all models, or once for each, in the same order; to set it for only some, use a file of models"
                 )
         if self.is_resuming and self.settings.get("save_results") is False:
             raise UsageError(

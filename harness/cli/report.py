@@ -74,7 +74,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
 def _form(named: str | None, target: Path | None) -> Form:
     if named is not None:
         if named not in FORMS:
-            raise UsageError(f"--format {named}: {suggestion(named, FORMS)}")
+            raise UsageError(f"--format {named}: unknown format; {suggestion(named, FORMS)}")
         return cast(Form, named)
     if target is None or target == STDOUT:
         return "html"

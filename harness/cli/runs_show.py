@@ -106,9 +106,9 @@ def _check(request: Request, example: str | None, rollout: int | None, *, settin
         raise UsageError("--settings and --example are mutually exclusive")
     if request.selects and (settings or example is not None):
         other = "--settings" if settings else "--example"
-        raise UsageError(f"{other} cannot be combined with --where, --failed, --worst and --group-by")
+        raise UsageError(f"{other} cannot be combined with --where, --failed, --worst or --group-by")
     if request.limit is not None and not request.selects:
-        raise UsageError("--limit N limits a list of rollouts: ask for one with --where, --failed or --group-by")
+        raise UsageError("--limit N has no effect without a list of rollouts: add --where, --failed or --group-by")
     if request.worst is not None and (request.limit is not None or request.group_by is not None):
         raise UsageError(f"--worst N cannot be combined with {'--limit' if request.group_by is None else '--group-by'}")
 

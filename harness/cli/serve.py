@@ -56,7 +56,7 @@ def _server(
     chosen = parse_model(policy if policy.startswith(PREFIX) else PREFIX + policy) if policy else None
     players = _load_players(env, env_args(args))
     if chosen is not None and chosen.needs_player and not players:
-        raise ConfigError(f"--policy {policy} needs an environment to know the answers: add --env ENV_ID")
+        raise ConfigError(f"--policy {policy} takes its answers from an environment: add --env ENV_ID")
     server = ReferenceServer(faults=faults, host=host, port=port, policy=chosen)
     for lane, player in players.items():
         server.add(lane, player)

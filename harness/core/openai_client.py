@@ -146,7 +146,7 @@ def _sdk() -> tuple[ModuleType, ModuleType]:
         import openai
     except ImportError as error:
         raise EnvironmentFault(
-            "a model is called with the openai package, which cannot be imported; install it: pip install openai"
+            "model calls need the openai package, which cannot be imported; install it: pip install openai"
         ) from error
     import importlib
 
@@ -193,11 +193,11 @@ class _Answerer:
         """Return the prompt of a request. Remove it and other fields that are not sampling arguments from `body`."""
         if self._names is not None and (model := body.pop("model", None)) not in self._names:
             raise EnvironmentFault(
-                f"the model {model!r} is requested with the client of this run, whose model is {self._chat.model!r}; "
+                f"the model {model!r} was requested, but the client of this run serves only {self._chat.model!r}; "
                 "pass that name, for example state['model'], or use a judge for another model"
             )
         if body.pop("stream", None):
-            raise EnvironmentFault("a streamed reply is requested, which is not supported; remove stream=True")
+            raise EnvironmentFault("a streamed reply was requested, which is not supported; remove stream=True")
         body.pop("stream_options", None)
         if body.get("n") == 1:
             del body["n"]

@@ -58,7 +58,7 @@ class Prefix(Sequence[Message]):
             return [self._messages[i] for i in range(*index.indices(self._end))]
         position = index + self._end if index < 0 else index
         if not 0 <= position < self._end:
-            raise IndexError(f"no message {index}: there are {self._end}")
+            raise IndexError(f"message {index} does not exist; the list has {self._end} messages")
         return self._messages[position]
 
     def __len__(self) -> int:

@@ -127,7 +127,7 @@ def _bind(name: str, spec: JudgeSpec, resolved: ResolvedRun, environment: Enviro
             return JudgeBinding(name, spec, (Endpoint("", None, REFERENCE_JUDGE),), stands_in=True)
         raise ConfigError(
             f"{resolved.env_id} has no reference judge (reference_verdict), and its real judge {spec.model} would cost "
-            f"money for answers of {resolved.settings.model.model}.",
+            f"money even for the answers of {resolved.settings.model.model}.",
             remedy="To use the real judge nevertheless, name it explicitly: {env_args} judge_model={model}",
             model=spec.model,
         )

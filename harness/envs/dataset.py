@@ -191,7 +191,7 @@ class _CellReader:
         prompt, question = self._cells.get("prompt"), self._cells.get("question")
         if prompt is None and question is None:
             raise EnvironmentFault(
-                f"{self._where}: it needs a column 'prompt' or 'question'; its columns are "
+                f"{self._where}: a column 'prompt' or 'question' is required; the columns are "
                 f"{', '.join(str(name) for name in self._cells)}"
             )
         if prompt is None:

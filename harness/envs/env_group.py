@@ -233,7 +233,9 @@ def _names(envs: Sequence[Environment], given: Sequence[str] | None) -> list[str
         else [(env.env_id or "").split(SEPARATOR)[-1] or f"env_{number}" for number, env in enumerate(envs)]
     )
     if len(names) != len(envs):
-        raise EnvironmentFault(f"EnvGroup(env_names=…): {len(names)} names for {len(envs)} environments; pass one each")
+        raise EnvironmentFault(
+            f"EnvGroup(env_names=…): {len(names)} names for {len(envs)} environments; pass one for each"
+        )
     for name in names:
         if not isinstance(cast(object, name), str) or not name or SEPARATOR in name:
             raise EnvironmentFault(f"EnvGroup(env_names=…): {name!r} must be a string without {SEPARATOR!r}")

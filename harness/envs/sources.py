@@ -59,7 +59,7 @@ class SourceRow:
         if numbers and isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str) or not value.strip():
-            raise self.wrong(column, "be a text")
+            raise self.wrong(column, "be a non-blank string")
         return value
 
     def wrong(self, column: str, must: str, value: object = None) -> EnvironmentLoadError:
@@ -142,7 +142,7 @@ class RowSource:
         for row in rows:
             yield row
         if row is None:
-            raise EnvironmentLoadError(f"{dataset} holds no rows")
+            raise EnvironmentLoadError(f"{dataset} has no rows")
 
 
 def is_file(name: str, argument: str = "dataset", suffixes: tuple[str, ...] = FILE_SUFFIXES) -> bool:
@@ -213,7 +213,7 @@ def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) 
             of_subset = f", subset {subset!r}" if subset else ""
             raise EnvironmentLoadError(
                 f"dataset {name!r}{of_subset} (split {split!r}) cannot be loaded from the Hub{gated}; "
-                f"without the Hub use {instead}. Cause: {hub.refusal() or error}"
+                f"to run without the Hub, use {instead}. Cause: {hub.refusal() or error}"
             ) from error
     where = f"{name}{f' ({subset})' if subset else ''} [{split}]"
     return (SourceRow(f"{where}, row {n}", row) for n, row in enumerate(rows, 1))

@@ -56,7 +56,7 @@ class ToolEnv(MultiTurnEnv):
             raise EnvironmentFault(f"{name}: tools require message_type='chat'")
         for option in ("tool_defs", "oai_tools"):
             if options.get(option):
-                raise EnvironmentFault(f"{name}({option}=…): pass functions as tools=[…]; they define the tools")
+                raise EnvironmentFault(f"{name}({option}=…) is not supported; pass the tools as functions: tools=[…]")
         for error in stop_errors or ():
             if not (isinstance(error, type) and issubclass(error, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise EnvironmentFault(f"{name}(stop_errors=…) must be a list of exception classes, not {error!r}")

@@ -110,7 +110,7 @@ class LiteLLMProvider:
         self._litellm = load(provider)
         if provider not in {str(getattr(known, "value", known)) for known in self._litellm.provider_list}:
             raise unknown_provider(
-                f"{provider}/…", Message("litellm knows no provider {provider!r}", provider=provider)
+                f"{provider}/…", Message("litellm does not know the provider {provider!r}", provider=provider)
             )
         self._provider = provider
         self._headers = dict(target.headers)

@@ -53,7 +53,9 @@ class HookCall(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"a scoring hook does not get {name!r}; it gets {', '.join(_NAMES)}") from None
+            raise AttributeError(
+                f"the argument of a scoring hook has no field {name!r}; its fields are {', '.join(_NAMES)}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

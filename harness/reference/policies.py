@@ -115,10 +115,10 @@ def said(method: str, answer: object) -> Message:
     if inspect.iscoroutine(answer):
         answer.close()
         raise EnvironmentFault(
-            f"{method} returned a coroutine, not a text or a message: make it a plain def, not async"
+            f"{method} returned a coroutine, not a string or a message: make it a plain def, not async"
         )
     hint = " (missing return statement?)" if answer is None else ""
-    raise EnvironmentFault(f"{method} returned {type(answer).__name__}, not a text or a message{hint}")
+    raise EnvironmentFault(f"{method} returned {type(answer).__name__}, not a string or a message{hint}")
 
 
 def echo(messages: Messages) -> str:

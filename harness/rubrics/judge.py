@@ -301,7 +301,7 @@ class JudgeRubric(Rubric):
         planned = plan(func, weight, tuple(self._objects))
         if not planned.is_async and planned.takes is not None and "judge" in planned.takes:
             raise EnvironmentFault(
-                f"reward function {planned.name!r} has the parameter judge, which must be awaited: make it `async def`"
+                f"reward function {planned.name!r} is not async, but calls of `judge` must be awaited: use `async def`"
             )
         super().add_reward_func(func, weight)
         if planned.is_async:

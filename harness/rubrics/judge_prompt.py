@@ -163,7 +163,7 @@ def reply_text(response: ModelResponse) -> str:
     if response.is_truncated:
         raise JudgeError("judge cut short", f"the token limit ended the reply at {_short(content[-_LONG:])}")
     if not content.strip():
-        raise JudgeError("judge said nothing", "the reply is empty")
+        raise JudgeError("judge said nothing", "the judge's reply has no text")
     return content
 
 

@@ -66,8 +66,8 @@ def package_paths(packages: Sequence[str]) -> dict[str, str]:
         origin = spec.origin if spec is not None else None
         if origin is None or not os.path.isfile(origin):
             raise EnvironmentFault(
-                f"the sandbox needs the package {package!r}, which is not installed here; "
-                f"install it with the environment that needs it (pip install {package})"
+                f"the package {package!r}, which the code in the sandbox needs, is not installed as a regular package "
+                f"or module; install it: pip install {package}"
             )
         path = Path(origin)
         path = path.parent if path.stem == "__init__" else path

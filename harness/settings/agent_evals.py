@@ -31,7 +31,7 @@ def read_agent_eval(table: Mapping[str, object], place: Place) -> Layer:
     named = next((name for name in ("env_id", "id") if name in table), None)
     if named is not None:
         raise ConfigError(
-            f"{place.of(named)}: {place.of(next(iter(given)))} evaluates an agent, so remove one of the two keys"
+            f"{place.of(named)}: cannot be combined with {place.of(next(iter(given)))}, a key for agents; remove one"
         )
     _check(given, place)
     what = "agent" if "agent" in given else "mcp"

@@ -232,7 +232,7 @@ def _entry(alias: str, table: Mapping[str, object], place: Place) -> Registered:
         if key not in _KEYS:
             raise ConfigError(f"{place.of(name)}: unknown key; {suggestion(name, _KEYS)}")
         if key in given and given[key] != value:
-            raise ConfigError(f"{place.of(name)}: sets the same as {place.of(spelled[key])}; keep one of them")
+            raise ConfigError(f"{place.of(name)}: means the same as {place.of(spelled[key])}; keep only one of them")
         given[key], spelled[key] = value, name
     if "url" not in given:
         raise ConfigError(f"{place.of('url')}: missing; endpoint {alias!r} needs its base URL")

@@ -59,7 +59,7 @@ def read_section(table: Mapping[str, object], place: Place, rules: Rules) -> Lay
     for setting, spelled, value in _settings(table, place, rules):
         where = place.of(*spelled)
         if (other := first.setdefault(setting.path, where)) != where:
-            raise ConfigError(f"{where}: sets the same as {other}; keep one of them")
+            raise ConfigError(f"{where}: means the same as {other}; keep only one of them")
         skip = len(setting.path)
 
         def origin_of(path: KeyPath, spelled: KeyPath = spelled, skip: int = skip) -> Origin:

@@ -182,6 +182,6 @@ def _section(table: Mapping[str, object], place: Place, rules: Rules) -> Layer:
     agent = read_agent_eval(table, place)
     for path in agent:
         if path in settings:
-            both = f"{settings[path].origin.source}: sets the same as {agent[path].origin.source}"
-            raise ConfigError(f"{both}; keep one of them")
+            both = f"{settings[path].origin.source}: means the same as {agent[path].origin.source}"
+            raise ConfigError(f"{both}; keep only one of them")
     return merge(agent, settings)

@@ -239,7 +239,9 @@ def _check_free(place: Path, form: Format, *, force: bool) -> None:
         if place.is_dir():
             raise UsageError(f"{place} is a folder", remedy="name a file with {output}")
         if not force:
-            raise UsageError(f"{place} exists", remedy="choose another path with {output}, or replace it with {force}")
+            raise UsageError(
+                f"{place} already exists", remedy="choose another path with {output}, or replace it with {force}"
+            )
         return
     if not place.is_dir():
         raise UsageError(
@@ -247,7 +249,7 @@ def _check_free(place: Path, form: Format, *, force: bool) -> None:
         )
     if not force and any(place.iterdir()):
         raise UsageError(
-            f"{place} exists and is not empty",
+            f"{place} already exists and is not empty",
             remedy="choose another path with {output}, or use {force}, which replaces files of the same names",
         )
 

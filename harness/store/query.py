@@ -302,7 +302,7 @@ class _Parser:
             raise QueryError("the quote is not closed", text, start, len(text))
         self._at += 1
         if not in_name and self._at < len(text) and not text[self._at].isspace() and text[self._at] != ")":
-            raise QueryError("a blank is expected after the closing quote", text, self._at)
+            raise QueryError("a space is expected after the closing quote", text, self._at)
         return "".join(parts)
 
     def _blanks(self) -> None:

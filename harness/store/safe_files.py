@@ -63,7 +63,7 @@ def open_to_append(path: Path, flags: int, mode: int) -> int:
         os.close(fd)
         raise OSError(
             errno.EMLINK,
-            f"it is also stored under another name (a hard link), and that file would change, too; replace it by a "
+            f"the file has another name (a hard link), and writing would change both; replace it with a "
             f"copy: cp {path.name} copy && mv copy {path.name}",
             str(path),
         )

@@ -53,14 +53,14 @@ def test_a_folder_in_front_of_the_name_is_not_taken_for_an_organisation(
 @pytest.mark.parametrize("taken", ["new_thing", "new-thing"])
 def test_an_existing_folder_is_left_alone(taken: str, tmp_path: Path) -> None:
     (tmp_path / taken).mkdir()
-    with pytest.raises(ConfigError, match=rf"{taken} exists already; choose another name"):
+    with pytest.raises(ConfigError, match=rf"{taken} already exists; choose another name"):
         create("new-thing", tmp_path)
     assert [path.name for path in tmp_path.rglob("*")] == [taken]
 
 
 def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "new_thing").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         create("new-thing", tmp_path)
     assert not (tmp_path / "elsewhere").exists()
 

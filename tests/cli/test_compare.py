@@ -385,8 +385,8 @@ def test_a_table_of_another_measure_or_of_clusters(bench: Bench, here: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--table", "tex"], 'error: --table tex: did you mean "latex"?'),
-        (["--table", "md", "--json"], "--table prints the table alone: leave out --json, --flips and --transcripts"),
+        (["--table", "tex"], 'error: --table tex: unknown format; did you mean "latex"?'),
+        (["--table", "md", "--json"], "--table prints only the table: leave out --json, --flips and --transcripts"),
         (["--table", "md", "--transcripts", "1"], "leave out --json, --flips and --transcripts"),
         (["--table", "md", "--metric", "nothing"], "has no metric 'nothing'"),
         (["--table", "md", "none"], "no run 'none' under outputs/evals"),
@@ -404,7 +404,7 @@ def test_a_table_of_runs_without_scores_is_refused(bench: Bench, here: Path) -> 
     run({0: [None]}, 0)
     done = bench("compare", "latest", "--table", "csv")
     assert (done.code, done.out) == (2, "")
-    assert "none of these runs has a score; see bench runs show: " in done.err
+    assert "none of these runs has a score; look at each with `bench runs show`: " in done.err
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux has a device that is always full")

@@ -117,7 +117,7 @@ def test_what_a_hostile_endpoint_says_does_nothing_to_the_terminal(bench: Bench)
     [
         (("--timeout", "0"), "--timeout 0: must be more than 0 and at most 600 seconds"),
         (("--timeout", "nan"), "--timeout nan: must be more than 0"),
-        (("--set", "model.model=x"), "--set changes the settings of runs; give the TARGET that has these runs"),
+        (("--set", "model.model=x"), "--set changes the settings of runs; name the runs with TARGET as well"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str, bench: Bench) -> None:

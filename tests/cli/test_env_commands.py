@@ -105,7 +105,7 @@ def test_init_says_what_it_made_and_what_comes_next(bench: Any, here: Path) -> N
     assert (here / "environments/my_thing/my_thing/__init__.py").is_file()
     again = bench("env", "init", "my-thing")
     assert again.code == 2
-    assert "environments/my_thing exists already" in again.err
+    assert "environments/my_thing already exists" in again.err
 
 
 def test_a_project_that_was_made_is_listed_as_not_installed_with_the_command_that_installs_it(bench: Any) -> None:

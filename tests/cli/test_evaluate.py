@@ -114,7 +114,7 @@ def test_a_budget_stops_and_says_so() -> None:
         ({"num_exmaples": 3}, ConfigError, "num_exmaples: unknown setting; did you mean"),
         ({"num_examples": 0}, ConfigError, "num_examples 0: num_examples must be -1"),
         ({"client": object()}, UsageError, "client must be an openai client"),
-        ({"client": Adder(), "environments": "suite.toml"}, UsageError, "a suite file names its models itself"),
+        ({"client": Adder(), "environments": "suite.toml"}, UsageError, "a suite file already names its models"),
         ({"environments": "revrse-text"}, EnvironmentNotFound, "did you mean 'reverse-text'?"),
         ({"environments": [Sums(), Sums()]}, UsageError, "two environments are called 'sums'"),
     ],

@@ -95,7 +95,7 @@ def test_dash_is_stdout(bench: Bench, here: Path, run: RunDir) -> None:
             "error: inspect cannot be written to a pipe; name a file or folder with -o, or",
         ),
         (["-f", "csv", "-o", "-", "--json"], "error: --json and -o - both write to stdout: remove one of them"),
-        (["-f", "csv", "-o", "there.csv"], "error: there.csv exists; choose another path with -o, or replace it with"),
+        (["-f", "csv", "-o", "there.csv"], "error: there.csv already exists; choose another path with -o, or"),
         (["-f", "csv", "--output-dir", "none"], "error: no runs under none/evals"),
     ],
 )

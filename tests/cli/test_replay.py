@@ -190,7 +190,7 @@ def test_the_number_of_rollouts_in_flight_may_be_another(bench: Bench, write: Wr
         (("-c", "0"), "-c 0: max_concurrent must be -1 (unlimited) or at least 1"),
         (
             ("--set", "env.num_examples=2"),
-            "--set env.num_examples=2 cannot be set here, because the rollouts are those of the recorded run",
+            "--set env.num_examples=2 cannot be set here, because the recorded run determines the rollouts",
         ),
         (("--set", "model=other"), "to call another model, use `bench replay RUN --model`"),
         (("--set", "temperature=1"), "--set temperature: unknown setting"),
@@ -250,7 +250,7 @@ def test_what_is_being_written_or_holds_nothing_is_refused(bench: Bench, write: 
     assert (done.code, done.out) == (2, "")
     assert f"{parent} has no recorded rollouts, so there is nothing to replay" in done.err
     (parent / "config.toml").unlink()
-    assert "has no config.toml, which contains its settings" in bench("replay", "latest").err
+    assert "lacks config.toml, the file with its settings" in bench("replay", "latest").err
     assert all_runs() == [parent]
 
 

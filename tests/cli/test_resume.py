@@ -140,7 +140,7 @@ def test_a_derived_run_asks_for_nothing_that_it_does_not_use(bench: Bench, write
     child = Path(json.loads(bench("replay", "latest", "-q", "--json").out)["runs"][0]["path"])
     for arguments, words in (
         (("-k", "SOME_KEY"), "calls no model"),
-        (("--set", "env.num_examples=2"), "the rollouts are those of the recorded run"),
+        (("--set", "env.num_examples=2"), "the recorded run determines the rollouts"),
     ):
         done = bench("resume", str(child), *arguments)
         assert (done.code, done.out) == (2, "") and words in done.err

@@ -89,7 +89,7 @@ def test_a_copy_is_the_users_own(user: Author) -> None:
     copied = user.cwd / "elsewhere" / "reverse_text"
     assert (copied / "reverse_text" / "__init__.py").read_bytes() == module.read_bytes()
     again = user.run("-m", "harness.cli.main", "env", "copy", "reverse-text")
-    assert again.returncode == 2 and "exists already" in again.stderr
+    assert again.returncode == 2 and "already exists" in again.stderr
 
 
 @pytest.mark.slow
@@ -99,4 +99,4 @@ def test_advice_does_not_lead_to_the_package_index(user: Author) -> None:
     assert "did you mean 'gsm8k'?" in typo.stderr and "install gsm8kk" not in typo.stderr
     install = user.run("-m", "harness.cli.main", "env", "install", "tool-test")
     assert install.returncode == 2
-    assert "it comes with bench" in install.stderr and "bench env copy tool-test" in install.stderr
+    assert "because it comes with bench" in install.stderr and "bench env copy tool-test" in install.stderr

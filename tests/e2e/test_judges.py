@@ -257,7 +257,7 @@ def test_a_verdict_that_is_never_returned_is_said_and_not_asked_for_again(shop: 
     with shop.bench_serve("--env", "forgetful") as judge:
         done = shop.bench("run", "forgetful", *ALL, *judge_at(judge.url), "-m", "reference/oracle")
         assert judge.stats()["requests"] == 20
-    reason = "reference_verdict returned NoneType, not a text or a message (missing return statement?)"
+    reason = "reference_verdict returned NoneType, not a string or a message (missing return statement?)"
     assert "Traceback" not in done.err
     [(said, number)] = summary(shop.run_dir())["unscored"].items()
     assert (said, number) == ("judge_verdict judge bad_request", 20)

@@ -70,7 +70,7 @@ GOOD = {"question": "q"}
 @for_each_row(
     ("row", "words"),
     [
-        ({"questoin": "q"}, r"row 1: it needs a column 'prompt' or 'question'; its columns are questoin"),
+        ({"questoin": "q"}, r"row 1: a column 'prompt' or 'question' is required; the columns are questoin"),
         ({"question": 3}, r"row 1, column 'question': must be a string, not int"),
         ({"question": "  "}, r"row 1, column 'question': is empty"),
         ({"question": "q", "answer": 4}, r"row 1, column 'answer': must be a string, not int; use str\(\)"),

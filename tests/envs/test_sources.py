@@ -81,7 +81,7 @@ def test_the_sample_is_a_split() -> None:
         ("a.jsonl", b"[" * 100_000, "a.jsonl, row 1: not JSON: "),
         ("a.jsonl", b"[1]", "a.jsonl, row 1: must be an object with the columns ask, key, not list"),
         ("a.jsonl", b"\xff", "a.jsonl cannot be read as UTF-8 text: "),
-        ("a.jsonl", b"\n \n", "a.jsonl holds no rows"),
+        ("a.jsonl", b"\n \n", "a.jsonl has no rows"),
         ("a.jsonl.gz", b"plain", "a.jsonl.gz cannot be read as UTF-8 text: Not a gzipped file"),
         ("a.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], "a.jsonl.gz cannot be read as UTF-8 text: Compressed"),
         ("a.jsonl.gz", b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 9, "a.jsonl.gz cannot be read as UTF-8 text: Error -3"),
@@ -152,10 +152,10 @@ def test_a_row_gives_its_cells() -> None:
     ("column", "numbers", "words"),
     [
         ("b", False, "here: there is no column 'b'; it has blank, n, yes, long"),
-        ("blank", False, "here: column 'blank' must be a text, not ' '"),
-        ("n", False, "here: column 'n' must be a text, not 2"),
-        ("yes", True, "here: column 'yes' must be a text, not True"),
-        ("long", True, f"here: column 'long' must be a text, not [{'0, ' * 19}0…"),
+        ("blank", False, "here: column 'blank' must be a non-blank string, not ' '"),
+        ("n", False, "here: column 'n' must be a non-blank string, not 2"),
+        ("yes", True, "here: column 'yes' must be a non-blank string, not True"),
+        ("long", True, f"here: column 'long' must be a non-blank string, not [{'0, ' * 19}0…"),
     ],
 )
 def test_a_column_that_holds_no_text_is_named(column: str, numbers: bool, words: str) -> None:

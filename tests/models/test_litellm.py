@@ -614,7 +614,7 @@ def test_an_unknown_provider_is_refused_before_anything_is_sent() -> None:
         client.open()
     assert str(caught.value) == (
         "Invalid LiteLLM model format. Use 'provider/model' (for example: openai/gpt-5-mini). Received "
-        "model='nosuch/…'. Details: litellm knows no provider 'nosuch'"
+        "model='nosuch/…'. Details: litellm does not know the provider 'nosuch'"
     )
 
 

@@ -43,7 +43,8 @@ def test_what_a_hook_gets() -> None:
     with pytest.raises(KeyError):
         got["ouput"]
     with pytest.raises(
-        AttributeError, match="a scoring hook does not get 'ouput'; it gets task, output, modelId, SchemaRegistry"
+        AttributeError,
+        match="has no field 'ouput'; its fields are task, output, modelId, SchemaRegistry",
     ):
         _ = got.ouput
 

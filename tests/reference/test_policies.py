@@ -167,8 +167,8 @@ def returning(value: object) -> Any:
 METHODS = [("oracle", "reference_reply"), ("null", "null_reply"), ("judge", "reference_verdict")]
 
 WRONG: list[tuple[object, str]] = [
-    (None, "returned NoneType, not a text or a message (missing return statement?)"),
-    (1.0, "returned float, not a text or a message"),
+    (None, "returned NoneType, not a string or a message (missing return statement?)"),
+    (1.0, "returned float, not a string or a message"),
     ({}, "returned a dict that is not a message"),
     ({"content": 3}, "returned a dict that is not a message"),
     ({"content": None, "tool_calls": "f"}, "returned a dict that is not a message"),

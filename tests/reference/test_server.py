@@ -206,7 +206,7 @@ def test_a_bug_in_a_player_is_that_requests_error() -> None:
 @for_each_row(
     ("returned", "words"),
     [
-        (None, "reference_reply returned NoneType, not a text or a message (missing return statement?)"),
+        (None, "reference_reply returned NoneType, not a string or a message (missing return statement?)"),
         ({"content": "x", "extra": object()}, "the environment's reply cannot be sent as JSON"),
         ("half \ud800 of a pair", "the environment's reply cannot be sent as JSON"),
     ],

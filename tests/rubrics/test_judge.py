@@ -286,7 +286,7 @@ async def misspelt(judeg: Judge) -> float:
 @for_each_row(
     ("arguments", "words"),
     [
-        ({"funcs": [takes_judge]}, "'takes_judge' has the parameter judge, which must be awaited: make it `async def`"),
+        ({"funcs": [takes_judge]}, "'takes_judge' is not async, but calls of `judge` must be awaited: use `async def`"),
         ({"funcs": [misspelt]}, "did you mean 'judge'"),
         ({"judge_modell": "x"}, r"JudgeRubric\(judge_modell=…\): unknown argument; .*judge_"),
         ({"judge_model": ""}, "judge_model must be a string"),

@@ -97,11 +97,14 @@ def test_a_sweep_may_sweep_an_agents_arguments(write: Write) -> None:
             "max_turns = 0: must be an integer, 1 or more",
         ),
         ('agent = "a:B"\ndataset = "d"\neval_fns = "r:f"\noffset = true', "offset = true: must be an integer, 0"),
-        ('id = "toy-env"\nagent = "a:B"\ndataset = "d"\neval_fns = "r:f"', "eval[0].id: suite.toml: eval[0].agent"),
+        (
+            'id = "toy-env"\nagent = "a:B"\ndataset = "d"\neval_fns = "r:f"',
+            "eval[0].id: cannot be combined with suite.toml: eval[0].agent",
+        ),
         ('agent = "a:B"\ndataset = "d"\neval_fn = "r:f"', 'did you mean "eval_fns"'),
         (
             'agent = "a:B"\ndataset = "d"\neval_fns = "r:f"\nmax_turns = 3\nargs = {max_turns = 2}',
-            "eval[0].args.max_turns: sets the same as suite.toml: eval[0].max_turns; keep one of them",
+            "eval[0].args.max_turns: means the same as suite.toml: eval[0].max_turns; keep only one of them",
         ),
         (
             '[eval.env]\nagent = "a:B"',

@@ -92,7 +92,7 @@ def test_a_suite_file_has_a_table_for_it(suite: str) -> None:
         ('max_cost = "5"', "must be an amount of US dollars"),
         ("max_cost = 0", "must be an amount of US dollars"),
         ("max_tokens_total = 1.0", "must be a whole number of tokens"),
-        ("max_time = false", "must be a time greater than 0"),
+        ("max_time = false", "must be a duration above 0"),
     ],
 )
 def test_a_table_that_is_wrong_is_refused_with_its_place(write: Write, table: str, words: str) -> None:

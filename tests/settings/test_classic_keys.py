@@ -45,7 +45,7 @@ def test_a_registry_is_read_and_a_type_is_refused_only_where_it_is_used(here: Pa
     [run] = resolve("toy-env", {"model": "haiku", "api_base_url": "https://gateway.example/v1"}).runs
     assert run.settings.model.model == "claude-haiku-4-5"
     write("configs/endpoints.toml", REGISTRY.replace("api_client_type", 'type = "x"\napi_client_type'))
-    with pytest.raises(ConfigError, match=r"api_client_type: sets the same as configs/endpoints\.toml: endpoint"):
+    with pytest.raises(ConfigError, match=r"api_client_type: means the same as configs/endpoints\.toml: endpoint"):
         resolve("toy-env", {})
 
 

@@ -151,10 +151,10 @@ def test_the_resolution_knows_its_file(here: Path, write: Write) -> None:
         ('[[eval]]\nnum_examples = 3', "suite.toml: eval[0]: the environment is missing"),
         ('[env]\nnum_examples = 3', "suite.toml: no environment to run; add [[eval]]"),
         ("", "suite.toml: no environment to run"),
-        ('id = "a"\nenv_id = "b"', "suite.toml: env_id: sets the same as suite.toml: id; keep one of them"),
+        ('id = "a"\nenv_id = "b"', "suite.toml: env_id: means the same as suite.toml: id; keep only one of them"),
         (
             '[[eval]]\nid = "toy-env"\nnum_examples = 1\n[eval.env]\nnum_examples = 2',
-            "suite.toml: eval[0].env.num_examples: sets the same as suite.toml: eval[0].num_examples",
+            "suite.toml: eval[0].env.num_examples: means the same as suite.toml: eval[0].num_examples",
         ),
         ("a = = 1", "suite.toml: not valid TOML: "),
         ('[env.env_args]\nday = 2024-01-01\n[[eval]]\nid = "toy-env"', "contains a date at day, which JSON cannot"),

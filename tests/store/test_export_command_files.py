@@ -124,7 +124,7 @@ def test_what_exists_is_replaced_by_force_alone(name: str, run: RunDir, tmp_path
     first = export_run(run, formats()[name], tmp_path / "out")
     for path in first.paths:
         path.write_text("mine")
-    with pytest.raises(UsageError, match=r"out exists.*force"):
+    with pytest.raises(UsageError, match=r"out already exists.*force"):
         export_run(run, formats()[name], tmp_path / "out")
     assert {path.read_text() for path in first.paths} == {"mine"}
     again = export_run(run, formats()[name], tmp_path / "out", force=True)
@@ -137,7 +137,7 @@ def test_what_exists_is_replaced_by_force_alone(name: str, run: RunDir, tmp_path
 def test_a_folder_keeps_what_is_not_of_the_export(run: RunDir, tmp_path: Path) -> None:
     """As when the export goes into the run's own folder, where vf-tui looks as well."""
     before = contents(run.path)
-    with pytest.raises(UsageError, match="exists and is not empty"):
+    with pytest.raises(UsageError, match="already exists and is not empty"):
         export_run(run, formats()["verifiers"], run.path)
     export_run(run, formats()["verifiers"], run.path, force=True)
     after = contents(run.path)

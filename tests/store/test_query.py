@@ -157,7 +157,7 @@ WRONG = [
     ("reward<1 -", 9, 10, "a condition is expected after the negation"),
     ("not or", 4, 6, "a condition is expected here, not 'or'"),
     ('text:"abc', 5, 9, "the quote is not closed"),
-    ('text:"abc"d', 10, 11, "a blank is expected after the closing quote"),
+    ('text:"abc"d', 10, 11, "a space is expected after the closing quote"),
     ("(" * (DEEPEST + 1) + "a", DEEPEST, DEEPEST + 1, "are nested"),
     ("-" * 10_000, DEEPEST, DEEPEST + 1, "are nested"),
     ("a" * (LONGEST + 1), LONGEST, LONGEST + 1, "has more than 10,000 characters"),

@@ -90,8 +90,7 @@ def test_generator_exit_is_an_error_like_any_other() -> None:
     assert isinstance(record, Failed)
     assert (record.reason, record.error) == (
         "agent_error",
-        "RuntimeError: GeneratorExit was raised, which only the interpreter should do "
-        "(in leaves, test_separate_task.py:87)",
+        "RuntimeError: GeneratorExit was raised by code that must not raise it (in leaves, test_separate_task.py:87)",
     )
 
 

@@ -63,7 +63,7 @@ class DoctorOptions:
         if not 0 < self.timeout <= LONGEST:
             raise UsageError(f"--timeout {self.timeout:g}: must be more than 0 and at most {LONGEST:g} seconds")
         if self.sets and self.target is None:
-            raise UsageError("--set changes the settings of runs; give the TARGET that has these runs")
+            raise UsageError("--set changes the settings of runs; name the runs with TARGET as well")
 
     def flags(self) -> dict[str, object]:
         """Return the values of the options shared with `bench run`, by setting key."""

@@ -104,7 +104,7 @@ class StandInRubric(Rubric):
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Always raise AssertionError, because scoring runs in the environment's own processes."""
-        raise AssertionError("an isolated rubric is scored by its executor")
+        raise AssertionError("rollouts of an isolated environment are scored by its executor")
 
 
 @_described("fingerprint", "row_count", "has_reference", "has_reference_verdict")
@@ -210,7 +210,7 @@ class IsolatedEnvironment(Environment):
         under_way = self._played.get((example.key, digest(messages)), [])
         reply = next((replies[method] for replies in under_way if method in replies), None)
         if reply is None:
-            raise EnvironmentFault(f"the process of {self.env_id} sent no result of {method} for these messages")
+            raise EnvironmentFault(f"the process of {self.env_id} did not send a {method} for these messages")
         if "raised" in reply:
             error = error_from_json(reply["raised"])
             raise NotImplementedError(str(error)) if reply["is_missing"] else error

@@ -63,13 +63,13 @@ def check_claim(claim: Claim) -> None:
     for option, name in (("eval_results", claim.model), ("benchmark", claim.benchmark)):
         if "/" not in check_repo(name):
             raise UsageError(
-                "give NAMESPACE/NAME, as in the address of its page on the Hub", setting=option, given=name
+                "give NAMESPACE/NAME, as in the address of the repository on the Hub", setting=option, given=name
             )
     if claim.task is not None and not claim.task.strip():
-        raise UsageError("name a task of the benchmark, or leave it out if it has only one", setting="task")
+        raise UsageError("name a task of the benchmark, or omit the option if it has only one task", setting="task")
     if claim.revision is not None and not _REVISION.fullmatch(claim.revision):
         raise UsageError(
-            "give the whole commit of the benchmark, 40 hex digits", setting="revision", given=claim.revision
+            "give the full commit hash of the benchmark, 40 hex digits", setting="revision", given=claim.revision
         )
 
 

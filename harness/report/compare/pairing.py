@@ -133,9 +133,7 @@ def _between(
             columns = [given[0] if len(group) == 1 else f"{given[0]} {each.manifest.model}" for each in group]
             pairs += [_pair(name, each, theirs[name][0], words) for each, words in zip(group, columns, strict=True)]
         elif len(by_model) < len(theirs[name]):
-            raise UsageError(
-                f"{clean(name)} of {second} has several runs of one model: name the runs that are to be compared"
-            )
+            raise UsageError(f"{clean(name)} of {second} has several runs of one model: name the runs to compare")
         else:
             for each in group:
                 model = each.manifest.model

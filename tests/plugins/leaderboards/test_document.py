@@ -234,7 +234,7 @@ def test_files_are_one_a_run() -> None:
         (Claim(MODEL, "gsm8k"), "benchmark gsm8k: give NAMESPACE/NAME"),
         (Claim(MODEL, "a/b/c"), "NAMESPACE/NAME"),
         (Claim(MODEL, BENCHMARK, task=" "), "task"),
-        (Claim(MODEL, BENCHMARK, revision="main"), "revision main: give the whole commit"),
+        (Claim(MODEL, BENCHMARK, revision="main"), "revision main: give the full commit hash"),
     ],
 )
 def test_names_that_cannot_be_are_refused(claim: Claim, said: str) -> None:
