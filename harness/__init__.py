@@ -1,6 +1,6 @@
 """bench: a TOML-driven, multi-environment benchmark harness for language models and agents.
 
-Owns the public names, and nothing else. They are loaded when they are first used, so `import harness` costs nothing."""
+Defines the public names. Each is imported when it is first used, so that `import harness` is fast."""
 
 from __future__ import annotations
 

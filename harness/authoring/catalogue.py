@@ -46,7 +46,7 @@ class ListedEnvironment:
 
 
 def catalogue(folder: Path) -> list[ListedEnvironment]:
-    """All environments, sorted by name: installed ones first.
+    """List all environments: first the installed ones, then local projects, each sorted by name.
 
     Args:
         folder: Folder with projects of environments, which need not be installed.

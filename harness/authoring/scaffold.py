@@ -267,7 +267,7 @@ def copy_environment(name: str, parent: Path) -> Copied:
 
     Raises:
         EnvironmentNotFound: no environment of this name is installed.
-        ConfigError: it is a single file, its package has no `pyproject.toml`, or the project's folder exists.
+        ConfigError: the environment is a single file or has no `pyproject.toml`, or the project's folder exists.
         StoreError: the files cannot be written.
     """
     found = require_environment(name, name, Path.cwd())

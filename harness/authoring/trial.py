@@ -112,7 +112,7 @@ def play_policies(asked: TrialRequest, policies: Sequence[str], folder: Path, *,
     """Load the environment and run policies on it.
 
     Args:
-        asked: Environment and examples to play.
+        asked: Environment and examples to run.
         policies: Names of reference policies: `oracle`, `null`, …
         folder: Output folder of the runs; may be used again.
         resume: Resume the runs in that folder, and score one rollout at a time.

@@ -45,8 +45,8 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
 ) -> None:
     """Compare runs with the first one, example by example.
 
-    Shows the differences with their intervals, the examples that differ, the cost of each run, and the number of
-    examples that a tie would need.
+    Shows the differences with their intervals, the examples that differ, the cost of each run, and, for a tie, the
+    number of examples that would decide it.
     """
     from harness.report.compare.screen import screen
 
@@ -79,7 +79,7 @@ def _check_table(form: str, *, more: bool) -> None:
 
 
 def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> str:
-    """Return the table models × environments of all named runs, as text."""
+    """Return the scores of all named runs as text: a table of models × environments."""
     from harness.report.compare.sides import REWARD, ComparedRun, read_side
     from harness.report.result_table.cells import table_of_sides
     from harness.report.result_table.latex import latex_table

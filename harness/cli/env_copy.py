@@ -16,8 +16,8 @@ def copy(
 ) -> None:
     """Copy an environment into a folder of your own, to change it.
 
-    The copy has the same name. Once installed, it takes the place of the original; its runs have an identity of their
-    own as soon as its code differs.
+    The copy has the same name, and replaces the original when it is installed. Runs of changed code have another
+    identity than runs of the original.
     """
     copied = copy_environment(name, path)
     where = shown(copied.folder)

@@ -37,10 +37,10 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
 ) -> None:
     """Check whether a candidate is worse than its baseline by more than a margin.
 
-    Exit code 0: it is not; 1: it is, or too little of it was scored; 3: too few examples to decide; 2: wrong usage.
+    Exit code 0: not worse; 1: worse, or too few rollouts were scored; 3: too few examples to decide; 2: wrong usage.
 
-    To pass, the whole 95 % interval of the paired difference must lie above minus the margin, so that no candidate
-    passes because of a coarse measurement. Of a suite, every environment must pass.
+    To pass, the whole 95 % interval of the paired difference must lie above −MARGIN, so that an imprecise measurement
+    never passes a candidate. In a suite, every environment must pass.
     """
     from harness.report.compare.verdicts import (
         EXIT_CODES,

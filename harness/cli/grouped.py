@@ -67,7 +67,7 @@ def finite(name: str, value: float) -> None:
     """Reject infinity and NaN.
 
     Raises:
-        UsageError: the value is one of them.
+        UsageError: the value is infinite or NaN.
     """
     if not math.isfinite(value):
         raise UsageError(f"{name} must be a number, not {value}.")
@@ -219,7 +219,7 @@ says so."""
 
 
 def _other_meaning(names: Sequence[str]) -> str:
-    """A sentence about a letter of an option that means something else in other commands; "" without one."""
+    """Return a note for the help of an option whose letter has another meaning in other commands; else ""."""
     other = [name for name in names if name in LETTERS and LETTERS[name] not in names]
     return "".join(f" (Elsewhere {name} is {LETTERS[name]}.)" for name in other)
 

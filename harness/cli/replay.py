@@ -23,7 +23,7 @@ from harness.core.errors import UsageError
 
 
 def replay(options: DerivedOptions) -> int:
-    """Repeat a recorded run, and compare the two.
+    """Repeat a recorded run, and compare the new run with it.
 
     Without --model, the recorded replies are used: no model is called, and no key is needed. With --model, the same
     examples are sent to another model, with the planned number of rollouts. Both make a new run next to the old one.

@@ -41,7 +41,7 @@ class RescoreOptions(DerivedOptions):
 
 
 def rescore(options: RescoreOptions) -> int:
-    """Score the recorded rollouts of a run with the current rubric, and compare the two.
+    """Score the recorded rollouts of a run with the current rubric, and compare new and old scores.
 
     Only judges are called. The rollouts are copied unchanged to a new run next to the old one. With --only FUNCTION,
     the recorded values of the other functions are kept.

@@ -131,7 +131,7 @@ def _changed(folder: str) -> int:
 
 @lru_cache(maxsize=256)
 def _load(entry: PluginEntry) -> tuple[object, str]:
-    """Return the object of an entry point, or a text that says why it cannot be loaded."""
+    """Return the object of an entry point, or the reason why it cannot be loaded, as a string."""
     try:
         value: object = importlib.import_module(entry.module)
         for name in filter(None, entry.attribute.split(".")):

@@ -67,7 +67,7 @@ class SourceRow:
 
         Args:
             column: Name of the column.
-            must: Requirement, such as `be a text`.
+            must: Requirement, such as `be a string`.
             value: The invalid part of the cell; defaults to the whole cell.
         """
         if column not in self.cells:
@@ -193,7 +193,7 @@ def read_hub(name: str, split: str, subset: str | None = None, *, instead: str) 
         name: The dataset's id.
         split: The split.
         subset: The configuration, if it has several.
-        instead: Alternative to the Hub for the error message, as in `without the Hub use <instead>`.
+        instead: Alternative to the Hub for the error message, as in `to run without the Hub, use <instead>`.
 
     Raises:
         EnvironmentLoadError: the dataset cannot be loaded.

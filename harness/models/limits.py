@@ -225,7 +225,7 @@ class Limiter:
             self._pump()
 
     def withdraw(self, tokens: int) -> None:
-        """Give the slot of a request that was not sent back, and refund the charge."""
+        """Give back the slot of a request that was not sent, and refund its charge."""
         if self._rpm is not None:
             self._rpm.take(-1.0)
         if self._tpm is not None:

@@ -265,7 +265,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def _read_message(choice: dict[str, Any] | None, is_chat: bool) -> Message | str:
-    """Return the assistant message of a choice for the transcript, or a text that describes the error in the reply.
+    """Return the assistant message of a choice for the transcript, or a string that describes the error in the reply.
     Fields that only this provider uses are kept, because the provider may need them in the next request (signatures).
     Nulls and empty lists are removed, `reasoning` is renamed to `reasoning_content`, and the arguments of tool calls
     remain the string that the model wrote."""

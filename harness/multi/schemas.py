@@ -55,7 +55,7 @@ class SchemaRegistry:
         """Validate several outputs; strings are parsed as JSON first.
 
         Args:
-            outputs: The name of each author → the output, a string or any other value.
+            outputs: Outputs by the author's name; each is a string or any other value.
             schema: A schema, or the name of a tool; for an unknown tool, any JSON is valid.
 
         Returns:

@@ -21,8 +21,8 @@ tags, of which a reply can have thousands."""
 
 
 def without_thoughts(text: str) -> str:
-    """Remove `<think>…</think>` and `<thinking>…</thinking>` blocks from a text, and trim it. An unclosed block stays,
-    since it may be the whole reply."""
+    """Remove `<think>…</think>` and `<thinking>…</thinking>` blocks from text, and trim the rest. An unclosed block
+    stays, since it may be the whole reply."""
     for begin, end in _THOUGHTS:
         text = _without(text, begin, end)
     return javascript.trimmed(text)

@@ -147,7 +147,7 @@ class RunWatch:
         return clean(self.progress.backing_off() if self.is_open else self.progress.note)
 
     def busy(self) -> str:
-        """Number of rollouts in generation + in scoring, such as `8+2`. Those waiting for scoring count as in it."""
+        """Number of rollouts in generation + in scoring, such as `8+2`. Rollouts that wait for scoring are included."""
         progress = self.progress
         is_busy = self.is_open and progress.started
         return f"{progress.generating}+{progress.backlog + progress.scoring}" if is_busy else ""

@@ -23,7 +23,7 @@ def reply_in_thread(judge: Judge, messages: Prompt, seconds: float | None = None
     Args:
         judge: The judge.
         messages: The question.
-        seconds: Timeout, with all retries; None for none besides the run's own.
+        seconds: Timeout in seconds, including all retries; None for only the run's own timeout.
 
     Raises:
         ModelError: the call failed after all retries, or took too long.

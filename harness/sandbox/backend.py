@@ -21,7 +21,7 @@ _run_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = We
 
 
 class Sandbox(ABC):
-    """A place to run untrusted code.
+    """Interface of sandboxes, which run untrusted code.
 
     The paths of `files` are relative to the work folder, which contains nothing else and is the program's current
     directory. `argv[0] == "python"` means the sandbox's Python interpreter."""

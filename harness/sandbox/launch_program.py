@@ -159,7 +159,7 @@ def reap(pid: int) -> int | None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill the program and all of its descendants. Orphans become children of this process, so it finds them all."""
+    """Kill the program and all of its descendants. Orphans become children of this process and are found as such."""
     end = time.monotonic() + 5.0
     while time.monotonic() < end:
         with contextlib.suppress(OSError):

@@ -3,8 +3,8 @@ the output of each piece of code. Uses only the standard library.
 
 It reads one JSON object per line from stdin (`code`, `mark`, and `apart` to separate the parts of the result) and
 writes one per line to stdout: first `ready`, then for each request `mark`, `output`, `errors`, `value` and `error`.
-Unless `apart`, the output includes the other three, and these are empty. The code's output is redirected to files, so
-it can neither mix with the replies nor fill a pipe."""
+Unless `apart` is set, `output` includes the other three, and their fields are empty. The code's output is redirected to
+files, so it can neither mix with the replies nor fill a pipe."""
 
 from __future__ import annotations
 

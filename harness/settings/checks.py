@@ -1,5 +1,5 @@
-"""Validators of single settings, called by pydantic. Each raises ValueError with a text that follows the setting's name
-in messages. The settings are defined in `schema`."""
+"""Validators of single settings, called by pydantic. Each raises ValueError with a message that follows the setting's
+name. The settings are defined in `schema`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of classic verifiers suites that are no settings of bench. Keys with an equivalent are converted to settings;
+"""Keys of classic verifiers suites that are not settings of bench. Keys with an equivalent are converted to settings;
 the others are dropped with a notice."""
 
 from __future__ import annotations

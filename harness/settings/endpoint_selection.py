@@ -242,7 +242,7 @@ def is_reference(model: str) -> bool:
 
 
 def same_host(one: str, other: str) -> bool:
-    """Return whether two URLs have the same scheme, host and port; false if one is no valid URL."""
+    """Return whether two URLs have the same scheme, host and port; false if one is not a valid URL."""
     # Compare the scheme too: a key for https must not be sent in clear text.
     try:
         first, second = (

@@ -280,7 +280,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """A flag that is not a setting: it changes part of one, or applies to the whole invocation."""
+    """A flag that is not a setting itself: it changes part of a setting, or applies to the whole invocation."""
 
     key: str
     kind: Kind

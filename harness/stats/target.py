@@ -77,7 +77,7 @@ class StoppingRule:
         """Number of examples in the interval."""
 
     def count(self, index: int, reward: float | None) -> None:
-        """Add the outcome of a rollout of the plan's example `index`; None if it has no score.
+        """Add the reward of a rollout of the plan's example `index`; None stands for a rollout without a score.
 
         Examples count in the order of the plan and not of completion, since fast ones may be easier."""
         self._open.setdefault(index, []).append(reward)

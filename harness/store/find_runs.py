@@ -183,7 +183,7 @@ def _listing(runs: Sequence[Path]) -> str:
 
 
 def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
-    """The newest `most` of `runs`, oldest first; all if `most` is None. Sorted by the second in the id. Runs of the
+    """The newest `most` of `runs`, oldest first; all if `most` is None. Sorted by the time in the id. Runs of the
     same second, such as those of a suite, are sorted by the microseconds in their manifests."""
     seconds: dict[str, list[Path]] = {}
     for run in runs:

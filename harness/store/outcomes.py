@@ -88,7 +88,7 @@ def read_journal(folder: RunDir) -> Recorded:
     """Read the state of a run's journal; empty if there is no journal.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the journal cannot be read.
     """
     try:
         return Recorded.load(folder.journal_path)

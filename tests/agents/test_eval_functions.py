@@ -221,7 +221,7 @@ def _positional(solution_str: str, /, ground_truth: str, extra_info: object) -> 
 def test_a_function_that_cannot_be_called_with_its_keywords(fn: EvalFn, words: str) -> None:
     with pytest.raises(EvalFnError) as error:
         EvalFnWrapper(fn, "m:f")
-    assert str(error.value).startswith("Eval function 'm:f' (")
+    assert str(error.value).startswith("Eval function 'm:f' cannot be called with the arguments of ")
     assert words in str(error.value)
 
 

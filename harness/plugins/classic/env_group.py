@@ -34,7 +34,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         **kwargs: Stored as attributes.
 
     Raises:
-        ValueError: the list of environments is empty, or has not as many entries as that of names.
+        ValueError: the list of environments is empty, or its length differs from the number of names.
     """
 
     def __init__(

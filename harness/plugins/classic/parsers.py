@@ -1,6 +1,5 @@
-"""Parsers of the classic API, based on those of `harness.rubrics`. They differ from these in two rules: the older API
-(generation B) parses a reply without content as the string "None", and format rewards give every reply the points for
-spacing."""
+"""Parsers of the classic API, based on those of `harness.rubrics`. Two rules are different: the older API (generation
+B) parses a reply without content as the string "None", and format rewards give every reply the points for spacing."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from harness.plugins.osmosis.exceptions import AgentLoopNotFoundError
 
 
 class AgentLoopRegistry:
-    """Agents by their `name`. Thread-safe, because each operation is a single dict operation."""
+    """Registry of agents by name. Thread-safe, because each operation is a single dict operation."""
 
     def __init__(self) -> None:
         self._loops: dict[str, RolloutAgentLoop] = {}

@@ -217,7 +217,7 @@ def _parsed(text: str) -> tuple[float, str]:
     """Parse the judge's reply: score and explanation.
 
     Raises:
-        ValueError: the reply is no JSON object with both.
+        ValueError: the reply is not a JSON object with both values.
     """
     text = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL).strip()
     text = re.sub(r"^```(?:json)?\s*|\s*```$", "", text, flags=re.IGNORECASE).strip()

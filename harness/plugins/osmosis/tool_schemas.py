@@ -53,7 +53,7 @@ class OpenAIFunctionToolCall(BaseModel):
 
 
 class ToolResponse(BaseModel):
-    """Result of a tool: a text, images, videos, or several of these.
+    """Result of a tool: text, images, videos, or several of these.
 
     Raises:
         pydantic.ValidationError: `image` or `video` is not a list.
@@ -68,5 +68,5 @@ class ToolResponse(BaseModel):
         return not (self.text or self.image or self.video)
 
     def is_text_only(self) -> bool:
-        """Return whether the result has a text and no other content."""
+        """Return whether the result has text and no other content."""
         return bool(self.text) and not (self.image or self.video)

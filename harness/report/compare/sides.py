@@ -159,7 +159,7 @@ class ComparedRun:
         """Check that two runs can differ by as much as the user asked for, given the range of the measure.
 
         Raises:
-            UsageError: they cannot differ by that much; for example, 5 was given to mean 5 %.
+            UsageError: no two runs can differ by that much, for example because 5 was given to mean 5 %.
         """
         limits = limits_of(self.scores)
         if limits is not None and size >= limits[1] - limits[0]:

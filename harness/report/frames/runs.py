@@ -70,7 +70,7 @@ def runs_df(
         kind: `run`, `eval` or `multi`, or several of these.
         state: `running`, `done`, `stopped`, `interrupted`, `failed`, `died` or `damaged`, or several of these.
         settings: Settings that become columns, by dotted path (`model.sampling_args.temperature`). The column has
-            numbers or booleans if all values do; otherwise text, with JSON for other values.
+            numbers or booleans if all values are such; otherwise text, with JSON for values that are not text.
         backend: `pandas`, or `polars`.
 
     Raises:
@@ -222,7 +222,7 @@ def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
 def folders_in(path: Path) -> list[Path]:
     """Return the runs in an output folder, or in the folder of one environment and model, oldest first.
 
-    For a run folder, that run; empty for any other path.
+    For a run folder, return only that run; for any other path, an empty list.
 
     Raises:
         StoreError: the output folder cannot be read.
