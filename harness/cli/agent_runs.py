@@ -304,9 +304,7 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
         raise ConfigError(f"--set cannot change {name} here; use --{option} or --baseline-{option}")
     if setting == "env.env_args":
         known = _ENV_ARGS.get(path[2]) if len(path) > 2 else None
-        raise ConfigError(
-            f"--set cannot change {name} here; use {known or 'the options for agent, rows and eval functions'}"
-        )
+        raise ConfigError(f"--set cannot change {name} here; use {known or 'options for agent, rows and functions'}")
     if setting == "env.name":
         raise ConfigError(f"--set {name}: this command sets the names of its runs itself; remove the option")
 

@@ -59,9 +59,7 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
         folders = dict.fromkeys(
             str(side.run.path) for each in found.matches for side in (each.baseline, each.candidate)
         )
-        raise UsageError(
-            f"no two of these runs have scores to compare; look at each with `bench runs show`: {', '.join(folders)}"
-        )
+        raise UsageError(f"no two of these runs have scores to compare; try `bench runs show` on {', '.join(folders)}")
     if as_json:
         write_json(_json(found))
         return
@@ -101,7 +99,7 @@ def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: 
         sides += [(read_side(run, measure=measure, cluster=cluster), name) for measure in measures]
     if not any(side.scored for side, _ in sides):
         folders = ", ".join(str(run.path) for run, _ in chosen.values())
-        raise UsageError(f"none of these runs has a score; look at each with `bench runs show`: {folders}")
+        raise UsageError(f"none of these runs has a score; try `bench runs show` on {folders}")
     make = {"md": markdown_table, "latex": latex_table, "csv": csv_table}[form]
     return make(table_of_sides(sides, missing))
 

@@ -53,9 +53,7 @@ class HookCall(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(
-                f"the argument of a scoring hook has no field {name!r}; its fields are {', '.join(_NAMES)}"
-            ) from None
+            raise AttributeError(f"a scoring hook has no argument {name!r}; it has {', '.join(_NAMES)}") from None
 
 
 @dataclass(frozen=True, slots=True)

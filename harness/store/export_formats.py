@@ -239,9 +239,7 @@ def _check_free(place: Path, form: Format, *, force: bool) -> None:
         if place.is_dir():
             raise UsageError(f"{place} is a folder", remedy="name a file with {output}")
         if not force:
-            raise UsageError(
-                f"{place} already exists", remedy="choose another path with {output}, or replace it with {force}"
-            )
+            raise UsageError(f"{place} already exists", remedy="choose another path with {output}, or use {force}")
         return
     if not place.is_dir():
         raise UsageError(

@@ -404,7 +404,7 @@ def test_a_table_of_runs_without_scores_is_refused(bench: Bench, here: Path) -> 
     run({0: [None]}, 0)
     done = bench("compare", "latest", "--table", "csv")
     assert (done.code, done.out) == (2, "")
-    assert "none of these runs has a score; look at each with `bench runs show`: " in done.err
+    assert "none of these runs has a score; try `bench runs show` on " in done.err
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux has a device that is always full")

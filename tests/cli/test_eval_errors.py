@@ -62,7 +62,7 @@ ALIKE = "-d data.jsonl --eval-fn rewards:exact_match --model x --base-url URL"
         (f"{USUAL} --set env.num_exmaples=5", '"num_examples"'),
         (f"{USUAL} --set model.api_base_url=URL", "use --base-url"),
         (f"{USUAL} --set env.env_args.eval_fns=[]", "--set cannot change env.env_args.eval_fns here; use --eval-fn\n"),
-        (f"{USUAL} --set env_args={{}}", "use the options for agent, rows and eval functions\n"),
+        (f"{USUAL} --set env_args={{}}", "use options for agent, rows and functions\n"),
         (f"{USUAL} --set env.name=x", "sets the names of its runs itself"),
         (f"{USUAL} --n 99999999999999999999", "the maximum is 10000000"),
         (f"{USUAL} --temperature nan", "error: --temperature must be a number, not nan.\n"),

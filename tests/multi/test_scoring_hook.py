@@ -44,7 +44,7 @@ def test_what_a_hook_gets() -> None:
         got["ouput"]
     with pytest.raises(
         AttributeError,
-        match="has no field 'ouput'; its fields are task, output, modelId, SchemaRegistry",
+        match="a scoring hook has no argument 'ouput'; it has task, output, modelId, SchemaRegistry",
     ):
         _ = got.ouput
 
