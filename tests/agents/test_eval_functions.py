@@ -212,9 +212,9 @@ def _positional(solution_str: str, /, ground_truth: str, extra_info: object) -> 
 @for_each_row(
     ("fn", "words"),
     [
-        (lambda messages: 1.0, "got an unexpected keyword argument 'ground_truth'; add **kwargs for"),
-        (lambda solution_str, ground_truth: 1.0, "got an unexpected keyword argument 'extra_info'; add **kwargs for"),
-        (lambda messages, ground_truth, metadata, judge: 1.0, "missing a required argument: 'judge'; add"),
+        (lambda messages: 1.0, "got an unexpected keyword argument 'ground_truth'; accept unused"),
+        (lambda solution_str, ground_truth: 1.0, "got an unexpected keyword argument 'extra_info'; accept unused"),
+        (lambda messages, ground_truth, metadata, judge: 1.0, "missing a required argument: 'judge'; accept"),
         (_positional, "'solution_str'"),
     ],
 )
