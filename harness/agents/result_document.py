@@ -126,7 +126,7 @@ def indented_json(document: object) -> bytes:
 
     Raises:
         TypeError: the document contains a value that is not JSON.
-        ValueError: the document contains NaN or infinity, and also an integer beyond 64 bits or an unpaired surrogate.
+        ValueError: the document contains NaN or infinity together with an integer beyond 64 bits or a lone surrogate.
     """
     try:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

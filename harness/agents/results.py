@@ -114,12 +114,12 @@ class EvalModelSummary:
 
     @property
     def mean_duration_ms(self) -> float:
-        """Mean duration of a run in ms; 0 without runs."""
+        """Mean duration of a run in ms; 0 if there are no runs."""
         return self.total_duration_ms / self.total_runs if self.total_runs else 0.0
 
     @property
     def mean_tokens(self) -> float:
-        """Mean number of tokens of a run; 0 without runs."""
+        """Mean number of tokens of a run; 0 if there are no runs."""
         return self.total_tokens / self.total_runs if self.total_runs else 0.0
 
 

@@ -1,5 +1,5 @@
 """Statistics of an agent evaluation, computed with the estimators of `harness.stats`. In the documented statistics
-(`mean`, `std`, `min`, `max`, `pass_at_k`) every run counts: a failed run, and a run without a score, counts 0.0 and
+(`mean`, `std`, `min`, `max`, `pass_at_k`) every run counts: a failed run, and a run without a score, counts as 0.0 and
 does not pass. The additional statistics (`scored`, `scored_pass_at_k`, `paired`) use only scored runs, treat the row as
 the sampling unit, and have intervals."""
 

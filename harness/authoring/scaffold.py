@@ -98,7 +98,7 @@ def create(name: str, parent: Path, kind: Kind = "single-turn") -> Created:
     Args:
         name: Name for `bench run`; an organisation before the name is dropped.
         parent: Folder in which the project's folder is created; created if missing.
-        kind: Kind of working example from which the project is made.
+        kind: Kind of working example that becomes the project.
 
     Raises:
         ConfigError: the name is invalid, or is in use here or by an installed package.

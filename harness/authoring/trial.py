@@ -163,7 +163,7 @@ def score_from_journal(asked: TrialRequest, played: Played, folder: Path) -> Pla
     """Score again from the journals alone, as after a crash before scoring.
 
     Args:
-        asked: The request with which `played` was made.
+        asked: The request that led to `played`.
         played: Rollouts to score.
         folder: Folder for copies of the runs; must be empty.
 

@@ -304,7 +304,7 @@ def tell_results(output: str | None, document: JsonDict | None, console: PlainCo
         output: Path of the results file; `-` for stdout, None for no file.
         document: Content of the file.
         console: Console for the message.
-        whole: Whether all planned runs were made.
+        whole: Whether all planned runs were executed.
     """
     if output == STDOUT:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")

@@ -292,7 +292,7 @@ def _name_of(environment: Environment) -> str:
 
 
 def _found(name: str, environment: Environment) -> FoundEnvironment:
-    """Describe an environment object like an environment that is given by name. An object made by the
+    """Describe an environment object in the form in which named environments are described. An object made by the
     `load_environment` of an installed environment counts as that environment."""
     with contextlib.suppress(HarnessError):
         found = find_environment(name)

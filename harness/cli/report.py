@@ -88,7 +88,7 @@ def _form(named: str | None, target: Path | None) -> Form:
 
 
 def _check_target(path: Path, *, force: bool) -> None:
-    """Check that the target file can be written, before the page is made."""
+    """Check that the target file can be written, before the page is created."""
     if os.path.isdir(path):
         raise UsageError(f"-o {path} is a folder; give a file in it")
     if not os.path.isdir(path.parent):

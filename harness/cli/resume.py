@@ -108,7 +108,7 @@ def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: boo
 
 
 def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivation:
-    """Read how a derived run was made, to resume it in the same way.
+    """Read how a derived run was created, to resume it in the same way.
 
     Raises:
         UsageError: the parent run no longer exists.

@@ -37,7 +37,7 @@ class View:
     """The budget of the evaluation, set together with `display`."""
 
     def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        """Check the runs before any request is sent or folder is made; raise an error to reject them."""
+        """Check the runs before any request is sent or folder is created; raise an error to reject them."""
 
     def begin(self, runs: Sequence[LiveRun]) -> None:
         """Print the start of the runs."""
@@ -105,7 +105,7 @@ class View:
             console.print(line, soft_wrap=True, markup=False)
 
     def budget_json(self) -> JsonDict | None:
-        """Return the limits and the amounts spent, as JSON; None without a limit."""
+        """Return the limits and the amounts spent, as JSON; None if no limit is set."""
         return self.budget.to_json() if self.budget.limits else None
 
     def resume_steps(self, runs: Sequence[LiveRun], command: str) -> list[Step]:

@@ -72,7 +72,7 @@ class Budget:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the time limit is reached; None without a time limit."""
+        """Seconds until the time limit is reached; None if there is no time limit."""
         return None if self.limits.max_time is None else max(0.0, self.limits.max_time - self.seconds)
 
     @property
@@ -148,7 +148,7 @@ class Budget:
         return f"the budget is reached ({source}): {why}; {self._advice(self.reached)}"
 
     def words(self) -> str:
-        """Amount spent and limit, such as `$0.12 of $5.00`, of each limit; "" without limits."""
+        """Amount spent and limit, such as `$0.12 of $5.00`, of each limit; "" if there are no limits."""
         parts = [
             f"{self._spent(bound).removesuffix(' tokens')} of {_shown(bound, limit)}"
             for bound in BOUNDS

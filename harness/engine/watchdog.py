@@ -127,7 +127,7 @@ class Watchdog:
                 self._on_stubborn(place)
 
     def _awaiting(self, task: asyncio.Task[Any]) -> FrameType | None:
-        """Return the innermost stack frame of environment code in which a task waits; None without one."""
+        """Return the innermost stack frame of environment code in which a task waits; None if it has no such frame."""
         found: FrameType | None = None
         coroutine: Any = task.get_coro()
         while coroutine is not None:
@@ -158,7 +158,7 @@ class Watchdog:
             suspect = frame
 
     def _environment_frame(self, frame: FrameType | None) -> FrameType | None:
-        """Return the innermost stack frame of environment code in a call stack; None without one."""
+        """Return the innermost stack frame of environment code in a call stack; None if there is no such frame."""
         while frame is not None and frame.f_code.co_filename not in self._names:
             frame = frame.f_back
         return frame

@@ -197,7 +197,7 @@ class ToolEnv(MultiTurnEnv):
             return self._error_message(name, _reportable(error), call_id)
 
     def _read_call(self, name: str, written: str | JsonDict | None, state: State) -> JsonDict:
-        """Parse the arguments of a call; the tool must be among those of the rollout."""
+        """Parse the arguments of a call to one of the rollout's tools; reject other tools."""
         offered = _offered(state, self._tool_map)
         if name not in offered:
             raise unknown_tool(name, offered)

@@ -51,7 +51,7 @@ class PooledClient(Client, Protocol):
     """A client that can report why requests wait."""
 
     def waiting_note(self) -> str:
-        """Return the reasons why requests wait although fewer are in flight than requested; "" without reason."""
+        """Return why requests wait although fewer are in flight than requested; "" if there is no reason."""
         ...
 
 

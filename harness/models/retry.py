@@ -113,7 +113,7 @@ def _http_date(text: str) -> float | None:
 
 
 def _read_reset(headers: Mapping[str, str], wall: float) -> float | None:
-    """Return the seconds until the exhausted rate limits in a reply's headers are reset; None without such headers."""
+    """Return the seconds until exhausted rate limits are reset, according to a reply's headers; None if unknown."""
     exhausted: list[float] = []
     others: list[float] = []
     for name, text in headers.items():

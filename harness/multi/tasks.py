@@ -99,7 +99,7 @@ class Task:
 
     @property
     def expected_text(self) -> str | None:
-        """Return the expected value as text, by JavaScript's `String(expected)`; None without an expected value."""
+        """Return the expected value as text, by JavaScript's `String(expected)`; None if no value is expected."""
         return None if self.expected is UNSET else javascript.text_of(self.expected)
 
 

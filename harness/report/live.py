@@ -53,7 +53,7 @@ def open_display(
         runs: Counters of every run, in the order of the suite. Read at every update, so the list may grow.
         quiet: Whether to print only one line per run, at its end.
         plain: Whether to print plain lines if no table is shown.
-        budget: Function that returns text about the amount spent of each limit; "" without limits.
+        budget: Function that returns text about the amount spent of each limit; "" if there are no limits.
     """
     live = wants_live(os.environ, quiet=quiet)
     return Display(runs, make_console(stderr=True), live=live, quiet=quiet, plain=plain, budget=budget)
@@ -71,7 +71,7 @@ class Display:
         quiet: Whether to print only the last plain line of each run.
         plain: Whether to print plain lines; if not, the caller reports progress.
         clock: Function that returns monotonic seconds.
-        budget: Function that returns text about the amount spent of each limit; "" without limits.
+        budget: Function that returns text about the amount spent of each limit; "" if there are no limits.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class RunRollout:
 
 
 def passed(rollout: RunRollout) -> bool:
-    """Return whether the reward reaches the run's `pass_threshold`, as in pass@k; false without a reward."""
+    """Return whether the reward reaches the run's `pass_threshold`, as in pass@k; false if there is no reward."""
     reward, threshold = rollout.outcome.reward, number(rollout.manifest.settings.get("env.pass_threshold"))
     return reward is not None and reward >= (1.0 if threshold is None else threshold) - THRESHOLD_SLACK
 

@@ -139,12 +139,12 @@ def judged_by(panel: Panel | None) -> AbstractContextManager[None]:
 
 
 def panel() -> Panel | None:
-    """Return the panel of judges that `judged_by` has set; None without one."""
+    """Return the panel of judges that `judged_by` has set; None if it has set none."""
     return _context.get().panel
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs the calling code; None in a thread without one."""
+    """Return the event loop that runs the calling code; None if the thread has no event loop."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -152,12 +152,12 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def run_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop in which the current judges are called; None without judges."""
+    """Return the event loop in which the current judges are called; None if there are no judges."""
     return _context.get().loop
 
 
 def current_rollout() -> MutableMapping[str, Any] | None:
-    """Return the state of the rollout that `scored_rollout` has set; None without one."""
+    """Return the state of the rollout that `scored_rollout` has set; None if it has set none."""
     return _context.get().state
 
 

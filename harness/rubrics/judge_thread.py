@@ -1,4 +1,4 @@
-"""Judge calls of synchronous reward functions, which run in a thread beside the event loop of the run."""
+"""Judge calls of synchronous reward functions, which run in a different thread from the run's event loop."""
 
 from __future__ import annotations
 

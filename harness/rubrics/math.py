@@ -138,7 +138,7 @@ async def verify_math(answer: str, gold: str | float, timeout_seconds: float = T
 
 def boxed_answer(parser: Parser, completion: Prompt) -> str:
     r"""Extract the answer from a completion: the content of the last box, or the result of a parser that uses no box;
-    "" without an answer."""
+    "" if there is no answer."""
     uses_tags = isinstance(parser, XMLParser) and parser.extract_fn is identity
     if not uses_tags and parser.extract_fn in (identity, extract_boxed_answer):
         parser = copy.copy(parser)
@@ -195,7 +195,7 @@ async def _verify(answer: str, gold: str, cpu_seconds: float) -> tuple[bool, str
 
 
 def _last_box(text: str) -> str:
-    """Extract the content of the last box after the reasoning; "" without one."""
+    """Extract the content of the last box after the reasoning; "" if there is no box."""
     said = text.rpartition("</think>")[2].partition("<think>")[0]
     return extract_boxed_answer(said, strict=True)
 

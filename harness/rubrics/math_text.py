@@ -150,14 +150,14 @@ def _unmarked(text: str) -> str:
 
 
 def spelled(text: str) -> str | None:
-    """Normalize text that consists of words only; None for any other text."""
+    """Normalize text that consists of words only; return None for any other text."""
     found = _SPELLED.match(text)
     return " ".join(found[1].lower().split()) if found else None
 
 
 def words(text: str) -> str | None:
-    """Normalize text that consists of words: letters that are marked as text, or too many letters for a product. None
-    for any other text."""
+    """Normalize text that consists of words: letters marked as text, or too many letters to be a product of variables.
+    Return None for any other text."""
     said = spelled(text)
     if said is None or len(said) == 1 or said in _NO_WORDS:
         return None

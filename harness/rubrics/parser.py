@@ -74,7 +74,7 @@ class Parser:
         return format_reward_func
 
     def _mean_over_replies(self, completion: Prompt, grade: Callable[[str], float]) -> float:
-        """Return the mean grade of the assistant messages; 0 without assistant messages."""
+        """Return the mean grade of the assistant messages; 0 if there are no such messages."""
         grades = [grade(text_of(message)) for message in self.get_assistant_messages(completion)]
         return math.fsum(grades) / len(grades) if grades else 0.0
 

@@ -179,7 +179,7 @@ class Pipes(asyncio.SubprocessProtocol):
         return line
 
     def stop_pausing(self) -> None:
-        """Stop reading lines; keep the unread and all later output up to the limit."""
+        """Stop waiting for a reader: from now on, store output up to the limit and drop the rest."""
         self.stdout.add(bytes(self.unread))
         self.unread.clear()
         self._pauses_when_full = False

@@ -50,7 +50,7 @@ class BuiltIn:
             where: Flag, or file with key path, that names the environment; for the message.
 
         Raises:
-            ConfigError: the message explains how to name the file, and how to resume a run made from Python.
+            ConfigError: the message explains how to name the file, and how to resume a run started from Python.
         """
         if self.has_rows(env_args):
             return

@@ -64,7 +64,7 @@ class EnvironmentSource:
 
 
 def source_of(env_id: str) -> tuple[EnvironmentSource, str] | None:
-    """Split an id such as `acme/chemistry` into the source for its prefix and the name; None without such a source."""
+    """Split an id such as `acme/chemistry` into the source of its prefix and the name; None if no source has it."""
     prefix, _, name = env_id.partition("/")
     if not prefix or not name:
         return None

@@ -132,7 +132,7 @@ def _places(module: str) -> tuple[str, ...]:
 
 
 def _declared_module(pyproject: Path) -> str:
-    """Return the module of a project's entry point, or else of the project's name; "" without a project."""
+    """Return the module of a project's entry point, or else of the project's name; "" if there is no project."""
     try:
         project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
         points = cast("dict[str, str]", project.get("entry-points", {}).get("harness.environments", {}))

@@ -20,7 +20,7 @@ Scale: TypeAlias = Literal["nominal", "ordinal", "interval"]
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """Share of items that both raters label equally; None without items. It may be high by chance (see `cohen_kappa`).
+    """Share of items that both raters label equally, some by chance (see `cohen_kappa`); None if there are no items.
 
     Raises:
         ValueError: the lengths differ.
@@ -35,7 +35,7 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float 
     by chance.
 
     Returns:
-        κ; None without items, or if both raters give all items the same label, so that chance agreement is perfect.
+        κ; None if there are no items, or if both raters give all items one label, so that chance agreement is perfect.
 
     Raises:
         ValueError: the lengths differ.

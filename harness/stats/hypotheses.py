@@ -78,7 +78,7 @@ def t_of_estimate(estimate: Estimate) -> float | None:
 def p_of_interval(estimate: Estimate) -> float | None:
     """Two-sided p-value of the test that a mean is 0, from its interval. It is below 1 − level exactly if the interval
     excludes 0. Exact for t intervals; for others, the distance from the mean to the end nearer to 0 is treated as a
-    multiple of a normal standard error. None without an interval."""
+    multiple of a normal standard error. None if there is no interval."""
     mean, low, high = estimate.mean, estimate.low, estimate.high
     if mean is None or low is None or high is None:
         return None

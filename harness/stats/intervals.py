@@ -56,7 +56,7 @@ class Estimate:
     high: float | None = None
     """Ends of the interval (`low` and `high`)."""
     method: Method | None = None
-    """Method of the interval (`methods.describe` explains it); None without an interval."""
+    """Method of the interval (`methods.describe` explains it); None if there is no interval."""
     examples: int = 0
     """Number of examples in the mean."""
     level: float = LEVEL
@@ -75,7 +75,7 @@ class Estimate:
 
     @property
     def ends(self) -> list[float | None] | None:
-        """The interval as a list for JSON; None without an interval. An infinite end becomes None."""
+        """The interval as a list for JSON; None if there is no interval. An infinite end becomes None."""
         if self.low is None or self.high is None:
             return None
         return [end if math.isfinite(end) else None for end in (self.low, self.high)]
@@ -243,7 +243,7 @@ def missing_bounds(groups: Iterable[tuple[float, int, int]], low: float, high: f
         high: Highest possible reward.
 
     Returns:
-        The two means; None without examples, or if the range of rewards is not finite.
+        The two means; None if there are no examples, or if the range of rewards is not finite.
     """
     listed = list(groups)
     if not listed or not (math.isfinite(low) and math.isfinite(high)):

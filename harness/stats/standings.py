@@ -1,8 +1,8 @@
 """Comparison of several models on the same tasks: the numbers of each model, pairwise differences, and which of them
 are significant. Single estimates come from `intervals` and `paired`.
 
-A task without a score counts 0 in the documented averages (`Standing.mean`) and is ignored everywhere else, so that an
-endpoint that is down does not look like a weak model."""
+A task without a score counts as 0 in the documented averages (`Standing.mean`) and is ignored everywhere else, so that
+an endpoint that is down does not look like a weak model."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Standing:
 
     @property
     def not_run(self) -> int:
-        """Number of planned attempts that were not made."""
+        """Number of planned attempts that did not take place."""
         return max(0, self.planned - self.made)
 
     @property
@@ -169,13 +169,13 @@ class ModelDifference:
 
     @property
     def is_behind_if_counted(self) -> bool:
-        """Whether the first model has the lower mean if missing scores count 0."""
+        """Whether the first model has the lower mean if missing scores count as 0."""
         mean = self.counted.estimate.mean
         return mean is not None and mean < 0
 
     @property
     def is_signal_if_counted(self) -> bool:
-        """Whether the difference with missing scores as 0 is significant."""
+        """Whether the difference is significant if missing scores count as 0."""
         return _is_below(self.counted, self.alpha)
 
 

@@ -151,7 +151,7 @@ class Summary:
 
 
 def tokens_known(usage: Usage) -> bool:
-    """Return whether token counts are known: reported by a reply, or 0 without replies. Otherwise 0 means unknown."""
+    """Return whether token counts are known, because a reply reported them or no reply was requested."""
     return usage.requests == 0 or usage.unreported < usage.requests
 
 

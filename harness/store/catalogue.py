@@ -61,7 +61,7 @@ class ListedRun:
 
     @property
     def name(self) -> str:
-        """The run's label; for a run without one, its environment."""
+        """The run's label; if it has no label, its environment."""
         return (self.manifest.name if self.manifest else "") or self.env_id
 
     @property

@@ -79,13 +79,13 @@ def is_run(path: Path) -> bool:
 
 
 def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequence[Path]) -> Invocation:
-    """The newest invocation of an output folder: the suite whose runs were made or resumed last, or a single run.
+    """The newest invocation of an output folder: the suite whose runs were started or resumed last, or a single run.
 
-    Resuming a run belongs to the invocation that made the run; the file that resume writes to `suites/` is ignored.
+    A resumed run belongs to the invocation that first started it; the file that resume writes to `suites/` is ignored.
 
     Args:
         output_dir: The output folder.
-        newest: The run that began last; None without runs.
+        newest: The run that began last; None if there are no runs.
         runs: All run folders.
 
     Raises:
@@ -113,7 +113,7 @@ def newest_invocation(output_dir: Path | str, newest: Path | None, runs: Sequenc
 
 
 def suite_of(run: Path, output_dir: Path | str) -> Invocation | None:
-    """The recorded suite, with several runs, that a run belongs to; None if it was made alone."""
+    """The recorded suite, with several runs, that a run belongs to; None if it was started alone."""
     suite = _suite_of(run)
     parents = run.resolve().parents
     home = parents[2] if len(parents) > 2 and parents[1].name == "evals" else Path(output_dir)

@@ -159,19 +159,19 @@ class Recorded:
         return {name: self._status.count(value) for value, name in enumerate(_STATUSES)}
 
     def is_done(self, number: int) -> bool:
-        """Return whether a rollout, given by number, has ended: it needs no generation and no scoring."""
+        """Return whether the rollout with this number has ended: it needs no generation and no scoring."""
         return self._status[number] != _CODES["generated"]
 
     def is_scored(self, number: int) -> bool:
-        """Return whether a rollout, given by number, has a score."""
+        """Return whether the rollout with this number has a score."""
         return self._status[number] == _CODES["scored"]
 
     def place(self, number: int) -> tuple[int, int]:
-        """Example index and rollout index of a rollout, given by number; table rows are sorted by these."""
+        """Example index and rollout index of the rollout with this number; table rows are sorted by these."""
         return self._example_indices[self._example_of[number]], self._rollout_index[number]
 
     def lines(self, number: int) -> LineOffsets:
-        """Offsets of the newest lines of a rollout, given by number."""
+        """Offsets of the newest lines of the rollout with this number."""
         return LineOffsets(self._example_lines[self._example_of[number]], self._base[number], self._score[number])
 
     def _note(self, offset: int, document: JsonDict) -> int:

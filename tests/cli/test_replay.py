@@ -235,7 +235,7 @@ def test_a_run_whose_rows_are_in_a_program_is_refused_with_what_to_do(bench: Ben
         for command in ("replay", "rescore", "resume"):
             done = bench(command, str(parent))
             assert (done.code, done.out) == (2, "")
-            assert "was made by a Python program" in done.err and "resume=True" in done.err
+            assert "was created by a Python program" in done.err and "resume=True" in done.err
 
 
 def test_what_is_being_written_or_holds_nothing_is_refused(bench: Bench, write: Write) -> None:

@@ -123,7 +123,7 @@ def _memory() -> tuple[int | None, int | None]:
 
 
 def _memory_bound() -> tuple[int, int] | None:
-    """Return the container's memory limit and its unused part, in bytes; None without a limit."""
+    """Return the container's memory limit and its unused part, in bytes; None if it has no limit."""
     try:
         bound = (_CGROUP / "memory.max").read_text().strip()
         used = int((_CGROUP / "memory.current").read_text())

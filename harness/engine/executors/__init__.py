@@ -80,7 +80,7 @@ def executor_entry(name: str, source: str) -> ExecutorEntry:
 
     Args:
         name: Value of the setting `executor`.
-        source: Where this setting was made (an option, or a file and a key), for the message.
+        source: Where the setting was given (an option, or a file and a key), for the message.
 
     Raises:
         ConfigError: no installed package provides this executor.

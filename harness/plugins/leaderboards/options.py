@@ -55,7 +55,7 @@ def leaderboard(  # noqa: PLR0913 - the options are its parameters
     subset: Annotated[bool, typer.Option("--subset", help="Accept a run of a part of the benchmark.")] = False,
     print_only: Annotated[bool, typer.Option("--print", help="Print the result and send nothing.")] = False,
 ) -> Callable[..., None] | None:
-    """Return a function that proposes the result of a run to the Hub; None without --eval-results.
+    """Return a function that proposes the result of a run to the Hub; None if --eval-results is not given.
 
     Raises:
         UsageError: an option is missing, or a name is not valid on the Hub.

@@ -87,7 +87,7 @@ def rollouts_df(
     score has no reward, never 0. The columns are documented in docs/reference/results-api.md.
 
     Args:
-        runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of
+        runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of these, or a frame of
             `runs_df`.
         path: The output folder in which ids are looked up.
         columns: Only these columns, in this order. Without `prompt` and `completion` large runs need far less memory.
@@ -133,7 +133,7 @@ def _of_row(name: str) -> _Value:
 
 
 def _of_usage(name: str) -> _Value:
-    """Return a function that reads the token count `name` of a rollout; its result is None without reported usage."""
+    """Return a function that reads the token count `name` of a rollout; its result is None if no usage was reported."""
 
     def value(rollout: RolloutRow) -> object:
         usage = rollout.outcome.base.usage
@@ -229,7 +229,7 @@ def messages_df(
     """Data frame with one row per message of every rollout (prompt, then completion), in the order of `rollouts_df`.
 
     Args:
-        runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of such, or a frame of
+        runs: A run's id, the beginning of one, `latest`, its path, an output folder, a list of these, or a frame of
             `runs_df`.
         path: The output folder in which ids are looked up.
         columns: Only these columns, in this order.

@@ -70,7 +70,7 @@ def runs_df(
         kind: `run`, `eval` or `multi`, or several of these.
         state: `running`, `done`, `stopped`, `interrupted`, `failed`, `died` or `damaged`, or several of these.
         settings: Settings that become columns, by dotted path (`model.sampling_args.temperature`). The column has
-            numbers or booleans if all values are such; otherwise text, with JSON for values that are not text.
+            numbers or booleans if all values have that type; otherwise text, with JSON for values that are not text.
         backend: `pandas`, or `polars`.
 
     Raises:
