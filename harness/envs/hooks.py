@@ -18,9 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Kind: TypeAlias = Literal["stop", "cleanup", "teardown"]
 
-_MARK = "__bench_hooks__"
+MARK = "__bench_hooks__"
+"""Attribute of a marked method: its priority by the kind of hook."""
 
-_ARGUMENTS: dict[Kind, tuple[str, ...]] = {"stop": ("state",), "cleanup": ("state",), "teardown": ()}
+ARGUMENTS: dict[Kind, tuple[str, ...]] = {"stop": ("state",), "cleanup": ("state",), "teardown": ()}
 """Arguments of a hook of each kind, besides `self`."""
 
 
@@ -63,8 +64,8 @@ class HookDecorator:
         """
         if not callable(function):
             return cast("Callable[[F], F]", partial(self.__call__, priority=priority if function is None else function))
-        marks: dict[Kind, int] = getattr(function, _MARK, {})
-        setattr(function, _MARK, {**marks, self._kind: priority})
+        marks: dict[Kind, int] = getattr(function, MARK, {})
+        setattr(function, MARK, {**marks, self._kind: priority})
         return function
 
 
@@ -90,7 +91,7 @@ def hooks_of(owner: object, kind: Kind) -> tuple[Hook, ...]:
     found: list[tuple[int, str]] = []
     for name in dir(type(owner)):
         for base in type(owner).__mro__:
-            marks = cast("dict[Kind, int]", getattr(base.__dict__.get(name), _MARK, {}))
+            marks = cast("dict[Kind, int]", getattr(base.__dict__.get(name), MARK, {}))
             if kind in marks:
                 found.append((-marks[kind], name))
                 break
@@ -99,7 +100,7 @@ def hooks_of(owner: object, kind: Kind) -> tuple[Hook, ...]:
         function = getattr(owner, name)
         if not callable(function):
             continue  # a subclass removed the hook: `max_turns_reached = None`
-        check_signature(function, _ARGUMENTS[kind], f"@{kind} {type(owner).__name__}.{name}")
+        check_signature(function, ARGUMENTS[kind], f"@{kind} {type(owner).__name__}.{name}")
         hooks.append(Hook(name, function, inspect.iscoroutinefunction(function)))
     return tuple(hooks)
 

@@ -33,7 +33,7 @@ class XMLParser(Parser):
         extract_fn: Callable[[str], str] = identity,
     ) -> None:
         super().__init__(extract_fn)
-        self._fields = _read(fields)
+        self._fields = read_fields(fields)
         every = [name for names in self._fields for name in names]
         # A format without a single answer may lack the default field, but not a field that is named explicitly.
         if answer_field != "answer" and answer_field not in every:
@@ -144,8 +144,13 @@ def _span(name: str, text: str, last: bool) -> tuple[int, int] | None:
     return span
 
 
-def _read(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Validate the fields of a format, and convert every field to a tuple of its names."""
+def read_fields(fields: Sequence[str | tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Validate the fields of a format, and convert every field to a tuple of its names.
+
+    Raises:
+        ValueError: there are no fields, or a name is empty or repeated.
+        TypeError: a field is neither a string nor a tuple of strings.
+    """
     if isinstance(fields, str):
         raise TypeError(f"fields must be a list of names, not the string {fields!r}")
     result: list[tuple[str, ...]] = []

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.core.errors import EnvironmentFault, HarnessError
 from harness.core.state import State
 from harness.core.types import JsonDict, ModelResponse, Prompt
 from harness.plugins.classic import faults
 from harness.plugins.classic.messages import tools_of, tools_to_wire
-from harness.plugins.classic.names import ClientConfig
 from harness.plugins.classic.own_rollouts import awaited
-from harness.plugins.classic.records import plain
+from harness.plugins.classic.records import Record, plain
 from harness.plugins.classic.responses import Response, as_response
 
 
@@ -80,6 +79,16 @@ async def _send(client: Any, prompt: Any, model: str, args: Mapping[str, Any], t
         offered: JsonDict = {"tools": list(tools)} if tools else {}
         reply = client.chat.completions.create(model=model, messages=plain(prompt), **offered, **given)
     return await awaited(reply)
+
+
+class ClientConfig(Record):
+    """Configuration of a model client in the classic API."""
+
+    defaults: ClassVar[Mapping[str, object]] = {
+        "api_key_var": "OPENAI_API_KEY",
+        "api_base_url": "https://api.openai.com/v1",
+        "extra_headers": {},
+    }
 
 
 class Client:

@@ -56,23 +56,56 @@ class Format:
 
 
 class Rows(Sequence[JsonDict]):
-    """An author's dataset as a sequence of rows in the format of `harness.envs`.
+    """An author's dataset as a sequence of rows in the format of `harness.envs`, opened on first use.
 
     Args:
-        source: A `datasets.Dataset` or any sequence of mappings.
-        form: Rules for formatting rows.
+        given: A `datasets.Dataset`, any sequence of mappings, or a function that returns one.
+        form: Function that returns the rules for formatting rows.
         name: `dataset` or `eval_dataset`, for messages.
     """
 
-    def __init__(self, source: Any, form: Format, name: str) -> None:
+    def __init__(self, given: Any, form: Callable[[], Format], name: str) -> None:
+        self._given, self._form, self._name = given, form, name
+        self._index: dict[object, int] | None = None
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the rows are already loaded. Rows that a function supplies are loaded on first use."""
+        return "source" in vars(self) or not callable(self._given)
+
+    @cached_property
+    def source(self) -> Any:
+        """The author's rows.
+
+        Raises:
+            EnvironmentFault: they are no sequence.
+        """
+        source: Any = self._given() if callable(self._given) else self._given
         if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")) or isinstance(source, str | Mapping):
             kind = type(cast(object, source)).__name__
-            raise EnvironmentFault(f"{name} must be a datasets.Dataset or a list of rows, not {kind}")
-        self.source = source
-        self.form = form
-        self._name = name
-        self._index: dict[object, int] | None = None
-        self._ids = self._own_ids()
+            raise EnvironmentFault(f"{self._name} must be a datasets.Dataset or a list of rows, not {kind}")
+        return source
+
+    @cached_property
+    def form(self) -> Format:
+        """The rules for formatting rows, as they are when the first row is read."""
+        return self._form()
+
+    def opened(self) -> Rows:
+        """Return these rows, as a function that supplies a dataset on first use."""
+        return self
+
+    @cached_property
+    def shown(self) -> Any:
+        """The formatted rows as a `datasets.Dataset`."""
+        return to_dataset(self)
+
+    @property
+    def known_columns(self) -> Collection[str] | None:
+        """The names of the dataset's columns; None if it is not loaded yet."""
+        if not self.is_built or not len(self):
+            return None
+        return list(getattr(self.source, "column_names", None) or self.source[0])
 
     def __len__(self) -> int:
         return len(self.source)
@@ -124,7 +157,8 @@ class Rows(Sequence[JsonDict]):
             raise EnvironmentFault(f"{self._name} row {index} must be a dict, not {type(cells).__name__}")
         return dict(cast("Mapping[str, Any]", cells))
 
-    def _own_ids(self) -> list[int]:
+    @cached_property
+    def _ids(self) -> list[int]:
         """Return the ids in the dataset's column `example_id` if they are unique integers; otherwise row numbers."""
         if len(self.source) == 0:
             return []
@@ -136,41 +170,6 @@ class Rows(Sequence[JsonDict]):
         numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
         tell_apart = len(numbers) == len(values) == len(set(numbers))
         return numbers if tell_apart else []
-
-
-class Source:
-    """One dataset of an environment, opened on first use.
-
-    Args:
-        given: A `datasets.Dataset`, a sequence of rows, or a function that returns one.
-        form: Function that returns the rules for formatting rows.
-        name: `dataset` or `eval_dataset`, for messages.
-    """
-
-    def __init__(self, given: Any, form: Callable[[], Format], name: str) -> None:
-        self._given, self._form, self._name = given, form, name
-
-    @property
-    def is_built(self) -> bool:
-        """Whether the rows are already loaded. Rows that a function supplies are loaded on first use."""
-        return "rows" in vars(self) or not callable(self._given)
-
-    @cached_property
-    def rows(self) -> Rows:
-        """The rows of the dataset, each formatted when it is read."""
-        return Rows(self._given() if callable(self._given) else self._given, self._form(), self._name)
-
-    @cached_property
-    def shown(self) -> Any:
-        """The formatted rows as a `datasets.Dataset`."""
-        return to_dataset(self.rows)
-
-    @property
-    def columns(self) -> Collection[str] | None:
-        """The names of the dataset's columns; None if it is not loaded yet."""
-        if not self.is_built or not len(self.rows):
-            return None
-        return list(getattr(self.rows.source, "column_names", None) or self.rows.source[0])
 
 
 def selected(dataset: Any, n: int, seed: int | None) -> Any:

@@ -5,7 +5,7 @@ in the newer, typed API (generation C)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -120,14 +120,14 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
 class EnvGroupRubric(GroupedRubric):
     """Rubric of a classic environment group: each rollout is scored by the rubric of its environment."""
 
-    def __init__(self, group: EnvGroup | Mapping[str, NativeEnvironment]) -> None:
-        self._group = group if isinstance(group, EnvGroup) else None
-        super().__init__(group.env_map if isinstance(group, EnvGroup) else group)
+    def __init__(self, group: EnvGroup) -> None:
+        self._group = group
+        super().__init__(group.env_map)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Score rollouts of one example with the rubric of its environment."""
-        if not states or self._group is None:
-            return await super().score(states)
+        if not states:
+            return []
         tasks = [str(state["task"]) for state in states]
         try:
             env = next(reversed([self._group.enter(self._group.prepared(state)) for state in states]))

@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 from harness.core.errors import EnvironmentFault, ModelError, UsageError
@@ -21,7 +21,7 @@ from harness.plugins.classic import faults, marks
 from harness.plugins.classic.clients import ask
 from harness.plugins.classic.context import current
 from harness.plugins.classic.context import generation as running
-from harness.plugins.classic.dataset import Format, Source, selected
+from harness.plugins.classic.dataset import Format, Rows, selected
 from harness.plugins.classic.generation import Generation
 from harness.plugins.classic.messages import concat, messages_of, tools_of, tools_to_wire
 from harness.plugins.classic.own_rollouts import Input, dispatching, is_engine, reading, take_over, wrap_own
@@ -89,7 +89,7 @@ class Environment(NativeEnvironment):
         definitions = [options.pop(name, None) for name in ("tool_defs", "oai_tools")]
         tools = next((each for each in definitions if each is not None), None)
         native = {name: options.pop(name) for name in ("env_id", "env_args") if name in options}
-        native.update({name: partial(getattr, source, "rows") for name, source in self._sources.items()})
+        native.update({name: source.opened for name, source in self._sources.items()})
         super().__init__(
             **{**native, **self._native_options()}, parser=parser or Parser(), message_type=message_type,
             rubric=rubric if rubric is not None else Rubric(),
@@ -112,8 +112,9 @@ class Environment(NativeEnvironment):
 
     def __post_init__(self) -> None:
         """Find the methods that are marked as hooks by decorators such as `@vf.stop`."""
-        self._cleanups = marks.hooks_of(self, "cleanup", self.generation)
-        self._teardowns = marks.hooks_of(self, "teardown", self.generation)
+        self._cleanups = marks.hooks_of(self, "cleanup")
+        self._teardowns = marks.hooks_of(self, "teardown")
+        self._stops = marks.hooks_of(self, "stop")
 
     def settle(self) -> None:
         """Validate the reward functions once the environment is fully built; until then, functions may be added.
@@ -122,17 +123,17 @@ class Environment(NativeEnvironment):
             EnvironmentFault: a reward function has a parameter that cannot be supplied.
         """
         evaluated = self._evaluated
-        settle_all(self.rubric, self.prepared, None if evaluated is None else evaluated.columns)
+        settle_all(self.rubric, self.prepared, None if evaluated is None else evaluated.known_columns)
 
     # Datasets
 
     @cached_property
-    def _sources(self) -> dict[str, Source]:
+    def _sources(self) -> dict[str, Rows]:
         """The datasets that the author passed, by name: `dataset` and `eval_dataset`."""
         return {}
 
     @property
-    def _evaluated(self) -> Source | None:
+    def _evaluated(self) -> Rows | None:
         return self._sources.get("eval_dataset") or self._sources.get("dataset")
 
     def _put(self, name: str, given: Any) -> None:
@@ -141,8 +142,8 @@ class Environment(NativeEnvironment):
         for kept in (self._sources, tables):
             kept.pop(name, None)
         if given is not None:
-            source = self._sources[name] = Source(given, self._format, name)
-            tables[name] = Table(partial(getattr, source, "rows"), name)
+            source = self._sources[name] = Rows(given, self._format, name)
+            tables[name] = Table(source.opened, name)
 
     def _format(self) -> Format:
         task = (self.env_id or "").split("/")[-1] or "default"
@@ -179,14 +180,6 @@ class Environment(NativeEnvironment):
         """Return the formatted evaluation rows, shuffled if a seed is given; only the first `n` if `n` is above 0."""
         return selected(self.eval_dataset, n, seed) if "eval_dataset" in self._sources else self.get_dataset(n, seed)
 
-    def build_dataset(self) -> Any:
-        """Return the formatted training rows."""
-        return self.dataset
-
-    def build_eval_dataset(self) -> Any:
-        """Return the formatted evaluation rows."""
-        return self.eval_dataset
-
     # Tools
 
     def _tools(self, state: State) -> list[JsonDict]:
@@ -211,7 +204,7 @@ class Environment(NativeEnvironment):
             return state
         prompt = state["prompt"] if state.example is None else state.example.prompt
         source = self._evaluated
-        row = None if source is None else source.rows.columns(state["example_id"], prompt)
+        row = None if source is None else source.columns(state["example_id"], prompt)
         adopted = adopt(state, self.generation, row)
         if _TOOLS[self.generation] not in adopted:
             self._tools(adopted)

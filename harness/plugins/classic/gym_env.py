@@ -4,12 +4,12 @@ row's seed starts an episode, each model reply is an action, and the sum of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from harness.core.errors import EnvironmentFault
 from harness.core.state import State
 from harness.core.types import JsonDict, Messages, MessageType, Prompt
-from harness.plugins.classic import marks
+from harness.envs.hooks import cleanup, stop
 from harness.plugins.classic.multi_turn import MultiTurnEnv
 from harness.plugins.classic.rubric import Rubric
 from harness.plugins.classic.state import ClassicState
@@ -22,15 +22,6 @@ _REWARDS = "gym_rewards"
 
 _DEFAULT_STEPS = 1000
 """Default limit of steps per episode."""
-
-
-class StepResetEnv(Protocol):
-    """Interface of an environment that `GymEnv` can run."""
-
-    reset: Callable[..., Any]
-    """Function that takes `seed` and returns the first observation, alone or with an info dict."""
-    step: Callable[..., Any]
-    """Function that takes an action and returns observation, reward, terminated, (truncated,) and an info dict."""
 
 
 def normalize_reset(out: Any) -> tuple[Any, JsonDict]:
@@ -78,7 +69,9 @@ class GymEnv(MultiTurnEnv):
     """`vf.GymEnv`: a model plays an environment with `reset` and `step`. Each row is a seed, each reply an action.
 
     Args:
-        env_cls: Class or function that creates the wrapped environment; see `StepResetEnv`.
+        env_cls: Class or function that creates the wrapped environment. Its method `reset` takes `seed` and returns the
+            first observation, alone or with an info dict; `step` takes an action and returns observation, reward,
+            terminated, (truncated,) and an info dict.
         env_kwargs: Its keyword arguments.
         action_parser: Converts the reply's text to an action; if it raises, the episode ends.
         obs_to_text: Converts an observation to the message to the model; `str` by default.
@@ -94,7 +87,7 @@ class GymEnv(MultiTurnEnv):
 
     def __init__(
         self,
-        env_cls: Callable[..., StepResetEnv],
+        env_cls: Callable[..., Any],
         env_kwargs: Mapping[str, Any] | None = None,
         action_parser: Callable[[str], Any] | None = None,
         obs_to_text: Callable[[Any], str] | None = None,
@@ -144,12 +137,12 @@ class GymEnv(MultiTurnEnv):
         ended = "\nEpisode already ended." if is_over else ""
         return self._told(state, last, reward, f"{self.obs_to_text(obs)}{ended}", is_over=is_over)
 
-    @marks.stop(priority=1)
+    @stop(priority=1)
     async def is_done(self, state: State) -> bool:
         """Stop condition: the episode is over."""
         return bool(state.get("gym_done"))
 
-    @marks.cleanup
+    @cleanup
     async def cleanup_env(self, state: State) -> None:
         """Close the wrapped environment."""
         played = state.pop("gym_env", None)
@@ -176,7 +169,7 @@ class GymEnv(MultiTurnEnv):
         finally:
             _close(played)
 
-    def _start_episode(self, seed: int) -> tuple[StepResetEnv, str]:
+    def _start_episode(self, seed: int) -> tuple[Any, str]:
         played = self.env_cls(**self.env_kwargs)
         obs, _ = normalize_reset(played.reset(seed=seed))
         return played, self.obs_to_text(obs)

@@ -33,8 +33,8 @@ def _any(*names: str) -> dict[str, str]:
 
 
 _TYPES = {
-    **_at("names", "MessageType", "JsonPrimitive", "ClientConfig"),
-    **_any("IndividualRewardFunc", "GroupRewardFunc", "RewardFunc"),
+    **_at("clients", "ClientConfig"),
+    **_any("MessageType", "JsonPrimitive", "IndividualRewardFunc", "GroupRewardFunc", "RewardFunc"),
     **_dicts(
         "Info", "SamplingArgs", "Endpoints", "TrajectoryStep", "TrajectoryStepTokens", "RolloutInput", "RolloutScore",
         "RolloutScores", "GenerateMetadata", "GenerateOutputs", "BaseRolloutInput",
@@ -43,8 +43,7 @@ _TYPES = {
     **_at("faults", "Error"),
 }  # fmt: skip
 _TYPES_B = {
-    **_at("names", "ChatMessages", "Message", "Messages"),
-    **_any("ModelResponse"),
+    **_any("ChatMessages", "Message", "Messages", "ModelResponse"),
     **_dicts(
         "ChatMessage", "ChatCompletionMessageParam", "ChatCompletionToolParam", "FunctionDefinition",
         "FunctionParameters", "ProcessedOutputs",
@@ -55,10 +54,10 @@ _TYPES_B = {
     "ChatCompletionRole": "builtins:str", "AsyncOpenAI": "openai:AsyncOpenAI",
 }  # fmt: skip
 _TYPES_C = {
-    **_at("names", "ClientType", "FinishReason", EndpointClientConfig="ClientConfig"),
+    **_at("clients", EndpointClientConfig="ClientConfig"),
     **_any(
-        "DatasetBuilder", "StartCallback", "ProgressCallback", "LogCallback", "ThinkingBlock", "RedactedThinkingBlock",
-        "AnthropicThinkingBlock", "MessageContent",
+        "ClientType", "FinishReason", "DatasetBuilder", "StartCallback", "ProgressCallback", "LogCallback",
+        "ThinkingBlock", "RedactedThinkingBlock", "AnthropicThinkingBlock", "MessageContent",
     ),
     **_dicts("ContentPart", "ResponseTokens", "TokenUsage", "ErrorInfo", "Message", "VersionInfo"),
     "Messages": "builtins:list",
@@ -104,19 +103,17 @@ _SHARED = {
     **_at("multi_turn", "MultiTurnEnv", "SingleTurnEnv", "MultiTurnMonitorRubric"),
     **_at("tool_env", "ToolEnv", "StatefulToolEnv", "ToolMonitorRubric", "filter_signature"),
     **_at("env_group", "EnvGroup", "EnvGroupRubric"),
+    **_at("sandbox_env", "SandboxEnv", "SandboxMonitorRubric", "SandboxCreationError", "SandboxNotReadyError"),
     **_at(
-        "sandbox_env", "SandboxEnv", "SandboxMonitorRubric", "SandboxState", "SandboxCreationError",
-        "SandboxNotReadyError",
+        "python_env", "PythonEnv", "PythonMonitorRubric", "PythonWorkerNotReadyError", "PythonWorkerRequestError",
+        "PythonWorkerDeadError",
     ),
-    **_at(
-        "python_env", "PythonEnv", "PythonMonitorRubric", "PythonWorkerState", "PythonWorkerNotReadyError",
-        "PythonWorkerRequestError", "PythonWorkerDeadError",
-    ),
+    **_dicts("SandboxState", "PythonWorkerState"),
     **_at("text_arena_env", "TextArenaEnv"),
     **_at("reasoning_gym_env", "ReasoningGymEnv"),
     **_at("gym_env", "GymEnv", "EpisodicSumRubric"),
     **_at("mcp_env", "MCPEnv"),
-    **_at("marks", "stop", "cleanup", "teardown"),
+    **{name: f"harness.envs.hooks:{name}" for name in ("stop", "cleanup", "teardown")},
     **_at("logs", "setup_logging", "print_prompt_completions_sample"),
     **_at(
         "example_sets", "load_example_dataset", "format_dataset", "strip_non_numeric", "BOXED_SYSTEM_PROMPT",
@@ -138,7 +135,6 @@ _OF_GENERATION: dict[Generation, dict[str, str]] = {
         **_TYPES_C,
         **_at("faults", "InvalidModelResponseError", "TunnelError", "BrowserSandboxError"),
         **_at("env_group", "ENV_GROUP_INFO_KEY"),
-        **_at("marks", "setup", "update", "metric", "reward", "advantage", discover_decorated="marked"),
         **_at("logs", "log_level", "quiet_verifiers"),
         **_at(
             "toolbox", "ensure_keys", "MissingKeyError", "get_messages", "maybe_call_with_named_args",
@@ -193,7 +189,8 @@ _REFUSED: dict[str, str] = {
 } | {
     name: "it belongs to the newer task-set API (verifiers.v1), which is not supported, even if verifiers is installed"
     for name in ("Env", "EnvConfig", "Task", "Taskset", "TasksetConfig", "Harness", "HarnessConfig", "Toolset",
-                 "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1")
+                 "ToolsetConfig", "MCPTool", "MCPToolConfig", "SandboxConfig", "User", "UserConfig", "v1", "setup",
+                 "update", "metric", "reward", "advantage")
 }  # fmt: skip
 """Names of the original `verifiers` package that bench does not implement, with the reasons for error messages."""
 

@@ -10,8 +10,8 @@ from typing import Any
 from harness.core.errors import EnvironmentFault
 from harness.core.state import State
 from harness.core.types import JsonDict, Messages, Prompt
+from harness.envs.hooks import stop
 from harness.envs.multi_turn import MultiTurnEnv as NativeMultiTurnEnv
-from harness.plugins.classic import marks
 from harness.plugins.classic.environment import Environment
 from harness.plugins.classic.faults import OverlongPromptError
 from harness.plugins.classic.messages import concat, messages_of
@@ -47,15 +47,10 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
         self.max_total_completion_tokens = -1
         super().__init__(**kwargs)
         self.max_turns = max_turns
-        self._stops = marks.hooks_of(self, "stop", self.generation)
         self.add_rubric(MultiTurnMonitorRubric())
 
     def _native_options(self) -> dict[str, Any]:
         return {"max_turns": -1}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._stops = marks.hooks_of(self, "stop", self.generation)
 
     def set_max_turns(self, max_turns: int) -> None:
         """Set the maximum number of model replies in a rollout."""
@@ -118,22 +113,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
 
     # Stop conditions
 
-    @marks.stop
-    async def prompt_too_long(self, state: State) -> bool:
-        """Stop condition: the conversation exceeds the model's context."""
-        return bool(state.get("prompt_too_long"))
-
-    @marks.stop
-    async def max_turns_reached(self, state: State) -> bool:
-        """Stop condition: the model has used all its turns."""
-        return 0 < self.max_turns <= len(state["trajectory"])
-
-    @marks.stop
-    async def has_final_env_response(self, state: State) -> bool:
-        """Stop condition: the environment has set its final response."""
-        return state.get("final_env_response") is not None
-
-    @marks.stop
+    @stop
     async def max_total_completion_tokens_reached(self, state: State) -> bool:
         """Stop condition: the replies have reached the limit of completion tokens."""
         usage = self.get_state_usage(state) or {}

@@ -48,13 +48,13 @@ def read_package(found: FoundEnvironment) -> Package | None:
     if single is not None:
         texts |= dict(_neighbours(single, roots))
     requirements = _requirements(found)
-    libraries = {name: dist for dist in _libraries(requirements) for name in _top_levels(dist)}
+    libraries = {name: dist for dist in _libraries(requirements) for name in top_levels(dist)}
     uses_api = any(asks(text) for text in texts.values()) or requires_verifiers(requirements)
     if not uses_api and not libraries:
         return None
     if found.dist_name is not None:
         with suppress(importlib.metadata.PackageNotFoundError):
-            roots.update(_top_levels(importlib.metadata.distribution(found.dist_name)))
+            roots.update(top_levels(importlib.metadata.distribution(found.dist_name)))
     generation = generation_of(requirements, texts.values())
     return Package(
         generation,
@@ -148,13 +148,8 @@ def _libraries(requirements: Iterable[str]) -> Iterator[importlib.metadata.Distr
             yield dist
 
 
-def _top_levels(dist: importlib.metadata.Distribution) -> set[str]:
+def top_levels(dist: importlib.metadata.Distribution) -> set[str]:
     """Return the names of the top-level modules of a distribution, from its list of files."""
-    names: set[str] = set()
-    for line in (dist.read_text("RECORD") or "").splitlines():
-        path = line.rsplit(",", 2)[0].strip('"')
-        head, _, tail = path.partition("/")
-        name = head if tail else head.removesuffix(".py") if head.endswith(".py") else ""
-        if name.isidentifier() and not name.startswith("__editable__"):
-            names.add(name)
-    return names - {"harness", "verifiers"}
+    files = [file for file in dist.files or () if len(file.parts) > 1 or file.suffix in (".py", ".so", ".pyd")]
+    names = {file.parts[0].partition(".")[0] if len(file.parts) == 1 else file.parts[0] for file in files}
+    return {name for name in names if name.isidentifier() and not name.startswith("__")} - {"harness", "verifiers"}

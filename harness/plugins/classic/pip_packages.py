@@ -7,12 +7,12 @@ import importlib.metadata as metadata
 import importlib.util
 import shlex
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from harness.core.errors import EnvironmentFault
+from harness.plugins.classic.packages import top_levels
 
 
 def modules_of(packages: str, who: str) -> tuple[str, ...]:
@@ -69,14 +69,7 @@ def _required(requirement: Requirement) -> Iterator[Requirement]:
 
 def _modules(distribution: str) -> Iterator[str]:
     """Find the top-level modules of a distribution that can be imported from files."""
-    names: set[str] = set()
-    for file in metadata.files(distribution) or ():
-        path = PurePosixPath(str(file))
-        first = path.parts[0]
-        name = first.split(".")[0] if len(path.parts) == 1 and path.suffix in (".py", ".so", ".pyd") else first
-        if name.isidentifier():
-            names.add(name)
-    for name in sorted(names):
+    for name in sorted(top_levels(metadata.distribution(distribution))):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None and spec.has_location:
             yield name

@@ -5,7 +5,7 @@ interpreter."""
 from __future__ import annotations
 
 import time
-from typing import Any, TypedDict
+from typing import Any
 
 from harness.core.errors import SandboxError as HarnessSandboxError
 from harness.core.state import State
@@ -13,16 +13,8 @@ from harness.core.types import JsonDict, Messages
 from harness.plugins.classic import faults
 from harness.plugins.classic.pip_packages import modules_of
 from harness.plugins.classic.rubric import Rubric
-from harness.plugins.classic.sandbox_env import SandboxEnv, SandboxState, entries
+from harness.plugins.classic.sandbox_env import SandboxEnv, entries
 from harness.sandbox.workbench import NEW_INTERPRETER, CodeResult, Lost
-
-
-class PythonWorkerState(TypedDict):
-    """Type of `state["python_state"]`, with information about the rollout's Python interpreter."""
-
-    ready: bool
-    execution_count: int
-    ready_wait_time: float
 
 
 class PythonWorkerNotReadyError(faults.SandboxError):
@@ -77,7 +69,7 @@ class PythonEnv(SandboxEnv):
     async def setup_state(self, state: State, **kwargs: Any) -> Any:
         """Give the rollout its own Python interpreter, which starts on first use."""
         made: Any = await super().setup_state(state, **kwargs)
-        state["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
+        state["python_state"] = dict(ready=False, execution_count=0, ready_wait_time=0.0)
         return made
 
     def update_tool_args(
@@ -88,9 +80,7 @@ class PythonEnv(SandboxEnv):
             return super().update_tool_args(tool_name, tool_args, messages, state, **kwargs)
         return {**tool_args, **entries(state, "sandbox_id", "sandbox_state", "python_state")}
 
-    async def python(
-        self, code: str, sandbox_id: str, sandbox_state: SandboxState, python_state: PythonWorkerState
-    ) -> str:
+    async def python(self, code: str, sandbox_id: str, sandbox_state: JsonDict, python_state: JsonDict) -> str:
         """Run Python code; variables, functions and imports stay from call to call. Returns what the code prints, the
         value of its last line if that is an expression, or a traceback.
 

@@ -15,10 +15,6 @@ from harness.usercode.functions import is_async, name_of
 
 RewardFunc = Callable[..., Any]
 
-Sources = Callable[[Sequence[State]], Mapping[str, object]]
-"""Function that returns objects, by name, that reward functions may take as parameters in addition to fields of the
-state. It is called before the reward functions."""
-
 
 class Weights(list[float]):
     """The weights of a rubric's functions: a list that authors may change, also readable by function name.
@@ -50,7 +46,7 @@ def is_group(function: RewardFunc) -> bool:
     return lists or any(name in GROUP_NAMES for name in signature.parameters)
 
 
-def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool) -> RewardFunction:
+def planned(function: RewardFunc, weight: float, objects: Mapping[str, object], columns: bool) -> RewardFunction:
     """Wrap an author's reward function for `harness.rubrics.scoring`: the wrapper gets the state, or all states of a
     group, and calls the function with those arguments for which it has parameters.
 
@@ -68,11 +64,11 @@ def planned(function: RewardFunc, weight: float, objects: Sources, columns: bool
     def of_rollout(state: State) -> Any:
         fields: JsonDict = dict(state["input"]) if columns else {}
         fields.update({name: state.get(name) for name in ROLLOUT_NAMES}, state=state)
-        return function(**_picked({**fields, **objects([state])}, wanted))
+        return function(**_picked({**fields, **objects}, wanted))
 
     def of_group(states: Sequence[State]) -> Any:
         fields: JsonDict = {f"{name}s": [state.get(name) for state in states] for name in ROLLOUT_NAMES}
-        return function(**_picked({**fields, "states": list(states), **objects(states)}, wanted))
+        return function(**_picked({**fields, "states": list(states), **objects}, wanted))
 
     call = of_group if group else of_rollout
     name = name_of(function)

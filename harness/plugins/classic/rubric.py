@@ -9,7 +9,7 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -57,8 +57,6 @@ class Rubric(NativeRubric):
             raise ValueError(f"Number of weights ({len(given)}) must match number of functions ({len(self.funcs)})")
         self.weights = given
         self.class_objects: dict[str, Any] = {"parser": self.parser}
-        self.score_object_providers: list[Callable[[State], Mapping[str, object]]] = []
-        self.group_score_object_providers: list[Callable[[list[State]], Mapping[str, object]]] = []
         self._reasons: dict[str, dict[str, str]] = {}
         """Reasons why values of reward functions are missing, by rollout. Needed if an author's subclass overrides the
         scoring and calls the method of this class."""
@@ -87,17 +85,7 @@ class Rubric(NativeRubric):
 
     @weights.setter
     def weights(self, weights: Sequence[float]) -> None:
-        self._weights = Weights(weights, self._get_reward_func_names)
-
-    @property
-    def reward_funcs(self) -> list[RewardFunc]:
-        """Deprecated name of `funcs`, the list of reward functions."""
-        return self.funcs
-
-    @property
-    def reward_weights(self) -> list[float]:
-        """Deprecated name of `weights`, the list of the functions' weights."""
-        return list(self.weights)
+        self._weights = Weights(weights, self.get_reward_func_names)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
         """Add a function to the reward."""
@@ -113,64 +101,30 @@ class Rubric(NativeRubric):
         """Pass `obj` to functions that have a parameter called `name`, including those that were added earlier."""
         self.class_objects[name] = obj
 
-    def add_score_object_provider(self, provider: Callable[[State], Mapping[str, object]]) -> None:
-        """Pass the objects that `provider` returns for a state to functions that have parameters of these names."""
-        self.score_object_providers.append(provider)
-
-    def add_group_score_object_provider(self, provider: Callable[[list[State]], Mapping[str, object]]) -> None:
-        """Pass the objects that `provider` returns for the states of a group to group functions with parameters of
-        these names."""
-        self.group_score_object_providers.append(provider)
-
-    def _get_reward_func_names(self) -> list[str]:
-        return [name_of(function) for function in self.funcs]
-
-    def _get_reward_funcs(self) -> list[RewardFunc]:
-        return list(self.funcs)
-
-    def _get_reward_weights(self) -> list[float]:
-        return list(self.weights)
-
-    def _is_group_func(self, func: RewardFunc) -> bool:
-        return reward_functions.is_group(func)
-
     def get_reward_func_names(self) -> list[str]:
         """Return the names of the reward functions."""
-        return self._get_reward_func_names()
+        return [name_of(function) for function in self.funcs]
 
     def get_reward_funcs(self) -> list[RewardFunc]:
         """Return the reward functions."""
-        return self._get_reward_funcs()
+        return list(self.funcs)
 
     def get_reward_weights(self) -> list[float]:
         """Return the weights of the reward functions."""
-        return self._get_reward_weights()
+        return list(self.weights)
 
     # Methods for our engine
-
-    def adopt_parser(self, parser: NativeParser) -> None:
-        """Do nothing: unlike in bench, a classic rubric without a parser does not get the parser of its environment."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of all reward functions, without duplicates."""
-        return tuple(dict.fromkeys(column(name) for name in self._get_reward_func_names()))
+        return tuple(dict.fromkeys(column(name) for name in self.get_reward_func_names()))
 
     @property
     def is_group(self) -> bool:
         """Whether all rollouts of an example are scored together: by a reward function, or by a `score_group` that a
         subclass overrides."""
-        return self._overrides("score_group") or any(self._is_group_func(function) for function in self.funcs)
-
-    @property
-    def has_group_rewards(self) -> bool:
-        """Whether a function scores all rollouts of an example together."""
-        return any(self._is_group_func(function) for function in self.funcs)
-
-    @property
-    def has_advantages(self) -> bool:
-        """Whether the rubric computes advantages: always False, because bench does no training."""
-        return False
+        return self._overrides("score_group") or any(reward_functions.is_group(function) for function in self.funcs)
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -188,8 +142,6 @@ class Rubric(NativeRubric):
             EnvironmentFault: a function has a parameter that cannot be supplied.
         """
         self.prepare = prepare
-        if self.score_object_providers or self.group_score_object_providers:
-            return  # the providers' objects are known only at call time
         if columns is None and self.generation == "C":
             return  # functions may take columns, which are known only after the dataset is built
         extra = columns or () if self.generation == "C" else ()
@@ -231,15 +183,6 @@ class Rubric(NativeRubric):
         """Score all rollouts of an example."""
         await self._run(states)
 
-    async def dummy_score_rollout(self, state: State) -> None:
-        """Set a reward of 0 and no metrics in the state of a rollout."""
-        state["reward"], state["metrics"] = 0.0, {}
-
-    async def dummy_score_group(self, states: list[State]) -> None:
-        """Set a reward of 0 and no metrics in the states of several rollouts."""
-        for state in states:
-            await self.dummy_score_rollout(state)
-
     async def cleanup(self, state: State) -> None:
         """Run the rubric's methods that are marked `@vf.cleanup`."""
         for method in marks.marked(self, "cleanup"):
@@ -250,18 +193,11 @@ class Rubric(NativeRubric):
         for method in marks.marked(self, "teardown"):
             await awaited(method())
 
-    def score_objects(self, state: State) -> Mapping[str, object]:
-        """Return the objects, by parameter name, that are passed to functions besides fields of the state."""
-        objects: dict[str, object] = dict(self.class_objects)
-        for provider in self.score_object_providers:
-            objects.update(provider(state))
-        return objects
-
     async def _run(self, states: Sequence[State]) -> list[Score]:
         """Call the reward functions in order, and compute the weighted sum."""
         columns = self.generation == "C"
         plans = [
-            reward_functions.planned(function, weight, self._sources, columns)
+            reward_functions.planned(function, weight, self.class_objects, columns)
             for function, weight in zip(self.funcs, self.weights, strict=True)
         ]
         started = time.time()
@@ -281,14 +217,6 @@ class Rubric(NativeRubric):
             state["advantage"] = None if score.reward is None else score.reward - mean
             self._reasons[state["trajectory_id"]] = score.reasons
             _note_time(state, started)
-
-    def _sources(self, states: Sequence[State]) -> Mapping[str, object]:
-        if len(states) == 1 and not self.group_score_object_providers:
-            return self.score_objects(states[0])
-        objects: dict[str, object] = dict(self.class_objects)
-        for provider in self.group_score_object_providers:
-            objects.update(provider(list(states)))
-        return objects
 
     def _said(self, state: State) -> Score:
         """Read the score that an author's overriding method has stored in a state."""

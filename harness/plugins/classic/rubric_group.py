@@ -40,19 +40,22 @@ class RubricGroup(Rubric):
         """Pass an object to functions of the first rubric that have a parameter of this name."""
         self.rubrics[0].add_class_object(name, obj)
 
-    def _get_reward_func_names(self) -> list[str]:
+    def get_reward_func_names(self) -> list[str]:
+        """Return the names of the functions of all rubrics."""
         return [name for rubric in self.rubrics for name in _names(rubric)]
 
-    def _get_reward_funcs(self) -> list[RewardFunc]:
+    def get_reward_funcs(self) -> list[RewardFunc]:
+        """Return the functions of all rubrics."""
         return [func for rubric in self.rubrics if isinstance(rubric, Rubric) for func in rubric.get_reward_funcs()]
 
-    def _get_reward_weights(self) -> list[float]:
+    def get_reward_weights(self) -> list[float]:
+        """Return the weights of the functions of all rubrics."""
         return [weight for rubric in self.rubrics for weight in _weights(rubric)]
 
     @property
     def weights(self) -> Any:
         """The weights of all functions of all rubrics."""
-        return Weights(self._get_reward_weights(), self._get_reward_func_names)
+        return Weights(self.get_reward_weights(), self.get_reward_func_names)
 
     @weights.setter
     def weights(self, weights: Sequence[float]) -> None:
@@ -62,11 +65,6 @@ class RubricGroup(Rubric):
     def is_group(self) -> bool:
         """Whether any rubric scores all rollouts of an example together."""
         return self._overrides("score_group") or any(rubric.is_group for rubric in self.rubrics)
-
-    @property
-    def has_group_rewards(self) -> bool:
-        """Whether any rubric has a function that scores all rollouts of an example together."""
-        return any(rubric.is_group for rubric in self.rubrics)
 
     @property
     def judges(self) -> tuple[Any, ...]:

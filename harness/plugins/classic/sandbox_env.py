@@ -8,13 +8,14 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from harness.core.errors import EnvironmentFault
 from harness.core.errors import SandboxError as HarnessSandboxError
 from harness.core.state import State
 from harness.core.types import JsonDict, Messages
-from harness.plugins.classic import faults, marks
+from harness.envs.hooks import cleanup, teardown
+from harness.plugins.classic import faults
 from harness.plugins.classic.rubric import Rubric
 from harness.plugins.classic.sandbox_client import SandboxClient
 from harness.plugins.classic.sandbox_request import (
@@ -33,14 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 _REMOTE = frozenset({"active_sandboxes", "bulk_delete_sandboxes", "teardown_sandbox_client", "with_retry"})
-
-
-class SandboxState(TypedDict):
-    """Type of `state["sandbox_state"]`, with measurements of the rollout's sandbox."""
-
-    ready: bool
-    ready_wait_time: float
-    command_execution_times: list[float]
 
 
 class SandboxCreationError(faults.SandboxError):
@@ -127,7 +120,7 @@ class SandboxEnv(StatefulToolEnv):
         sandbox_id = uuid.uuid4().hex
         self._benches[sandbox_id] = Workbench(self._sandbox, limits, request.environment_vars, self._modules, start)
         state["sandbox_id"] = sandbox_id
-        state["sandbox_state"] = SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])
+        state["sandbox_state"] = dict(ready=False, ready_wait_time=0.0, command_execution_times=[])
         return await super().setup_state(state, **kwargs)
 
     def update_tool_args(
@@ -144,9 +137,7 @@ class SandboxEnv(StatefulToolEnv):
 
     # The tool
 
-    async def bash(
-        self, command: str, sandbox_id: str, sandbox_state: SandboxState, working_dir: str | None = None
-    ) -> str:
+    async def bash(self, command: str, sandbox_id: str, sandbox_state: JsonDict, working_dir: str | None = None) -> str:
         """Run a shell command in the sandbox, whose files stay from call to call. Returns what the command writes.
 
         Args:
@@ -170,7 +161,7 @@ class SandboxEnv(StatefulToolEnv):
             raise faults.SandboxError(f"there is no sandbox {sandbox_id!r}: its rollout has ended")
         return bench
 
-    def _measured(self, sandbox_state: SandboxState, bench: Workbench, seconds: float) -> None:
+    def _measured(self, sandbox_state: JsonDict, bench: Workbench, seconds: float) -> None:
         if not sandbox_state["ready"]:
             sandbox_state["ready"], sandbox_state["ready_wait_time"] = True, bench.open_seconds
             seconds -= bench.open_seconds
@@ -178,7 +169,7 @@ class SandboxEnv(StatefulToolEnv):
 
     # Cleanup
 
-    @marks.cleanup
+    @cleanup
     async def destroy_sandbox(self, state: State) -> None:
         """Call `post_rollout`, then remove the sandbox."""
         try:
@@ -188,7 +179,7 @@ class SandboxEnv(StatefulToolEnv):
             if bench is not None:
                 await bench.close()
 
-    @marks.teardown
+    @teardown
     async def teardown_sandboxes(self) -> None:
         """Remove the sandboxes of rollouts that have not removed them."""
         while self._benches:

@@ -3,15 +3,14 @@ arguments, refuses those that local sandboxes cannot fulfil, and derives the lim
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import logging
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.core.errors import EnvironmentFault
+from harness.plugins.classic.records import Record
 from harness.sandbox import Limits
 
 _log = logging.getLogger(__name__)
@@ -37,38 +36,21 @@ _PLAIN_IMAGE = re.compile(r"^(?:docker\.io/)?(?:library/)?(?:debian|ubuntu)(?:[:
 _MB = 1024
 
 
-@dataclasses.dataclass
-class SandboxRequest:
+class SandboxRequest(Record):
     """Configuration of a rollout's sandbox, as returned by `get_sandbox_request`, which may change it for a row."""
 
-    name: str = "sandbox-env"
-    docker_image: str = "python:3.11-slim"
-    start_command: str | None = START_COMMAND
-    cpu_cores: float = 1
-    memory_gb: float = 2
-    disk_size_gb: float = 5
-    gpu_count: int = 0
-    timeout_minutes: float = 60
-    environment_vars: dict[str, str] | None = None
-    team_id: str | None = None
-    advanced_configs: Any = None
-    labels: list[str] | None = None
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> SandboxRequest:
-        """Return a copy with some fields changed."""
-        made = copy.deepcopy(self) if deep else copy.copy(self)
-        for name, value in (update or {}).items():
-            setattr(made, name, value)
-        return made
+    declared = ("environment_vars", "team_id", "advanced_configs", "labels")
+    defaults: ClassVar[Mapping[str, object]] = {
+        "name": "sandbox-env", "docker_image": "python:3.11-slim", "start_command": START_COMMAND, "cpu_cores": 1,
+        "memory_gb": 2, "disk_size_gb": 5, "gpu_count": 0, "timeout_minutes": 60,
+    }  # fmt: skip
 
 
 def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
     """Create the sandbox configuration from the arguments of the environment's constructor."""
-    known = {field.name for field in dataclasses.fields(SandboxRequest)}
-    fields = {name: value for name, value in arguments.items() if name in known}
-    if "sandbox_name" in arguments:
-        fields["name"] = arguments["sandbox_name"]
-    return SandboxRequest(**fields)
+    known = (*SandboxRequest.declared, *SandboxRequest.defaults)
+    names = {"sandbox_name": "name", **{name: name for name in known if name != "name"}}
+    return SandboxRequest({names[name]: value for name, value in arguments.items() if name in names})
 
 
 def limits_of(request: Any, who: str) -> Limits:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from harness.core.errors import EnvironmentFault
 from harness.core.state import State
 from harness.core.types import JsonDict, Messages, Prompt
-from harness.plugins.classic import marks
+from harness.envs.hooks import cleanup
 from harness.plugins.classic.multi_turn import MultiTurnEnv
 from harness.plugins.classic.parsers import Parser, XMLParser
 from harness.rubrics.parser import identity
@@ -92,7 +92,7 @@ class TextArenaEnv(MultiTurnEnv):
         state["ta_env"] = game
         return state
 
-    @marks.cleanup
+    @cleanup
     async def cleanup_ta_env(self, state: State) -> None:
         """Remove the game from the state, so that its memory is freed."""
         state.pop("ta_env", None)

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from harness.core.state import State
 from harness.core.types import JsonDict, Message, Messages, Prompt
-from harness.plugins.classic import faults, marks
+from harness.envs.hooks import stop
+from harness.plugins.classic import faults
 from harness.plugins.classic.messages import Tool, message_of, tools_of
 from harness.plugins.classic.multi_turn import MultiTurnEnv
 from harness.plugins.classic.own_rollouts import call_author
@@ -126,7 +127,7 @@ class ToolEnv(MultiTurnEnv):
     def _set_definitions(self, definitions: list[Any]) -> None:
         setattr(self, "oai_tools" if self.generation == "B" else "tool_defs", definitions)
 
-    @marks.stop
+    @stop
     async def no_tools_called(self, state: State) -> bool:
         """Stop condition: the model has replied without a tool call."""
         if not state["trajectory"]:

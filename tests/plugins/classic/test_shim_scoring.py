@@ -55,7 +55,7 @@ def test_the_reward_is_the_weighted_sum_and_a_weight_of_zero_a_metric(vf: Module
     found = one(vf, rubric)
     assert (found.reward, found.reasons) == (2 * 0.5 - 1 + 0.5 * 3, {})
     assert found.metrics == {"half": 0.5, "truth": 1.0, "three": 3.0, "<lambda>": 7.0, "num_turns": 0.0}
-    assert rubric.funcs[:2] == [half, truth] and rubric.reward_weights == rubric.weights == [2.0, -1.0, 0.5, 0.0]
+    assert rubric.funcs[:2] == [half, truth] and rubric.get_reward_weights() == rubric.weights == [2.0, -1.0, 0.5, 0.0]
 
 
 def test_as_many_weights_as_functions_are_wanted(vf: ModuleType) -> None:
