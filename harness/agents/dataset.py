@@ -51,7 +51,7 @@ class DatasetReader:
             offset: Number of rows to skip at the beginning.
 
         Raises:
-            DatasetParseError: the file is not in the format of its name's ending.
+            DatasetParseError: the file is not in the format that its extension names.
             DatasetValidationError: a row is invalid. The message names the column and gives the row's number in the
                 file, from 0.
             ValueError: `limit` or `offset` is negative.

@@ -168,10 +168,10 @@ SUFFIXES: tuple[str, ...] = tuple(_FORMATS)
 
 
 def open_file(path: Path) -> RawFile:
-    """Return the parser for a dataset file, chosen by the ending of its name. The file is not read yet.
+    """Return the parser for a dataset file, chosen by the file's extension. The file is not read yet.
 
     Raises:
-        DatasetParseError: the ending is not one of `SUFFIXES`.
+        DatasetParseError: the extension is not one of `SUFFIXES`.
     """
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:

@@ -212,7 +212,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of an evalu
     Raises:
         ConfigError: an argument is invalid.
         AgentLoadError: the agent or the folder of tools cannot be loaded.
-        DatasetParseError: the dataset file does not exist, or is not in the format of its name's ending.
+        DatasetParseError: the dataset file does not exist, or is not in the format that its extension names.
         DatasetValidationError: the dataset has no rows.
         EvalFnError: an eval function cannot be loaded.
     """

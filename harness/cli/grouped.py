@@ -102,7 +102,7 @@ class GroupedCommand(TyperCommand):
     """Groups, in the order of the help."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write each group under a heading of its own, positional arguments first."""
+        """Write each group under its own heading, positional arguments first."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *self.order, "Other")}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)

@@ -100,7 +100,7 @@ class Redactor:
         self._secrets = sorted(known, key=lambda form: (-len(form), form))
 
     def add_named(self, values: Mapping[str, object]) -> None:
-        """Redact, from now on, the values of environment variables or arguments whose names say that they are secrets.
+        """Redact, from now on, the values of environment variables or arguments whose names mark them as secrets.
         The run may use only one of them, but a tool or a traceback may print all of them.
 
         Args:
@@ -114,7 +114,7 @@ class Redactor:
                 self.add(value)
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Redact, from now on, the values of headers whose names say that they are secrets, with and without a scheme
+        """Redact, from now on, the values of headers whose names mark them as secrets, with and without a scheme
         such as `Bearer`."""
         for name, value in headers.items():
             words = {word.lower() for word in _WORDS.findall(name)}
@@ -166,7 +166,7 @@ redactor = Redactor()
 """The redactor of this process. Code that reads an API key adds it here; code that writes output uses it to redact."""
 
 
-# Hiding the values of settings whose names say that they are secrets
+# Hiding the values of settings whose names mark them as secrets
 
 _PASSWORDS = frozenset(
     {"authorization", "bearer", "cookie", "credential", "jwt", "passcode", "passphrase", "passwd", "password", "pat",
@@ -244,7 +244,7 @@ def _likeness(name: str) -> _Likeness:
 
 
 def hidden(value: object, name: str = "") -> object:
-    """Return a copy of a JSON value without the values whose names say that they are secrets. Tuples become lists.
+    """Return a copy of a JSON value without the values whose names mark them as secrets. Tuples become lists.
 
     The values of `password`, `provider_key` and similar names are always hidden. The values of `key`, `token` and
     `…_key` with an unknown prefix are hidden unless they are plain words, such as a column name. The values of
@@ -281,7 +281,7 @@ def _item(name: str, item: object, above: _Likeness) -> object:
 
 
 def _without_parts(text: str) -> str:
-    """Return a URL, connection string or JSON text without the values whose names say that they are secrets, such as
+    """Return a URL, connection string or JSON text without the values whose names mark them as secrets, such as
     `password=…`."""
     if text.lstrip()[:1] in ("{", "["):
         found = _parsed(text)

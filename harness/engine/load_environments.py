@@ -1,4 +1,4 @@
-"""Load the environments of an invocation, each once, into this process or into isolated processes."""
+"""Load each environment of an invocation once, into this process or into isolated processes."""
 
 from __future__ import annotations
 

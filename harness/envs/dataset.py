@@ -65,7 +65,7 @@ class Table:
         of another source, which may be slow to read.
 
         Raises:
-            EnvironmentFault: a row is invalid; names the row and the column.
+            EnvironmentFault: a row is invalid; the message names the row and the column.
         """
         if self._is_checked:
             return
@@ -83,7 +83,7 @@ class Table:
 
         Raises:
             IndexError: the index is out of range.
-            EnvironmentFault: the row is invalid; names the row and the column.
+            EnvironmentFault: the row is invalid; the message names the row and the column.
         """
         rows = self._opened()
         if not 0 <= index < len(rows):

@@ -124,7 +124,7 @@ class Environment(ABC):
 
         Raises:
             IndexError: the index is out of range.
-            EnvironmentFault: the row is invalid; names the row and the column.
+            EnvironmentFault: the row is invalid; the message names the row and the column.
         """
         return self._table().row(index, self._style())
 

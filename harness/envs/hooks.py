@@ -109,7 +109,7 @@ def check_signature(function: Callable[..., Any], arguments: tuple[str, ...], wh
     """Check that a function accepts these positional arguments.
 
     Raises:
-        EnvironmentFault: it takes more or fewer arguments.
+        EnvironmentFault: the function takes more or fewer arguments.
     """
     try:
         inspect.signature(function).bind(*arguments)

@@ -46,7 +46,7 @@ class ImportHook:
         """Check an environment after it was built.
 
         Raises:
-            EnvironmentFault: it cannot be used.
+            EnvironmentFault: the environment cannot be used.
         """
 
     def answer_agents(self, *, in_command: bool) -> None:

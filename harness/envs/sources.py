@@ -105,7 +105,7 @@ class RowSource:
         """Validate the arguments before anything is read.
 
         Raises:
-            ConfigError: arguments that contradict each other, or a missing file; names the argument and a remedy.
+            ConfigError: arguments contradict each other, or a file is missing; the message names the argument.
         """
         for name, value in (("dataset", dataset), ("split", split), ("subset", subset)):
             if not isinstance(cast(object, value), str) and not (name == "subset" and value is None):
@@ -180,7 +180,7 @@ def read_file(name: str, columns: Sequence[str]) -> Iterator[SourceRow]:
         columns: Required columns, for messages.
 
     Raises:
-        EnvironmentLoadError: the file cannot be read, or a row is invalid; names the row.
+        EnvironmentLoadError: the file cannot be read, or a row is invalid; the message names the row.
     """
     path = Path(name).expanduser()
     return _parquet(path) if path.suffix == ".parquet" else _jsonl(path, columns)

@@ -39,7 +39,7 @@ class TaskEnv(Environment):
 
     Raises:
         ValidationError: the list is empty.
-        ConfigError: a task is invalid, or cannot be sent or scored with these options; names the task.
+        ConfigError: a task is invalid, or cannot be sent or scored with these options; the message names the task.
     """
 
     def __init__(self, tasks: Sequence[Task | Mapping[str, object]], *, options: TaskOptions | None = None) -> None:

@@ -76,7 +76,7 @@ def check_fields(
         is_camel: Whether messages name fields in camelCase.
 
     Raises:
-        ConfigError: a value is of another type; names the field.
+        ConfigError: a value is of another type; the message names the field.
     """
     for name, value in values.items():
         kind = types.get(name)

@@ -151,7 +151,7 @@ def read_models(values: object, place: str = "models") -> tuple[Model, ...]:
 
     Raises:
         ValidationError: the value is not a list, or is empty.
-        ConfigError: a model is invalid; names it.
+        ConfigError: a model is invalid; the message names it.
     """
     if (file := file_of(values)) is not None:
         return load_models(file)
@@ -163,10 +163,10 @@ def load_models(path: Path) -> tuple[Model, ...]:
     """Load the models of a file: TOML with `[[model]]` tables, JSON with an array or `{"models": […]}`, or JSONL.
 
     Args:
-        path: The file; its ending selects the format.
+        path: The file; its extension selects the format.
 
     Raises:
-        ConfigError: the file cannot be read, or a model is invalid; names file and model.
+        ConfigError: the file cannot be read, or a model is invalid; the message names file and model.
         ValidationError: the file has no models.
     """
     key, values = read_list(path, ("models", "model"))

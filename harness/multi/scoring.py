@@ -26,7 +26,7 @@ class TaskOptions:
     """Options for requests and scoring of tasks.
 
     Raises:
-        ConfigError: a value is invalid; names the option.
+        ConfigError: a value is invalid; the message names the option.
     """
 
     match_mode: MatchMode = "contains"

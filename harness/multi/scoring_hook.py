@@ -76,7 +76,7 @@ class ScoringHook:
         _parameters(self.function, self.name)
 
     async def __call__(self, call: HookCall) -> TaskScore:
-        """Score one output with the hook. A plain function runs in a thread, an async one in a task of its own.
+        """Score one output with the hook. A plain function runs in a thread, an async one in a separate task.
 
         Raises:
             EvalFnError: the returned value is not a score.

@@ -28,7 +28,7 @@ def load_tasks(path: str | Path) -> list[Task]:
             line, or a .toml file of `[[task]]` or `[[tasks]]`. The record of an evaluation is accepted as well.
 
     Raises:
-        ConfigError: the file is missing or not valid in its format, or a task is invalid; names the file and the task.
+        ConfigError: the file is missing or not valid in its format, or a task is invalid; the message names both.
     """
     return read_tasks(read_list(path, ("tasks", "task"))[1], str(path))
 
@@ -37,14 +37,14 @@ def read_list(path: str | Path, keys: tuple[str, str]) -> tuple[str, list[object
     """Read the list of tasks or models in a file.
 
     Args:
-        path: The file; its ending selects the format.
+        path: The file; its extension selects the format.
         keys: Keys of the list in an object or a TOML file: the plural and the singular of its entries.
 
     Returns:
         The key, and the entries.
 
     Raises:
-        ConfigError: the file is missing, has another ending, or has no such list.
+        ConfigError: the file is missing, has another extension, or has no such list.
     """
     kind, what = Path(path).suffix.lower(), keys[0]
     if kind not in FILES:

@@ -153,7 +153,7 @@ def read_tasks(values: object, where: str = "") -> list[Task]:
 
     Raises:
         ValidationError: there are no tasks.
-        ConfigError: a task is invalid, or two have the same id; names the task.
+        ConfigError: a task is invalid, or two have the same id; the message names the task.
     """
     start = f"{where}: " if where else ""
     tasks: list[Task] = []
@@ -179,7 +179,7 @@ def read_task(value: object, index: int, where: str = "") -> Task:
         where: Its source, for messages.
 
     Raises:
-        ConfigError: the value is not a task, lacks a required field, or has an unknown one; names field and task.
+        ConfigError: the value is not a task, lacks a required field, or has an unknown field; the message names it.
     """
     place = f"{where}: task {index}" if where else f"task {index}"
     given = value.document() if isinstance(value, Task) else value

@@ -73,7 +73,7 @@ class EnvironmentPlayer:
         self._lengths = tuple(sorted(lengths, reverse=True))
 
     def find(self, example_key: str | None, messages: Prompt) -> Example | None:
-        """Find the example of a request, by key or else by the prompt. Later turns start with the prompt, too."""
+        """Find the example of a request, by key or else by the prompt. Later turns also start with the prompt."""
         example = self._by_key.get(example_key) if example_key else None
         if example is not None or not self._by_prompt:
             return example

@@ -155,7 +155,7 @@ def expected(gold: str | float) -> str:
     r"""Convert the expected answer to a string without its box.
 
     Raises:
-        EnvironmentFault: it is empty, or neither a string nor a number.
+        EnvironmentFault: the expected answer is empty, or neither a string nor a number.
     """
     # a row may contain any value, despite the annotation
     text = "" if gold is None or isinstance(gold, bool) else extract_boxed_answer(str(gold)).strip()  # pyright: ignore[reportUnnecessaryComparison]
@@ -169,7 +169,7 @@ def require_math_verify(who: str) -> None:
     """Check that math-verify is installed, without importing it, which takes a second.
 
     Raises:
-        EnvironmentFault: it is not installed; the message contains the command that installs it.
+        EnvironmentFault: math-verify is not installed; the message has the command that installs it.
     """
     for package in ("math_verify", "latex2sympy2_extended", "sympy"):
         if importlib.util.find_spec(package) is None:

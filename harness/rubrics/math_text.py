@@ -263,7 +263,7 @@ def with_imaginary(text: str, lower: bool) -> str:
 
     Args:
         text: Text that `plain` returned.
-        lower: Whether `i` is the imaginary unit, too.
+        lower: Whether `i` is also the imaginary unit.
     """
 
     def written(found: re.Match[str]) -> str:

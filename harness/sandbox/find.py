@@ -37,7 +37,7 @@ def find_sandbox(name: str = "auto", *, packages: Sequence[str] = (), image: str
         image: Container image.
 
     Raises:
-        SandboxMissing: no sandbox is available, or the named one does not work; says why and what to install.
+        SandboxMissing: no sandbox is available, or the named one does not work; the message says what to install.
         ConfigError: unknown sandbox name.
         EnvironmentFault: a package is not installed.
     """

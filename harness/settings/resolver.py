@@ -318,7 +318,7 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
 
 
 def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
-    """Defaults for `until_ci`: all examples in random order, once each; explicit settings win."""
+    """Defaults for `until_ci`: all examples once, in random order; explicit settings win."""
     until = derived["env", "until_ci"]
     if until.value is None:
         return

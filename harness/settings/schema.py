@@ -151,7 +151,7 @@ class EnvSettings(BaseModel):
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the environment runs in processes of its own."""
+        """Whether the environment runs in separate processes."""
         return self.isolate or self.workers > 0
 
 

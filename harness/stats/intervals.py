@@ -136,7 +136,7 @@ def mean_interval(
 
 
 def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, level: float = LEVEL) -> Estimate:
-    """Mean of rates from 0 to 1 with an interval, as by `mean_interval`; fast if few distinct rates occur.
+    """Mean of rates from 0 to 1 with an interval like that of `mean_interval`; fast if few distinct rates occur.
 
     Args:
         rates: Pairs (rate, number of examples with this rate).

@@ -79,5 +79,5 @@ SUMMARY: dict[str, str] = {
 
 
 def describe(method: Method | None) -> str:
-    """Description of an interval method in words; `no interval` for None."""
+    """Description of an interval method; `no interval` for None."""
     return "no interval" if method is None else INTERVALS[method]

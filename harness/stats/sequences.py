@@ -79,7 +79,7 @@ class ConfidenceSequence:
         """Add one value: the mean of one example.
 
         Raises:
-            ValueError: it is not finite or outside the limits, or the population is exhausted.
+            ValueError: the value is not finite or outside the limits, or the population is exhausted.
         """
         if not math.isfinite(value):
             raise ValueError(f"ConfidenceSequence: {value} is not finite")

@@ -40,7 +40,7 @@ class Aim:
 
     @property
     def planned(self) -> int:
-        """Number of examples at which the interval is to be narrowest. A fixed sample of this size, drawn without
+        """Number of examples at which the interval should be narrowest. A fixed sample of this size, drawn without
         replacement, has the required width if the variance is as large as possible."""
         low, high = self.limits or (0.0, 1.0)
         endless = (normal_quantile((1 + LEVEL) / 2) * (high - low) / 2 / self.half_width) ** 2

@@ -131,7 +131,7 @@ def new_folder(path: Path, *, private: bool) -> None:
         private: Whether only its owner may access the folder.
 
     Raises:
-        OSError: it cannot be created, or the file system does not support private folders.
+        OSError: the folder cannot be created, or the file system does not support private folders.
     """
     path.mkdir(0o700 if private else 0o777)
     if private and not is_closed(path):

@@ -1,6 +1,6 @@
 """Dataset of a run: `data/*.parquet`, one row per rollout, built from the journal. During a run, `checkpoint` adds a
 file with the rollouts completed since the last one. At the end, `finish` writes all rows again, sorted and with the
-newest scores, and replaces the old files atomically. The metadata of each file say which part of the journal
+newest scores, and replaces the old files atomically. The metadata of each file states which part of the journal
 it covers, so that a resumed run can continue; if the files are inconsistent, the rows are rebuilt. The columns are
 defined in `rows`, the card in `card`."""
 
@@ -310,7 +310,7 @@ def _read_part(path: Path, columns: RowShape) -> _Part:
     """Parse the metadata of a file.
 
     Raises:
-        StoreError: it is damaged, written by another program, or has other columns.
+        StoreError: the file is damaged, written by another program, or has other columns.
     """
     pa = arrow()
     try:

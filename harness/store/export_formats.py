@@ -138,7 +138,7 @@ def format_of(target: Path) -> Format:
 
 def export_run(run: RunDir, form: Format, target: Path | None = None, *, force: bool = False) -> Exported:
     """Export a run in a format. Files are replaced atomically, and the run is only read. An export of a private run is
-    private. A target that is a device or a named pipe gets a stream, as by `stream_run`.
+    private. A target that is a device or a named pipe gets a stream, as in `stream_run`.
 
     Args:
         run: The run; an unfinished run is exported with its rollouts so far.

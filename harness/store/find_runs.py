@@ -211,7 +211,7 @@ def choose(output_dir: Path, names: Sequence[str]) -> Invocation:
             invocation. Empty means `latest`.
 
     Returns:
-        The runs in the order of the names and within each suite, each once.
+        The runs, without duplicates, in the order of the names and within each suite.
 
     Raises:
         UsageError: a name matches nothing, or more than one run or suite; or all runs of a suite were removed.

@@ -280,7 +280,7 @@ def fetch(url: str, token: str, what: str, most: int) -> bytes | None:
         Its content; None if the repository has no such file.
 
     Raises:
-        StoreError: it is too large. Errors of the library are left to `Tries`.
+        StoreError: the file is too large. Errors of the library are left to `Tries`.
     """
     from huggingface_hub import get_session
     from huggingface_hub.errors import EntryNotFoundError

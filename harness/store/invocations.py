@@ -40,7 +40,7 @@ def read_invocation(file: Path) -> Invocation:
     """Read the invocation from a suite's file.
 
     Raises:
-        StoreError: it cannot be read, or is not a suite's file.
+        StoreError: the file cannot be read, or is not a suite file.
     """
     with translated("read", file):
         content = read_file(file)

@@ -104,7 +104,7 @@ class Journal:
         """Write a record; return its byte offset once it is on disk.
 
         Raises:
-            StoreError: it was not written; later lines cannot be written either.
+            StoreError: the record was not written; later lines cannot be written either.
             EnvironmentFault: the record has a value that is not JSON; the journal is unchanged.
         """
         return await self.submit(record)
@@ -235,7 +235,7 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
     Omitted: an incomplete last line (no newline, or invalid JSON), and lines that begin at `stop` or later.
 
     Raises:
-        JournalDamaged: a line before the last one is not JSON; names file and line.
+        JournalDamaged: a line before the last one is not JSON; the message names file and line.
         StoreError: the file cannot be read.
     """
     with translated("read", path), io.BufferedReader(io.FileIO(open_regular(path)), READ_BUFFER) as file:
@@ -262,8 +262,8 @@ def read(path: Path, start: int = 0) -> Iterator[tuple[int, Record]]:
     """Stream a journal's records with their byte offsets, from the line at offset `start`.
 
     Raises:
-        JournalDamaged: a line before the last one cannot be read, or a complete line is not a record; names file and
-            line.
+        JournalDamaged: a line before the last one cannot be read, or a complete line is not a record; the message names
+            file and line.
         StoreError: the file cannot be read, or has lines of a newer version.
     """
     for offset, _, document in scan(path, start):
@@ -324,8 +324,8 @@ def as_record(path: Path, offset: int, document: JsonDict) -> Record:
     """Convert the object of a line to a record.
 
     Raises:
-        JournalDamaged: it is not a record; names file and line.
-        StoreError: it was written by a newer version.
+        JournalDamaged: the object is not a record; the message names file and line.
+        StoreError: the line was written by a newer version.
     """
     try:
         return record_of(document)

@@ -26,7 +26,7 @@ def remove_runs(runs: Sequence[RunDir]) -> None:
     """Remove run folders: all of them, or none if one is in use or cannot be written.
 
     Args:
-        runs: Run folders, each once.
+        runs: Run folders, without duplicates.
 
     Raises:
         RunLocked: another process writes one of the runs; no run was removed, unless the process began only just now.

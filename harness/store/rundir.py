@@ -192,7 +192,7 @@ class RunDir:
         """Read `run.json`.
 
         Raises:
-            StoreError: it is missing, damaged or from a newer version.
+            StoreError: the file is missing, damaged or from a newer version.
         """
         value = _read_json(self.manifest_path)
         try:
@@ -244,7 +244,7 @@ class RunDir:
         """Read `summary.json`; None if the run has none yet.
 
         Raises:
-            StoreError: it cannot be read, or is not a JSON object.
+            StoreError: the file cannot be read, or is not a JSON object.
         """
         try:
             summary = _read_json(self.summary_path)

@@ -35,7 +35,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int
         The file descriptor.
 
     Raises:
-        OSError: it cannot be opened, or is a symbolic link, a FIFO, a socket, a device or a folder.
+        OSError: the file cannot be opened, or is a symbolic link, a FIFO, a socket, a device or a folder.
     """
     try:
         _require_regular(os.lstat(path), path)  # first: opening a FIFO or a device has effects
@@ -56,7 +56,7 @@ def open_to_append(path: Path, flags: int, mode: int) -> int:
     """Open a regular file to change it in place, for example to append to it.
 
     Raises:
-        OSError: as in `open_regular`, or the file has another name (a hard link), so another file would change, too.
+        OSError: as in `open_regular`, or the file has another name (a hard link), under which it would also change.
     """
     fd = open_regular(path, flags, mode)
     if has_other_names(fd):

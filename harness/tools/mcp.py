@@ -73,7 +73,7 @@ def check_installed() -> None:
     """Check that `fastmcp` is installed.
 
     Raises:
-        EnvironmentFault: it is not installed; says how to install it.
+        EnvironmentFault: `fastmcp` is not installed; the message says how to install it.
     """
     if importlib.util.find_spec("fastmcp") is None:
         raise EnvironmentFault(f"tools from MCP servers need fastmcp, which is not installed; {INSTALL}")
@@ -83,7 +83,7 @@ def read_servers(settings: ServerSettings) -> tuple[MCPServer, ...]:
     """Parse the server settings of an environment.
 
     Raises:
-        EnvironmentFault: the settings name no server, or one is invalid; says which and why.
+        EnvironmentFault: the settings name no server, or one is invalid; the message says which and why.
     """
     if isinstance(settings, Mapping):
         inner: object = settings.get("mcpServers", settings)

@@ -81,7 +81,7 @@ class MCPSession:
         """Wait until all servers are open. Waiting for a turn does not count towards the rollout's timeout.
 
         Raises:
-            EnvironmentFault: a server cannot be opened; says which and why.
+            EnvironmentFault: a server cannot be opened; the message says which and why.
         """
         with waiting():
             await self._while_alive(self._begun)

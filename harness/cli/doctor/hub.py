@@ -170,7 +170,7 @@ def find_datasets(files: Sequence[Path], arguments: Mapping[str, object]) -> tup
         arguments: Arguments of its `load_environment`.
 
     Returns:
-        The ids of the datasets, and whether the environment contains rows of its own.
+        The ids of the datasets, and whether the environment contains its own rows.
     """
     trees: list[ast.Module] = []
     for file in files:

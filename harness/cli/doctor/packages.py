@@ -228,7 +228,7 @@ def wanting_sandbox(wanted: Sequence[WantedEnvironment]) -> list[str]:
 
 
 def import_all(names: Sequence[str], patience: float = PATIENCE) -> list[tuple[str, float]]:
-    """Import environments without network, each in a process of its own.
+    """Import environments without network, each in a separate process.
 
     Args:
         names: Names or paths, as in settings.

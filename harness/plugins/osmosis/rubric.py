@@ -81,7 +81,7 @@ def evaluate_rubric(  # noqa: PLR0913 - the arguments of osmosis_ai
         score_min: Lowest score, 0 by default.
         score_max: Highest score, 1 by default. Scores of the judge outside these limits are set to the nearest one.
         timeout: Seconds that the reply may take, with all retries.
-        return_details: Whether to return the explanation and the raw reply, too.
+        return_details: Whether to also return the explanation and the raw reply.
 
     Returns:
         The score, or a `RewardRubricRunResult` with `return_details`.
@@ -138,7 +138,7 @@ def ensure_api_key_available(model_info: ModelInfo) -> None:
     """Check that the key of a judge is set.
 
     Raises:
-        MissingAPIKeyError: it is not set.
+        MissingAPIKeyError: the key is not set.
         TypeError: `provider` is missing.
     """
     _spec(_required(model_info, "provider").lower(), str(model_info.get("model") or "any"), model_info)

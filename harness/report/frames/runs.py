@@ -201,7 +201,7 @@ _FIXED: tuple[Field[ListedRun], ...] = (
 
 
 def chosen(runs: Runs, path: str | Path) -> list[RunDir]:
-    """Return the run folders that `runs` selects, each once, in the given order.
+    """Return the run folders that `runs` selects, without duplicates, in the given order.
 
     Args:
         runs: An id, the beginning of one, `latest` (all runs of the newest invocation), a run folder, a folder of

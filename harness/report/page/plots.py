@@ -97,7 +97,7 @@ class Plots:
             tallest: Highest bar of all figures side by side.
             limits: Minimum and maximum of the axis.
             number: Colour index of the run.
-            title: Description in words.
+            title: Description of the figure.
         """
         low, high = limits
         step = (high - low) / BARS
@@ -121,7 +121,7 @@ class Plots:
 
         Args:
             curves: For each run: its colour index, pass@k by k, and pass^k by k.
-            title: Description in words.
+            title: Description of the figure.
         """
 
         def draw(axes: Any) -> None:
@@ -148,7 +148,7 @@ class Plots:
         Args:
             measure: The resource.
             runs: For each run: its colour index, and its groups.
-            title: Description in words.
+            title: Description of the figure.
         """
 
         def draw(axes: Any) -> None:

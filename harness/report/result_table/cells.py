@@ -202,7 +202,7 @@ def _by_mean(cells: Sequence[ResultCell]) -> list[ResultCell]:
 
 
 def _mark(column: Sequence[ResultCell]) -> None:
-    """Mark the runs of an environment. Runs with the same mean as the best one are marked as best, too."""
+    """Mark the runs of an environment. Runs with the same mean as the best one are also marked as best."""
     ranked = _by_mean(column)
     if len(ranked) < 2:
         return
