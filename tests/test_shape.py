@@ -43,7 +43,10 @@ LINES = {
     ),  # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (10036, 6900),  # schema, completion, examples in the help; notes on keys that are not set
+    "cli": (
+        10038,
+        6902,
+    ),  # schema, completion, examples in the help (also of bench view); notes on keys that are not set
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7079, 4858),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2478, 1508),  # kept connections to MCP servers; errors of state.openai
@@ -59,6 +62,7 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1217, 735),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
+    "plugins/view": (2800, 2000),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
@@ -182,6 +186,7 @@ DOORS = {
     "harness/models/": {"aiohttp"},
     "harness/reference/": {"aiohttp"},
     "harness/plugins/faults/": {"aiohttp"},
+    "harness/plugins/view/": {"aiohttp"},
 }
 
 

@@ -40,6 +40,7 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("bench runs show latest", "bench runs show latest --where 'reward<1 stop:length'"),
     ),
     "bench runs rm": ("docs/guides/runs.md", ("bench runs rm latest", "bench runs rm 20261124T120000Z-ab12 -y")),
+    "bench view": ("docs/guides/view.md", ("bench view", "bench view latest --port 8765 --no-open")),
     "bench resume": ("docs/guides/runs.md", ("bench resume latest", "bench resume latest --retry-failed")),
     "bench replay": ("docs/guides/replay.md", ("bench replay latest", "bench replay latest -m gpt-4.1")),
     "bench rescore": ("docs/guides/replay.md", ("bench rescore latest", "bench rescore latest --only unscored")),

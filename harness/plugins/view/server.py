@@ -1,0 +1,187 @@
+"""The web server of `bench view`: routes, checks of every request, static files, and answers as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from aiohttp import web
+
+from harness.core.errors import HarnessError
+from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, refused
+from harness.plugins.view.rollout_page import rollout_page
+from harness.plugins.view.run_list import RunList, RunNotFound, RunRemoved, listed
+from harness.store.codec import to_text
+from harness.store.query import QueryError
+
+logger = logging.getLogger(__name__)
+
+STATIC = Path(__file__).parent / "static"
+"""Folder with the page: HTML, scripts, styles, fonts."""
+
+SHUTDOWN_TIMEOUT = 0.5
+"""Seconds that open requests have to end when the server stops."""
+
+_NAME = re.compile(r"[\w-][\w.-]*", re.ASCII)
+"""Pattern of the parts of a static file's path: no hidden files, no parent folder."""
+
+_TYPES = {
+    ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css",
+    ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon", ".woff2": "font/woff2",
+    ".json": "application/json", ".txt": "text/plain",
+}  # fmt: skip
+"""Content types of static files by suffix; other files are not served. Not taken from the machine's own table."""
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ViewServer:
+    """The server: it listens on one address and shows the runs of a list.
+
+    Args:
+        runs: The runs to show.
+    """
+
+    def __init__(self, runs: RunList) -> None:
+        self.runs = runs
+        self._access: Access | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Start listening.
+
+        Args:
+            host: Address to listen on.
+            port: Port to listen on; 0 picks a free one.
+
+        Returns:
+            The link to open, which contains the token.
+
+        Raises:
+            OSError: the address is in use or not on this machine.
+        """
+
+        @web.middleware
+        async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._checked(request, handler)
+
+        app = web.Application(middlewares=[checked])
+        app.add_routes(
+            [
+                web.get("/api/runs", self._list),
+                web.get("/api/runs/{run}/rollouts/{index}/{rollout}", self._rollout),
+                web.get("/{path:.*}", self._static),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT, handler_cancellation=True)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        port = cast("int", runner.addresses[0][1])
+        self._access = Access(host, port)
+        return f"http://{bracketed(host)}:{port}/?token={self._access.token}"
+
+    async def stop(self) -> None:
+        """Stop listening and abort open requests."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check a request, answer it, and add the security headers."""
+        response = self._refused(request) or await answered(request, handler)
+        if not response.prepared:
+            response.headers.update(SECURITY_HEADERS)
+        return response
+
+    def _refused(self, request: web.Request) -> web.Response | None:
+        """Response to a request that is refused or that opens the link; None for all others."""
+        access = self._access
+        if access is None:
+            return refused("The server is starting.")
+        if reason := access.refusal(request):
+            return refused(reason)
+        if request.method not in ("GET", "HEAD"):
+            return error_response(405, f"{request.method} is not supported.")
+        if request.path == "/" and access.is_valid(request.query.get("token")):
+            return access.signed_in()
+        return None if access.has_cookie(request) else refused()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return json_response(await asyncio.to_thread(listed, self.runs))
+
+    async def _rollout(self, request: web.Request) -> web.Response:
+        place = (natural(request, "index"), natural(request, "rollout"))
+        run, whole = request.match_info["run"], request.query.get("whole") == "1"
+        return text_response(await asyncio.to_thread(lambda: rollout_page(self.runs.find(run), *place, whole=whole)))
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        parts = [part for part in request.match_info["path"].split("/") if part] or ["index.html"]
+        path = STATIC.joinpath(*parts)
+        known = all(_NAME.fullmatch(part) for part in parts) and path.suffix in _TYPES
+        if not known or not await asyncio.to_thread(os.path.isfile, path):
+            return error_response(404, f"There is no page {request.path}.")
+        kind = _TYPES[path.suffix]
+        charset = "; charset=utf-8" if kind.startswith("text/") else ""
+        return web.FileResponse(path, headers={"Content-Type": kind + charset, "Cache-Control": "no-cache"})
+
+
+async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer a request; an error becomes JSON with one sentence."""
+    try:
+        return await handler(request)
+    except QueryError as error:
+        return json_response({"error": str(error.problem), "start": error.start, "end": error.end}, 400)
+    except BadRequest as error:
+        return error_response(400, str(error))
+    except RunNotFound as error:
+        return error_response(410 if isinstance(error, RunRemoved) else 404, str(error))
+    except HarnessError as error:
+        return error_response(500, str(error))
+    except web.HTTPException as error:
+        return error_response(error.status, f"There is no page {request.path}.")
+    except Exception as error:
+        logger.warning("%s %s: %s", request.method, request.path, error, exc_info=True)
+        return error_response(500, f"The server failed to answer: {type(error).__name__}.")
+
+
+class BadRequest(Exception):
+    """A parameter of the request has a wrong value."""
+
+
+def natural(request: web.Request, name: str) -> int:
+    """A part of the path as a number of at least 0.
+
+    Raises:
+        RunNotFound: it is not one.
+    """
+    text = request.match_info[name]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise RunNotFound(f"There is no {name} {text}.")
+    return int(text)
+
+
+def json_response(value: object, status: int = 200) -> web.Response:
+    """Response with a value as JSON."""
+    return text_response(to_text(value), status)
+
+
+def text_response(text: str, status: int = 200) -> web.Response:
+    """Response with text that is JSON already."""
+    return web.Response(
+        body=text.encode(), status=status, content_type="application/json", charset="utf-8",
+        headers={"Cache-Control": "no-store"},
+    )  # fmt: skip
+
+
+def error_response(status: int, sentence: str) -> web.Response:
+    """Response with an error."""
+    return json_response({"error": sentence}, status)

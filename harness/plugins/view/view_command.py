@@ -1,0 +1,91 @@
+"""Implement `bench view`: start the server, print the link, and stop at Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from harness.cli.grouped import flag, positional
+from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
+from harness.core.errors import UsageError
+from harness.core.loopback import is_loopback
+from harness.plugins.view.run_list import RunList
+from harness.store.find_runs import choose
+
+_RUNS_HELP = "Show only these: runs or suites by id, the beginning of an id, a path, or `latest`. [all]"
+
+
+def view(
+    runs: list[str] | None = positional("RUN|SUITE", _RUNS_HELP),
+    host: str = flag("--host HOST", "Address to listen on.", "127.0.0.1"),
+    port: int = flag("--port N", "Port to listen on; 0 picks a free one.", 0, min=0, max=65535),
+    no_open: bool = flag("--no-open", "Print the link without opening a browser.", False),
+    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
+) -> None:
+    """Read runs and their transcripts in a browser, also while a run is in progress.
+
+    The first line on stdout is a link that contains a token; Ctrl-C ends the server. Only this machine can reach the
+    server, unless --host is given, and only with the token. Nothing in the run folders is changed, and no code of an
+    environment is run.
+    """
+    if not runs and not output_dir.is_dir():
+        raise UsageError(f"no folder {output_dir}: make a run with bench run, or name the output folder with -o")
+    paths = choose(output_dir, runs).runs if runs else None
+    if not is_loopback(host):
+        _say(
+            f"warning: {host} is not a loopback address: everybody who gets the link and can reach this machine over "
+            "the network can read the runs; the connection is not encrypted"
+        )
+    _serve(RunList(output_dir, paths), host, port, opens=not no_open and sys.stdout.isatty())
+
+
+def _serve(runs: RunList, host: str, port: int, *, opens: bool) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Raises:
+        UsageError: the address is in use, or is not an address of this machine.
+    """
+    import uvloop
+
+    from harness.plugins.view.server import ViewServer
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        server = ViewServer(runs)
+        try:
+            link = await server.start(host, port)
+        except OSError as error:
+            where = f"{host}, port {port}" if port else host
+            raise UsageError(
+                f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}; choose another "
+                "address with --host, or another port with --port"
+            ) from None
+        try:
+            sys.stdout.write(f"{link}\n")
+            sys.stdout.flush()
+            _say("Ctrl-C ends the server.")
+            if opens:
+                threading.Thread(target=_open, args=(link,), daemon=True).start()
+            await stop.wait()
+        finally:
+            await server.stop()
+
+    uvloop.run(main())
+
+
+def _open(link: str) -> None:
+    import webbrowser
+
+    webbrowser.open(link)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
