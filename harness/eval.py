@@ -1,5 +1,5 @@
-"""Agent evaluation in Python: runners, results, and what agents, tools and eval functions are written with.
-The names live in `harness.agents` and are imported at their first use."""
+"""Agent evaluation in Python: runners, results, and the types and helpers for agents, tools and eval functions.
+The names are defined in `harness.agents` and imported at their first use."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ _COUNTS = ("prompt_tokens", "response_tokens")
 
 
 def is_ours(client: object) -> bool:
-    """Return whether the engine can send a client's requests itself, which it can if the client is an
-    `ExternalLLMClient` whose `chat_completions` is not overridden."""
+    """Return whether the engine can send a client's requests itself: the client must be an `ExternalLLMClient` whose
+    `chat_completions` is not overridden."""
     return isinstance(client, ExternalLLMClient) and type(client).chat_completions is ExternalLLMClient.chat_completions
 
 

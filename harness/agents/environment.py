@@ -69,7 +69,7 @@ class AgentEnv(Environment):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of the dataset and the code, by which a resume recognizes changes."""
+        """Hashes of the dataset and the code, used to recognize changes on resume."""
         return self.options.fingerprint
 
     def set_max_turns(self, max_turns: int) -> None:

@@ -113,8 +113,8 @@ class EvalFnWrapper:
 
 
 def _keywords(signature: inspect.Signature, mode: Mode) -> tuple[str, ...]:
-    """Return the keyword arguments with which a function is called: those of its mode, or `extra_info` or nothing in
-    place of `metadata` if that is all that it accepts, as rubric functions of conversations do."""
+    """Return the keyword arguments with which a function is called: those of its mode. A function without `metadata`
+    gets `extra_info` instead, as rubric functions of conversations do, or neither."""
     keywords, parameters = KEYWORDS[mode], signature.parameters
     if mode == "simple" or any(p.name == keywords[2] or p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return keywords

@@ -66,7 +66,7 @@ class ScoreTables:
 
 
 def each_summary(result: EvalResult) -> Iterator[tuple[str, str, EvalEvalSummary]]:
-    """Iterate over (function, model tag, statistics); the models of a function follow each other."""
+    """Iterate over (function, model tag, statistics), function by function."""
     for name in result.eval_summaries:
         for model in result.models:
             yield name, model.model_tag, model.eval_summaries[name]

@@ -1,5 +1,5 @@
 """Check an environment: its package, its rows, and the scores of reference policies. This module decides which checks
-run and in what order. The checks themselves are in modules of their own."""
+run and in what order. The checks themselves are in separate modules."""
 
 from __future__ import annotations
 

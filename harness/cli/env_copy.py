@@ -16,8 +16,8 @@ def copy(
 ) -> None:
     """Copy an environment into a folder of your own, to change it.
 
-    The copy has the same name, and replaces the original when it is installed. Runs of changed code have another
-    identity than runs of the original.
+    The copy has the same name, and replaces the original when it is installed. Runs of changed code have a different
+    identity from runs of the original.
     """
     copied = copy_environment(name, path)
     where = shown(copied.folder)

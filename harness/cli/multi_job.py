@@ -85,7 +85,7 @@ def make_job(options: MultiOptions) -> MultiJob:
 def job_of(
     options: EvaluationOptions, tasks: str, models: Sequence[Model], registry: Registry, chosen: Options
 ) -> MultiJob:
-    """Build the job of given tasks and models.
+    """Build a job from tasks and models.
 
     Args:
         options: Typed options.

@@ -283,7 +283,7 @@ class JudgeError(HarnessError):
 
 
 class LocalExecutionError(HarnessError):
-    """A dataset, tool or model call of an agent evaluation is invalid or failed. The subclasses are part of the
+    """In an agent evaluation, a dataset or tool is invalid, or a model call failed. The subclasses are part of the
     documented API."""
 
 

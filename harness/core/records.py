@@ -108,7 +108,7 @@ class Generated:
 
     @property
     def _last_reply(self) -> Message:
-        """Return the last assistant message; an empty one if there is none or if the completion is a string."""
+        """Return the last assistant message; an empty message if none exists or the completion is a string."""
         messages: Messages = [] if isinstance(self.completion, str) else self.completion
         return next((m for m in reversed(messages) if m.get("role") == "assistant"), dict[str, Any]())
 

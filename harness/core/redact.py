@@ -220,7 +220,7 @@ _Likeness: TypeAlias = Literal["secret", "perhaps", "no"]
 
 @lru_cache(maxsize=4096)
 def _likeness(name: str) -> _Likeness:
-    """Return whether a setting of this name contains a secret: always, perhaps (depending on its value), or never."""
+    """Return how often a setting of this name contains a secret: always, perhaps (depending on its value), or never."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1] in _TAILS:
         words.pop()
@@ -328,8 +328,8 @@ def hidden_command(command: str) -> str:
 
 
 def hidden_source(source: str) -> str:
-    """Return the origin of a setting, such as `--set PATH=VALUE` or a file and a key, without values whose names say
-    that they are secrets."""
+    """Return the origin of a setting, such as `--set PATH=VALUE` or a file and a key, without values whose names
+    mark them as secrets."""
     return " ".join(hidden_words(source.split(" ", 1))) if source.startswith("-") else source
 
 

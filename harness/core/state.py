@@ -293,7 +293,7 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
     """Return the values that the environment added to steps, such as `extras` and `reward`; empty if there are no
-    such."""
+    such values."""
     notes: list[JsonDict] = []
     for each in trajectory:
         own_values = ((name, value) for name, value in each.items() if name not in _STEP_KEYS and value is not None)

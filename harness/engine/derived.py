@@ -152,7 +152,7 @@ class RecordedRollouts(PlannedRollouts):
 def plan_from(
     derivation: Derivation, environment: Environment, identity: JsonDict
 ) -> tuple[RecordedRollouts, Environment]:
-    """Make the plan of a derived run and the environment to run it with.
+    """Create the plan of a derived run, and the environment in which to execute the plan.
 
     Args:
         derivation: How the run is derived.

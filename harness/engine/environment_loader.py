@@ -96,7 +96,7 @@ def module_name(env_id: str) -> str:
 
 
 def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
-    """Activate the import hooks of plugins while an environment loads, which may have been written for another SDK."""
+    """While an environment loads, activate plugins' import hooks, since it may have been written for another SDK."""
     try:
         path = environment_path(env_id, Path())
         if path is None and source_of(env_id) is not None:

@@ -190,8 +190,8 @@ class Worklist:
         return need
 
     def _count_passed(self, recorded: Recorded) -> Iterator[Aside]:
-        """Count finished rollouts before other work begins: a few at once, the others in steps that the scheduler takes
-        later."""
+        """Count finished rollouts: a few now, before other work begins, and the others in steps that the scheduler
+        takes later."""
         if 0 < len(self._passed) <= self._early:
             self._early -= len(self._passed)
             self._count(recorded, self._passed)

@@ -99,8 +99,8 @@ class Environment(ABC):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of data that the arguments only name, such as files. They are part of the run's identity, which must
-        not change on resume.
+        """Hashes of data that the arguments name but do not contain, such as files. They are part of the run's
+        identity, which must not change on resume.
 
         Replaces the default, the hash of `source_files`. An override must therefore include hashes of the source files;
         otherwise a run could be resumed with different code."""

@@ -1,6 +1,6 @@
-"""Fast failure of Hugging Face Hub requests while environments load. If the Hub is unreachable, its library uses the
-cached copy or fails within two seconds, instead of retrying for 25 seconds. The library `datasets` does the same. For
-this, one HEAD request is sent without retries before the first request."""
+"""Fast failure of Hugging Face Hub requests while environments load. If the Hub is unreachable, `huggingface_hub` and
+`datasets` use the cached copy or fail within two seconds, instead of retrying for 25 seconds. To find out whether it is
+reachable, one HEAD request is sent without retries before the first request."""
 
 from __future__ import annotations
 

@@ -179,8 +179,8 @@ class MultiTurnEnv(Environment):
             await self.add_model_response(state, prompt, response)
 
     async def _end(self, state: State, condition: str) -> None:
-        """End the rollout with the first stop condition that is true, or with `condition` if none is (even if a
-        subclass has overridden that one)."""
+        """End the rollout with the first stop condition that is true, or with `condition` if none is, even if a
+        subclass overrides `condition`."""
         if not await self.is_completed(state):
             state["is_completed"], state["stop_condition"] = True, condition
 

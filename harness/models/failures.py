@@ -1,5 +1,5 @@
 """Description of a failed attempt at a request, with its kind, reason and message, and parsing of HTTP statuses and
-error bodies. The module `retry` decides about retries, the module `health` whether the endpoint is usable. Messages
+error bodies. The module `retry` decides about retries; `health` decides whether the endpoint is usable. Messages
 never contain keys or request headers; text from the provider is redacted and shortened."""
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class RetryPolicy:
 
 
 def read_retry_after(headers: Mapping[str, str], status: int, wall: float | None = None) -> float | None:
-    """Return the seconds that a reply tells the client to wait, with no upper limit; None if it does not tell any.
+    """Return the seconds for which a reply asks the client to wait, with no upper limit; None if it does not ask.
 
     The headers are read in this order: `retry-after-ms`; `Retry-After` as seconds or as an HTTP-date (relative to the
     reply's own `Date`, in case the local clock is wrong); for status 429 also `x-ratelimit-reset-*` of the limits whose

@@ -63,7 +63,7 @@ class TaskEnv(Environment):
 
     @property
     def fingerprint(self) -> JsonDict:
-        """Hashes of the tasks and the scoring hook, by which a resume recognizes changes; and the options, unless the
+        """Hashes of the tasks and the scoring hook, used to recognize changes on resume; and the options, unless the
         run's arguments contain them."""
         if self.options.fingerprint is not None:
             return self.options.fingerprint
@@ -129,11 +129,11 @@ class TaskEnv(Environment):
     # Reference policies
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
-        """Reply with the best score by the documented formula, as far as expected text and schema determine it."""
+        """Return a reply that scores best by the documented formula, as far as expected text and schema allow."""
         return ideal_output(read_task(example.info["task"], 0), self.options)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
-        """A reply that does not answer the task, chosen so that it does not pass by chance."""
+        """Return a reply that does not answer the task, chosen so that it does not pass by chance."""
         return empty_output(read_task(example.info["task"], 0), self.options)
 
 

@@ -112,8 +112,8 @@ class EventFile:
 @asynccontextmanager
 async def listening(listener: Listener | None) -> AsyncGenerator[list[Sink]]:
     """Context manager that yields the event sinks for a caller's listener: one that passes every event to `listener`,
-    in order, and awaits it if it is async; none without a listener. The `with` block ends when the last event has been
-    delivered. Only the first exception of the listener is logged."""
+    in order, and awaits it if it is async; no sink if there is no listener. The `with` block ends when the last event
+    has been delivered. Only the first exception of the listener is logged."""
     if listener is None:
         yield []
         return

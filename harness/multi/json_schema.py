@@ -30,8 +30,8 @@ TOO_DEEP = "Output is nested too deeply to be checked"
 
 
 def checker(schema: JsonDict) -> Check:
-    """Return a function that validates values by a JSON Schema, of the draft that `$schema` names, by default 2020-12.
-    `format` is not checked.
+    """Return a function that validates values against a JSON Schema of the draft that `$schema` names (by default
+    2020-12). `format` is not checked.
 
     Raises:
         ConfigError: the schema is invalid, or refers outside itself or endlessly to itself; the message says where.
@@ -80,7 +80,7 @@ def _made(schema: JsonDict) -> Check:
 
 
 def _not_multiple(validator: Any, step: Any, value: Any, _: Any) -> Iterator[Any]:
-    """Check `multipleOf` with decimal numbers, as JSON has them: 19.99 is a multiple of 0.01, but not as doubles."""
+    """Check `multipleOf` with decimal numbers instead of doubles, so that 19.99 is a multiple of 0.01."""
     if validator.is_type(value, "number") and not _is_multiple(value, step):
         from jsonschema import ValidationError
 

@@ -57,7 +57,7 @@ class Policy:
         return _METHODS[self.name]
 
     def is_ideal(self, rollout_key: str) -> bool:
-        """Return whether the perfect player plays this rollout.
+        """Return whether this rollout gets the replies of the perfect player.
 
         For `noisy`, this is the case if sha256 of seed and key, as a number in [0, 1), is below the accuracy, so a
         resumed run equals an uninterrupted one."""

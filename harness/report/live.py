@@ -34,7 +34,7 @@ HURRY = 1.0
 
 
 def wants_live(environ: Mapping[str, str], *, quiet: bool) -> bool:
-    """Return whether to show a live table: stdout and stderr are terminals, colour is allowed, and not `quiet`."""
+    """Return whether to show a live table: stdout and stderr are terminals, colour is allowed, and `quiet` is false."""
     if quiet or environ.get("NO_COLOR") or environ.get("TERM") in {"dumb", "unknown"}:
         return False
     return sys.stdout.isatty() and sys.stderr.isatty()

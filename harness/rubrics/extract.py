@@ -28,7 +28,8 @@ def extract_boxed_answer(text: str, strict: bool = False) -> str:
 
 
 def extract_hash_answer(text: str) -> str:
-    """Return the stripped text between the first `####` and the next one or the end; the whole text without `####`."""
+    """Return the stripped text between the first `####` and the next one or the end; if there is no `####`, the whole
+    text."""
     parts = text.split("####", 2)
     return parts[1].strip() if len(parts) > 1 else text
 

@@ -97,7 +97,7 @@ class RubricGroup(CombinedRubric):
 
     @property
     def has_custom_reward(self) -> bool:
-        """Whether any rubric, or a subclass of the group, computes the reward in another way than as a weighted sum."""
+        """Whether any rubric, or a subclass of the group, computes the reward other than as a weighted sum."""
         return self._overrides_score or any(rubric.has_custom_reward for rubric in self.rubrics)
 
     def only(self, name: str) -> Rubric:

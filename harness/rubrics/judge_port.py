@@ -163,8 +163,8 @@ def current_rollout() -> MutableMapping[str, Any] | None:
 
 @contextmanager
 def scored_rollout(state: MutableMapping[str, Any]) -> Generator[list[ModelError]]:
-    """Let judge calls inside the block, also in threads and tasks started there, be about the rollout of `state`; and
-    collect their errors as `collect_failures` does."""
+    """Associate judge calls inside the block, and in threads and tasks started there, with the rollout of `state`.
+    Also collect their errors, as `collect_failures` does."""
     failures: list[ModelError] = []
     with _changed(failures=failures, state=state):
         yield failures

@@ -1,4 +1,4 @@
-"""Judge calls of synchronous reward functions, which run in a different thread from the run's event loop."""
+"""Judge calls by synchronous reward functions, which run in a different thread from the run's event loop."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class MathPool:
         self._forget()
 
     def _forget(self) -> None:
-        """Reset to no processes. A forked child must not use the processes of its parent."""
+        """Forget all processes, since a forked child must not use the processes of its parent."""
         for process in getattr(self, "_processes", set[_Process]()):
             process.disown()
         self._lock = threading.Lock()

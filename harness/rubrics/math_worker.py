@@ -174,7 +174,7 @@ class Mathematics:
         return bool(numeric) and not self._grader.verify(sides.lhs, sides.rhs, timeout_seconds=None)
 
     def _is_near(self, answer: object, gold: object) -> bool:
-        """Return whether two small decimals that are equal after rounding are equal without it; True for all other
+        """Return whether two small decimals that are equal after rounding are exactly equal; True for all other
         values."""
         basic, values = self._sympy.Expr, [cast(Any, answer), cast(Any, gold)]
         if not all(isinstance(v, basic) and v.is_number and not v.has(self._sympy.UnevaluatedExpr) for v in values):

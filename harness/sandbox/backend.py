@@ -63,7 +63,7 @@ class Sandbox(ABC):
     async def session(
         self, files: Files, argv: Sequence[str], limits: Limits = DEFAULT_LIMITS
     ) -> AsyncGenerator[Session, None]:
-        """Run a program until the `async with` block ends. Arguments and errors as for `run`. It is never queued."""
+        """Run a program until the `async with` block ends. Arguments and errors as for `run`. Never queued."""
         session = await self.open_session(files, argv, limits)
         try:
             yield session

@@ -55,7 +55,7 @@ def hidden(shown_paths: Sequence[str]) -> list[str]:
 
 
 def package_paths(packages: Sequence[str]) -> dict[str, str]:
-    """Paths of the named packages: name inside the packages folder to path outside.
+    """Map the name of each package inside the packages folder to the package's path outside.
 
     Raises:
         EnvironmentFault: a package is not installed, or is not a regular package or module.

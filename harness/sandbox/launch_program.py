@@ -2,10 +2,10 @@
 program with its resource limits, and reports how it ended.
 
 The harness never imports it: its source is sent to an interpreter inside, so it uses only the standard library and
-nothing newer than Python 3.8. It reads its request from stdin, after its own source: eight bytes of length, then JSON;
-the rest of stdin belongs to the program. Its reports go to stderr, each after a nonce from the request. The program
-cannot learn the nonce: the launcher is not dumpable, so its memory cannot be read, and it reads the request before it
-starts the program."""
+nothing newer than Python 3.8. It reads its request from stdin, after its own source: the length in eight bytes, then
+JSON; the rest of stdin belongs to the program. Its reports go to stderr, each after a nonce from the request. The
+program cannot learn the nonce: the launcher is not dumpable, so its memory cannot be read, and it reads the request
+before it starts the program."""
 
 from __future__ import annotations
 

@@ -102,10 +102,10 @@ def serve(layers: Layers, registry: Registry) -> RunEndpoints:
 
 
 def _without_foreign(layers: Layers, registry: Registry) -> tuple[Layers, tuple[LeftOut, ...]]:
-    """Remove URLs, key variables and headers that files (or `--set`) give for another host than the model's, so that no
+    """Remove URLs, key variables and headers that files (or `--set`) give for a host other than the model's, so that no
     key is sent to a wrong host. An alias has its own URL, key variable and headers, so those of lower file layers are
-    for other models. A key variable, or a header that may contain a key, is for the URL that applies in its own layer;
-    it is not sent to another host that a higher layer sets."""
+    for other models. A key variable, or a header that may contain a key, belongs to the URL that applies in its own
+    layer; it is not sent to another host that a higher layer sets."""
     files = [layers.defaults, layers.entry, layers.swept, layers.override]
     left_out: list[LeftOut] = []
     naming = max((level for level, layer in enumerate(files) if MODEL in layer), default=0)

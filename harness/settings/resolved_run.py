@@ -122,7 +122,7 @@ class ResolvedRun:
     def to_toml(self, judges: Mapping[str, Sequence[Endpoint]] | None = None) -> str:
         """Format all settings of the run as a suite file, with which `bench run` repeats it.
 
-        A comment says that it can be repeated, or that it cannot because its rows are in a Python program. Headers that
+        A comment says whether the run can be repeated; it cannot if its rows are in a Python program. Headers that
         may be credentials are left out, with a comment; arguments with names of secrets are `[redacted]`.
 
         Args:

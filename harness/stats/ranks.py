@@ -57,8 +57,8 @@ def rank_intervals(
 
 
 def tied_with_best(scores: Sequence[Numbers], alpha: float = 0.05) -> list[bool]:
-    """Return which models cannot be distinguished from the one with the highest mean (the first of several), including
-    that one.
+    """Return which models cannot be distinguished from the best one (the first of those with the highest mean),
+    including the best one itself.
 
     Uses paired tests against the best model, adjusted by Holm's method. The best model was selected for its result, so
     a model outside the group is not always worse; a model inside is not necessarily equal.

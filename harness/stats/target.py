@@ -141,7 +141,7 @@ class StoppingRule:
         }
 
     def _inside(self, reward: float) -> float:
-        """The reward, moved to the limit if it exceeds it only by a rounding error (0.7 + 0.2 + 0.1 is below 1)."""
+        """The reward; if it exceeds a limit only by a rounding error (0.7 + 0.2 + 0.1 is below 1), that limit."""
         if self.aim.limits is None:
             return reward
         low, high = self.aim.limits

@@ -220,7 +220,7 @@ def _check_streams(form: Format) -> None:
 
 
 def _notes(entry: ListedRun, exported: Exported) -> tuple[str, ...]:
-    """Notes of an export; the first one says if the run is not complete."""
+    """Notes of an export; if the run is incomplete, the first note says so."""
     planned = entry.planned or 0
     if entry.state == "done" and exported.rows >= max(1, planned):
         return exported.notes

@@ -30,8 +30,8 @@ _LISTED = 5
 
 
 def runs_in(parent: Path) -> list[Path]:
-    """Run folders in `parent`, oldest first. Skipped: folders without `run.json`, links, and names that begin with a
-    dot, which are being removed."""
+    """Run folders in `parent`, oldest first, without links and without folders that are being removed, whose names
+    begin with a dot."""
     if parent.parent.name == "evals" and parent.is_symlink():
         return []  # links in an output folder are not followed
     return newest(filter(is_run, _folders(parent)), None)

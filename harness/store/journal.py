@@ -1,7 +1,7 @@
-"""Journal of a run: an append-only file from which all other result files are built. Appending, recovery and reading. A
-thread per journal writes. It takes all queued lines, writes them with one write(2), syncs them with one fsync(2), and
-then acknowledges the batch on the event loop. The next batch is queued meanwhile, so a busier run needs fewer syncs per
-line. Lines are encoded in `codec` and indexed in `journal_index`."""
+"""Journal of a run: an append-only file from which all other result files are built. Implements appending, recovery and
+reading. One thread per journal writes: it takes all queued lines, writes them with one write(2), syncs them with one
+fsync(2), and then acknowledges the batch on the event loop. The next batch is queued meanwhile, so a busier run needs
+fewer syncs per line. Lines are encoded in `codec` and indexed in `journal_index`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Ack: TypeAlias = tuple[Future[int], int]
 
 
 class Journal:
-    """A journal open for appending. For one event loop at a time; the caller holds the run's lock."""
+    """A journal open for appending. Use it in one event loop at a time; the caller holds the run's lock."""
 
     def __init__(self, path: Path, fd: int, end: int, fsync: Callable[[int], None]) -> None:
         self.path = path
@@ -232,7 +232,7 @@ def _recover(path: Path, fd: int, verified: int, fsync: Callable[[int], None]) -
 def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int, JsonDict]]:
     """Stream a journal's lines from offset `start`, as (offset, offset of the next line, JSON object).
 
-    Omitted: an incomplete last line (no newline, or invalid JSON), and lines that begin at `stop` or later.
+    An incomplete last line (no newline, or invalid JSON) and lines that begin at `stop` or later are omitted.
 
     Raises:
         JournalDamaged: a line before the last one is not JSON; the message names file and line.

@@ -1,5 +1,5 @@
 """The ways in which a rollout can end. For each, `OUTCOMES` defines its names, its explanation, whether it is retried,
-and whether its reward counts. All other modules use that table, so a new way needs only a new line there."""
+and whether its reward counts. All other modules use that table, so a new kind needs only a new line there."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class MCPSession:
             raise convert_error(error, tool.server, f"{tool.name} was called") from error
 
     def _fail_opening(self, error: Exception) -> bool:
-        """Set the result of the opening to `error`; returns False if it was set before."""
+        """Set the result of the opening to `error`; return False if it was set before."""
         self.is_broken = True  # first, since a waiting task may read it at once
         _set(self._begun)
         return _set(self._opened, error)
@@ -371,7 +371,7 @@ def _shared_future() -> Future[None]:
 
 
 def _set(future: Future[None], error: Exception | None = None) -> bool:
-    """Set the result of a future that another thread may set, too; returns False if it was set before."""
+    """Set the result of a future that another thread may also set; return False if it was set before."""
     try:
         if error is None:
             future.set_result(None)

@@ -91,7 +91,7 @@ class Offload:
         self._forget()
 
     def _forget(self) -> None:
-        """Reset to no threads; a forked child has none of its parent's."""
+        """Forget all threads, since a forked child has none of its parent's threads."""
         self._lock = threading.Lock()
         self._queue: SimpleQueue[_PooledCall[Any]] = SimpleQueue()
         self._outbox: _Outbox | None = None

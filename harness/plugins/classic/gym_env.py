@@ -66,7 +66,7 @@ class EpisodicSumRubric(Rubric):
 
 
 class GymEnv(MultiTurnEnv):
-    """`vf.GymEnv`: a model plays an environment with `reset` and `step`. Each row is a seed, each reply an action.
+    """`vf.GymEnv`: a model acts in an environment with `reset` and `step`. Each row is a seed, each reply an action.
 
     Args:
         env_cls: Class or function that creates the wrapped environment. Its method `reset` takes `seed` and returns the

@@ -1,4 +1,4 @@
-"""Parsers of the classic API, based on those of `harness.rubrics`. Two rules are different: how fields in tags are
+"""Parsers of the classic API, based on those of `harness.rubrics`. Two rules differ from theirs: how fields in tags are
 found, and the format reward of `XMLParser`, which gives every reply the points for spacing."""
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def _error(outcome: Outcome) -> JsonDict | None:
 
 
 def _timing(outcome: Outcome) -> JsonDict:
-    """Return the times of a rollout as spans of Unix time. Of model calls and scoring only the total duration is
-    recorded: `model` has no spans, and scoring is placed right after generation."""
+    """Return the times of a rollout as spans of Unix time. For model calls and scoring, only the total duration
+    is recorded: `model` has no spans, and scoring is placed right after generation."""
     timing = outcome.base.timing
     scoring = 0.0 if outcome.score is None else outcome.score.seconds
     ended = timing.started_at + timing.generation

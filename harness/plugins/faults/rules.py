@@ -43,7 +43,7 @@ memory."""
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: the response to one request."""
+    """Fault to inject: the response to one request."""
 
     act: Act = "answer"
     latency: float = 0.0

@@ -222,8 +222,8 @@ def _in_percent(manifest: Manifest, summary: JsonDict, claim: Claim) -> bool:
 
 
 def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
-    """Return whether the run may be of a part of the benchmark: limited examples, skipped rows, or derived from another
-    run. A run that `--until-ci` stopped counts with all its planned examples."""
+    """Return whether the run may cover only a part of the benchmark, because examples were limited, rows were skipped
+    or the run was derived from another. A run that `--until-ci` stopped counts with all its planned examples."""
     asked = manifest.settings.get("env.num_examples")
     planned = table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
     cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked

@@ -1,6 +1,6 @@
 """`evaluate_rubric` of osmosis_ai: a judge model scores an answer by a rubric in plain language. In an evaluation the
 judge is asked like every judge of a run, with retries, limits, budget and a record in the journal; elsewhere with a
-client of its own."""
+separate client."""
 
 from __future__ import annotations
 

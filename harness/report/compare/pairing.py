@@ -55,7 +55,7 @@ def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[s
     """Choose the pairs of runs to compare.
 
     Given several runs, each is compared with the first. Given two suites, runs of the same name are compared; if
-    several runs share a name, also the model must be the same. Given one suite, each run is compared with the first run
+    several runs share a name, the model must also be the same. Given one suite, each run is compared with the first run
     of the same name or environment.
 
     Args:

@@ -97,7 +97,7 @@ class ComparedRun:
 
     @property
     def planned(self) -> int:
-        """Number of planned rollouts; for a run that ended early (`--until-ci`), the number of rollouts it made."""
+        """Number of planned rollouts; for a run that ended early (`--until-ci`), the number of executed rollouts."""
         if self.ended_early is not None:
             return self.rollouts
         return max(self.rollouts, self.manifest.planned.get("num_examples", 0) * self.planned_each)
@@ -172,7 +172,7 @@ class ComparedRun:
 
 def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
     """Difference if every planned rollout without a score had the worst reward in the candidate's run, and the best in
-    the baseline's. These are the ends of the rewards' range or, if it is unknown, the extreme values observed."""
+    the baseline's. The worst and best rewards are the ends of the range or, if it is unknown, the observed extremes."""
     ours, theirs = candidate.scores, baseline.scores
     low, high = limits_of(ours, theirs) or (min(ours.seen | theirs.seen), max(ours.seen | theirs.seen))
     keys = dict.fromkeys([*candidate.cells, *baseline.cells])
