@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import itertools
+import logging
 import os
 import re
 import secrets
@@ -56,9 +57,7 @@ def safe_name(text: str) -> str:
     """Convert text to one part of a file name: `/` becomes `--`, other characters outside `[A-Za-z0-9._-]` become `-`.
     The result is never empty, never begins with a dot, and has at most `NAME_LIMIT` characters: a longer name is cut
     and ends in eight characters of its SHA-256."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", text.replace("/", "--"))
-    if name.startswith("."):
-        name = "-" + name[1:]
+    name = re.sub(r"^\.|[^A-Za-z0-9._-]", "-", text.replace("/", "--"))
     if len(name) > NAME_LIMIT:
         mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         name = f"{name[: NAME_LIMIT - 9]}-{mark}"
@@ -217,7 +216,8 @@ class RunDir:
                 refuse_links(root, file.parent)
                 make_folder(file.parent, private=self.is_closed)
                 atomic_write(file, _pretty(make()), private=self.is_closed)
-        except (OSError, StoreError):  # a run does not depend on it
+        except (OSError, StoreError) as error:  # a run does not depend on it, so this is no notice
+            logging.getLogger(__name__).info("%s names no JSON Schema for editors: %s", self.config_path, error)
             return ""
         return f"#:schema ../../../schemas/{name}\n"
 

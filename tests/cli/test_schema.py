@@ -83,6 +83,22 @@ def test_what_bench_accepts_is_valid(toml: str) -> None:
     assert faults(suite_schema(), toml) == []
 
 
+def test_a_run_whose_schema_cannot_be_written_names_none_and_says_why_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "schemas").write_text("a file, where a folder should be")
+    with caplog.at_level("INFO"):
+        [run] = evaluate("reverse-text", "reference/oracle", num_examples=1, progress=False)
+    assert run.path is not None
+    assert "#:schema" not in (run.path / "config.toml").read_text()
+    assert faults(suite_schema(), (run.path / "config.toml").read_text()) == []
+    [said] = [record.getMessage() for record in caplog.records if "JSON Schema" in record.getMessage()]
+    assert said.startswith(f"{run.path / 'config.toml'} names no JSON Schema for editors: ")
+    assert "outputs/schemas" in said
+
+
 def test_a_run_names_the_schema_of_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     [run] = evaluate("reverse-text", "reference/oracle", num_examples=1, progress=False)
