@@ -43,10 +43,8 @@ LINES = {
     ),  # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
-    "cli": (
-        10038,
-        6902,
-    ),  # schema, completion, examples in the help (also of bench view); notes on keys that are not set
+    # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
+    "cli": (10077, 6930),
     "core": (2603, 1437),  # the client for the openai SDK, moved from plugins/classic
     "engine": (7079, 4858),  # executors and listeners of plugins; a memory limit that is too small is always named
     "envs": (2478, 1508),  # kept connections to MCP servers; errors of state.openai

@@ -1,11 +1,17 @@
-"""Shell completion of environments, runs and models. Only names are read; no code of environments is run."""
+"""Shell completion of environments, runs and models, and of words with `:` or `=` in bash. Only names are read; no code
+of environments is run."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import io
+import os
+import shlex
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from harness.core.errors import HarnessError
 
@@ -57,12 +63,45 @@ BY_PLACEHOLDER: dict[str, Complete] = {
 """Completion functions for arguments, by the argument's placeholder in the help."""
 
 
+@contextlib.contextmanager
+def whole_words() -> Generator[None]:
+    """Complete words with `:` or `=` in the `with` block if bash asks for completions.
+
+    bash splits a word at these characters (`COMP_WORDBREAKS`) and replaces only the part after the last one. So join
+    the parts for the completion, and print only the ends of the suggestions."""
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    if os.environ.get("_BENCH_COMPLETE") != "complete_bash" or len(words) == 1:
+        yield
+        return
+    last, joined = int(os.environ.get("COMP_CWORD", "0")), list[str]()
+    for before, word in zip(["", *words], words[: last + 1], strict=False):
+        if joined and word and (_is_break(word) or _is_break(before)):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    os.environ |= {"COMP_WORDS": "\n".join(joined), "COMP_CWORD": str(len(joined) - 1)}
+    incomplete = joined[-1].partition("=")[2] if joined[-1].startswith("--") else joined[-1]
+    kept = max(incomplete.rfind(mark) for mark in ":=") + 1
+    shown = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(shown):
+            yield
+    finally:
+        for line in shown.getvalue().splitlines():
+            typer.echo(line[kept:] if line.startswith(incomplete[:kept]) else line)
+
+
+def _is_break(word: str) -> bool:
+    return bool(word) and not word.strip(":=")
+
+
 def _matching(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
 def _files(start: str, suffixes: Sequence[str]) -> list[str]:
-    """Return the paths that begin with `start`: folders, and files with one of the suffixes; relative as typed."""
+    """Return the paths that begin with `start`: folders, and files with one of the suffixes; relative as typed. Names
+    that a shell must quote are left to the completion of the shell itself, which quotes them."""
     folder, _, name = start.rpartition("/")
     base = Path(folder or ("/" if start.startswith("/") else "."))
     shown = f"{folder}/" if "/" in start else ""
@@ -73,5 +112,5 @@ def _files(start: str, suffixes: Sequence[str]) -> list[str]:
     return [
         f"{shown}{each.name}{'/' if each.is_dir() else ''}"
         for each in found
-        if (each.is_dir() and "/" in start) or each.suffix in suffixes
+        if ((each.is_dir() and "/" in start) or each.suffix in suffixes) and shlex.quote(each.name) == each.name
     ]

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import dotenv
+from harness.cli import completion, dotenv
 from harness.cli.examples import epilog
 from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
 from harness.cli.log_handlers import harmless_logs
@@ -123,7 +123,7 @@ def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     state: dict[str, object] = {"argv": arguments, "verbose": False}
     try:
-        with harmless_logs():
+        with harmless_logs(), completion.whole_words():
             app(arguments, prog_name="bench", obj=state)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)

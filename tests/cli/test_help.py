@@ -85,9 +85,9 @@ def test_a_letter_means_one_thing_or_the_help_says_what_else() -> None:
 # Completion
 
 
-def completed(shell: str, line: str, folder: Path) -> list[str]:
-    """The words that a shell offers after a line."""
-    words = line.split(" ")
+def completed(shell: str, line: str, folder: Path, *, split: str = " ") -> list[str]:
+    """The words that a shell offers after a line, whose words are separated by `split`."""
+    words = line.split(split)
     asked = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)},
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
@@ -127,6 +127,22 @@ def test_a_shell_completes_commands_options_environments_runs_and_models(shell: 
         "bench env info wordl": ["wordle"],
     }.items():  # fmt: skip
         assert completed(shell, line, tmp_path) == words, line
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [  # bash splits words at `:` and `=`, and replaces the last part
+        (["bench", "run", "gsm8k", "-m", "refined", ":"], ["8b"]),
+        (["bench", "run", "-a", "x", "=", "1", "gsm8k", "--model", "=", "refined", ":", "8"], ["8b"]),
+        (["bench", "run", "gsm8k", "--model", "=", "reference/o"], ["reference/oracle"]),
+        (["bench", "run", "gsm8k", "-a", "x", ":", ""], []),
+    ],
+)
+def test_words_that_bash_splits_are_completed(line: list[str], words: list[str], tmp_path: Path) -> None:
+    registry = '[[endpoint]]\nendpoint_id = "refined:8b"\nmodel = "m"\nurl = "http://127.0.0.1:9/v1"\n'
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "endpoints.toml").write_text(registry)
+    assert completed("bash", "\n".join(line), tmp_path, split="\n") == words
 
 
 def test_a_broken_registry_completes_nothing_and_says_nothing(tmp_path: Path) -> None:

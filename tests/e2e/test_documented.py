@@ -31,7 +31,7 @@ from documented_session import STAND_INS, Session, plain, plain_server, shape, s
 from hub_server import HubServer
 
 NOT_RUN = {
-    "bench --install-completion": "changes a start file of the shell; its completions: tests/cli/test_help.py",
+    "bench --install-completion": "changes a start file of the shell; tests/cli/test_completion_in_bash.py runs it",
     "make chaos": "takes minutes; tests/chaos plays its named rounds, a test each",
     "make test": "would call this test; .ci/run runs it in a fresh virtual environment",
     "make quickstart": "installs; .ci/run runs it, and here its second line is run",
