@@ -111,7 +111,7 @@ class InstancePool:
             held = self._reserved
         if not held:
             raise EnvironmentFault(
-                "a model call from another thread has no client; await ctx.chat() within the agent's run()"
+                "the model was called from a thread without a client; await ctx.chat() within the agent's run()"
             )
         reserved = held[-1]
         if is_ours(reserved.client):

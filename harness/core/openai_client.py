@@ -259,7 +259,7 @@ _HEADERS = {"content-type": "application/json"}
 def _body(request: Any, path: str) -> JsonDict:
     if request.method != "POST" or path not in (CHAT_PATH, COMPLETIONS_PATH):
         raise EnvironmentFault(
-            f"{request.method} {path} is requested, but the client of a run supports only chat.completions.create and "
+            f"{request.method} {path} was requested, but the client of a run supports only chat.completions.create and "
             "completions.create"
         )
     body: object = orjson.loads(request.content)

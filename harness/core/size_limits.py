@@ -106,7 +106,7 @@ def unzipped(data: bytes, cap: int = ROWS) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         found = file.read(cap + 1)
     if len(found) > cap:
-        raise too_large("its decompressed content", cap)
+        raise too_large("the decompressed content", cap)
     return found
 
 
@@ -124,5 +124,5 @@ def parquet_batches(file: Any, cap: int = ROWS) -> Iterator[Any]:
     for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
         size += batch.nbytes
         if size > cap:
-            raise too_large("its decompressed content", cap)
+            raise too_large("the decompressed content", cap)
         yield batch

@@ -168,7 +168,7 @@ def prepare(
                 run=start.resume_from,
                 count=len(made),
             )
-            raise UsageError(words, remedy="use {resume}, which resumes the earlier run of each")
+            raise UsageError(words, remedy="use {resume} to resume the earlier run of each")
         taken: set[Path] = set()
         made = [each if isinstance(each, FailedRun) else _try(_locate, each, each.progress, taken) for each in made]
         if admit is not None:
@@ -340,14 +340,14 @@ def _earlier(run: LiveRun) -> RunDir | None:
         if changed:
             raise ResumeRefused(
                 Message("{path} cannot be resumed: {changed}.", path=folder.path, changed=changed),
-                remedy="Start a new run, or change it back",
+                remedy="Start a new run, or undo the change",
             )
         return folder
     parent = Path(output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
     found = find_resumable(parent, manifest)
     obstacle = resume_obstacle(parent, manifest) if found is None else None
     if obstacle is not None:
-        raise ResumeRefused(obstacle, remedy="Start a new run without {resume}, or change it back")
+        raise ResumeRefused(obstacle, remedy="Start a new run without {resume}, or undo the change")
     return None if found is None else RunDir(found)
 
 

@@ -33,7 +33,7 @@ def reply_in_thread(judge: Judge, messages: Prompt, seconds: float | None = None
     assert loop is not None, "reply_in_thread() needs a run"
     if running_loop() is loop:
         raise RuntimeError(
-            "a judge that blocks was called in an async function; call it with `await asyncio.to_thread(function, …)`, "
+            "a blocking judge was called in an async function; call it with `await asyncio.to_thread(function, …)`, "
             "or make the function sync"
         )
     state = cast("State | None", current_rollout())

@@ -51,14 +51,14 @@ def read_invocation(file: Path) -> Invocation:
     whole = cast(JsonDict, document) if isinstance(document, dict) else {}
     runs, failed = whole.get("runs"), whole.get("failed", [])
     if not isinstance(runs, list) or not isinstance(failed, list):
-        raise StoreError(f"cannot read {file}: not the file of a suite (it has no list `runs`)")
+        raise StoreError(f"cannot read {file}: not a suite file (it has no list `runs`)")
     entries = [cast(JsonDict, run) if isinstance(run, dict) else {} for run in cast("list[object]", runs)]
     root = file.absolute().parent.parent
     found = Invocation(file.stem, [], failed=[str(name) for name in cast("list[object]", failed)])
     for entry in entries:
         listed = entry.get("path")
         if not isinstance(listed, str) or not listed:
-            raise StoreError(f"cannot read {file}: one of its runs has no path")
+            raise StoreError(f"cannot read {file}: a run in it has no path")
         path = root / listed  # an absolute path is not changed
         found.names.append(str(entry.get("name") or entry.get("env_id")))
         if is_run(path) and _is_its_own(path, root, file.stem):

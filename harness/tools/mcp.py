@@ -189,7 +189,7 @@ def opening_error(error: Exception, server: MCPServer, said: str) -> Environment
         server: The server that was to be opened.
         said: The end of the server's stderr, to be appended to the message.
     """
-    words = f"{convert_error(error, server.name, 'it was opened')}{said}"
+    words = f"{convert_error(error, server.name, 'being opened')}{said}"
     is_permanent = isinstance(error, EnvironmentFault) or (bool(server.command) and _is_missing_program(error))
     return EnvironmentFault(words) if is_permanent else ToolServerError(words)
 
@@ -246,7 +246,7 @@ def _from_settings(where: str, fields: JsonDict, name: str) -> MCPServer:
         raise EnvironmentFault(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(_KEYS)}")
     ways = [key for key in ("command", "url", "server") if fields.get(key)]
     if len(ways) != 1:
-        raise EnvironmentFault(f"{where} needs one of 'command' (stdio), 'url' (streamable HTTP) and 'server'")
+        raise EnvironmentFault(f"{where} needs one of 'command' (stdio), 'url' (streamable HTTP) or 'server'")
     called = str(fields.get("name") or name)
     if not called:
         raise EnvironmentFault(f"{where} needs a 'name'")

@@ -202,7 +202,7 @@ class MCPSession:
         try:
             return await self._clients[tool.server].call_tool_mcp(name=tool.name, arguments=arguments)
         except Exception as error:  # as in `_enter`
-            raise convert_error(error, tool.server, f"{tool.name} was called") from error
+            raise convert_error(error, tool.server, f"running the tool {tool.name}") from error
 
     def _fail_opening(self, error: Exception) -> bool:
         """Set the result of the opening to `error`; return False if it was set before."""

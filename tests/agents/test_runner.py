@@ -891,7 +891,7 @@ def test_a_call_from_elsewhere_is_never_given_to_the_wrong_client() -> None:
     both = EvalRunner(FromThread(2), OwnClient(), [EXACT], llm_client_factory=OwnClient)
     result = asyncio.run(both.run_eval(rows_of(2), batch_size=2))
     errors = [str(run.error) for row in result.rows for run in row.runs]
-    assert len(errors) == 2 and all("a model call from another thread has no client" in error for error in errors)
+    assert len(errors) == 2 and all("the model was called from a thread without a client" in error for error in errors)
 
 
 def test_one_client_may_be_both_models() -> None:

@@ -418,7 +418,7 @@ def test_a_child_ends_with_a_rollout_that_is_cancelled_while_it_starts(children:
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("die", "MCP server 'child' failed while it was opened: .*; the end of its stderr: …cannot open the database"),
+        ("die", "MCP server 'child' failed while being opened: .*; the end of its stderr: …cannot open the database"),
         ("hang", "MCP server 'child' did not start within 1 s"),
     ],
 )
@@ -434,7 +434,7 @@ def test_a_child_that_does_not_start_is_a_fault_and_no_score(children: Children,
 @for_each_row("command", ["/nonexistent/server", "nonexistent-server", __file__])
 def test_a_command_that_does_not_exist_is_a_fault_for_good(command: str) -> None:
     env = MCPEnv({"gone": {"command": command}}, dataset=ROWS)
-    with pytest.raises(EnvironmentFault, match="MCP server 'gone' failed while it was opened") as caught:
+    with pytest.raises(EnvironmentFault, match="MCP server 'gone' failed while being opened") as caught:
         play(env, "done")
     assert not caught.value.retryable
 
@@ -503,7 +503,7 @@ def test_a_shared_server_that_failed_one_rollout_serves_out_those_that_still_hav
 @pytest.mark.parametrize("scope", ["rollout", "shared"])
 def test_a_child_that_dies_fails_its_rollout_and_not_the_next(children: Children, scope: Any) -> None:
     env = MCPEnv([children.settings()], dataset=ROWS, scope=scope)
-    with pytest.raises(ToolServerError, match="MCP server 'child' failed while crash was called"):
+    with pytest.raises(ToolServerError, match="MCP server 'child' failed while running the tool crash"):
         play(env, calls(call("crash")))
     assert len(answers(play(env, calls(call("pid")))[0])) == 1
     assert len(children.pids()) == 2
@@ -567,7 +567,7 @@ def test_a_server_over_http_is_called_and_lives_on(children: Children) -> None:
         assert offered(chat)[0] == ["pid", "variable", "chatter", "crash", "never", "count"]
         assert [int(pid) for pid in answers(state)] == children.pids()
         assert is_alive(children.pids()[0])
-    with pytest.raises(EnvironmentFault, match="MCP server 'far' failed while it was opened"):
+    with pytest.raises(EnvironmentFault, match="MCP server 'far' failed while being opened"):
         play(MCPEnv({"far": {"url": url}}, dataset=ROWS), "done")
 
 
@@ -585,7 +585,7 @@ def test_connections_to_servers_without_session_ids_are_kept_for_further_rollout
         assert other[0] > second[-1] + 1
         with pytest.raises(ToolServerError):
             play(env, calls(call("crash")))
-        with pytest.raises(ToolServerError, match="failed while it was opened"):
+        with pytest.raises(ToolServerError, match="failed while being opened"):
             play(env, "done")  # it uses a new connection
 
 

@@ -156,8 +156,8 @@ def test_a_name_that_means_nothing_is_said_as_of_runs(runs: list[RunDir]) -> Non
     ("content", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "not the file of a suite"),
-        (json.dumps({"runs": [{"env_id": "sums"}]}), "one of its runs has no path"),
+        ("[]", "not a suite file"),
+        (json.dumps({"runs": [{"env_id": "sums"}]}), "a run in it has no path"),
     ],
 )
 def test_a_damaged_file_is_named(runs: list[RunDir], content: str, said: str) -> None:

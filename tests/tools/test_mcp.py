@@ -174,10 +174,10 @@ class Coded(Exception):
     ],
 )
 def test_only_what_the_model_can_mend_is_told_to_it(error: Exception, kind: type[Exception]) -> None:
-    assert type(convert_error(error, "s", "t was called")) is kind
+    assert type(convert_error(error, "s", "running the tool t")) is kind
 
 
 def test_a_fault_of_a_server_names_it_and_what_it_did() -> None:
-    assert str(convert_error(ConnectionError(), "s", "t was called")) == (
-        "MCP server 's' failed while t was called: ConnectionError"
+    assert str(convert_error(ConnectionError(), "s", "running the tool t")) == (
+        "MCP server 's' failed while running the tool t: ConnectionError"
     )

@@ -185,7 +185,7 @@ def test_a_start_that_failed_breaks_its_session() -> None:
         session = host.open()
         assert not session.is_broken
         may_fail.set()
-        with pytest.raises(ToolServerError, match="MCP server 'slow' failed while it was opened"):
+        with pytest.raises(ToolServerError, match="MCP server 'slow' failed while being opened"):
             await session.ready()
         return session.is_broken
 
