@@ -12,6 +12,7 @@ import contextvars
 import gc
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,18 +34,29 @@ MAX_ABANDONED = 8
 """Number of hung calls at which the pool rejects further ones. One or two may be chance; eight are a bug that would use
 up a thread per rollout."""
 
+QUICK_SECONDS = 0.0002
+"""Duration below which a call counts as quick: waking a thread for it would take about as long."""
+
+QUICK_CALLS = 32
+"""Number of consecutive quick calls after which one thread serves all calls."""
+
+PATIENCE_SECONDS = 0.01
+"""Time without progress after which one thread no longer serves all calls."""
+
 _WAITING, _RUNNING, _DONE, _ABANDONED = range(4)
 
 
 class _Outbox:
     """Finished calls to deliver to an event loop; several are delivered in one wake-up."""
 
-    __slots__ = ("_calls", "_scheduled", "loop")
+    __slots__ = ("_calls", "_scheduled", "is_watched", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._calls: deque[_PooledCall[Any]] = deque()
         self._scheduled = False
+        self.is_watched = False
+        """Whether the loop will check that waiting calls make progress."""
 
     def put(self, call: _PooledCall[Any]) -> None:
         self._calls.append(call)
@@ -78,7 +90,9 @@ class _PooledCall(Generic[T]):
 
 
 class Offload:
-    """A bounded pool of daemon threads that are started on demand.
+    """A bounded pool of daemon threads that are started on demand. While all calls are quick, one thread serves them
+    one after the other, since waking a thread for each would take most of the time. As soon as a call is slow, each
+    call gets a thread of its own again.
 
     Args:
         max_workers: Maximum number of working threads, not counting abandoned ones.
@@ -93,9 +107,13 @@ class Offload:
     def _forget(self) -> None:
         """Forget all threads, since a forked child has none of its parent's threads."""
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[_PooledCall[Any]] = SimpleQueue()
+        self._calls: deque[_PooledCall[Any]] = deque()
+        self._turns: SimpleQueue[None] = SimpleQueue()  # one entry wakes one thread
         self._outbox: _Outbox | None = None
         self._threads = 0
+        self._awake = 0  # threads that work, or for which an entry in `_turns` waits
+        self._taken = 0  # calls begun so far
+        self._streak = 0  # quick calls since the last slow one
         self._demand = 0  # calls waiting or running, without abandoned ones
         self._hung: dict[_PooledCall[Any], str] = {}
 
@@ -135,7 +153,8 @@ class Offload:
             del call  # the error's traceback refers to this frame; a reference cycle would keep the rollout's state
 
     def _submit(self, function: Callable[..., T], bound: Callable[[], T]) -> _PooledCall[T]:
-        mine = [name for call, name in list(self._hung.items()) if scope(call.context).run == scope().run]
+        hung = list(self._hung.items()) if self._hung else ()
+        mine = [name for call, name in hung if scope(call.context).run == scope().run]
         if len(mine) >= MAX_ABANDONED:
             raise ThreadsHung(
                 f"{len(mine)} calls of blocking environment code hang ({', '.join(sorted(set(mine)))}), so "
@@ -149,8 +168,10 @@ class Offload:
         call = _PooledCall(bound, outbox, loop.create_future())
         with self._lock:
             self._demand += 1
-            grow = self._grow()
-        self._queue.put(call)
+            self._calls.append(call)
+            grow = self._wake()
+        if self._streak >= QUICK_CALLS:
+            self._watch(outbox)
         if grow:
             try:
                 self._start()
@@ -159,12 +180,36 @@ class Offload:
                 raise
         return call
 
-    def _grow(self) -> bool:
-        """Return whether the caller must start a thread after it has released the lock."""
-        if self._demand > self._threads and self._threads < self.max_workers:
-            self._threads += 1
-            return True
-        return False
+    def _wake(self) -> bool:
+        """Wake a thread for a waiting call, unless enough are awake. Returns whether the caller must start a thread
+        after it has released the lock."""
+        enough = 1 if self._streak >= QUICK_CALLS else min(self._demand, self.max_workers)
+        if self._awake >= enough:
+            return False
+        self._awake += 1
+        self._turns.put(None)
+        is_new = self._awake > self._threads
+        self._threads += is_new
+        return is_new
+
+    def _watch(self, outbox: _Outbox) -> None:
+        if not outbox.is_watched:
+            outbox.is_watched = True
+            outbox.loop.call_later(PATIENCE_SECONDS, self._check_progress, outbox, self._taken)
+
+    def _check_progress(self, outbox: _Outbox, taken: int) -> None:
+        """Wake threads for the waiting calls if the thread that serves all of them is held up by one."""
+        outbox.is_watched = False
+        for _ in range(len(self._calls)):
+            with self._lock:
+                if self._taken == taken:
+                    self._streak = 0
+                grow = self._wake()
+            if self._streak >= QUICK_CALLS:
+                self._watch(outbox)
+                return
+            if grow:
+                self._start()
 
     def _start(self) -> None:
         for is_last in (False, True):
@@ -175,6 +220,7 @@ class Offload:
                 gc.collect()
                 with self._lock:
                     self._threads -= is_last
+                    self._awake -= is_last
                     if is_last and not self._threads:
                         raise
         # The existing threads will take the call in turn.
@@ -190,31 +236,43 @@ class Offload:
             if running:
                 self.abandoned += 1
                 self._threads -= 1
+                self._awake -= 1
                 self._hung[call] = _name(function)
-                grow = self._grow()
+                grow = bool(self._calls) and self._wake()
         if grow:
             self._start()
 
     def _work(self) -> None:
         """Thread function: run calls until one of them was abandoned."""
         while True:
-            call = self._queue.get()
-            with self._lock:
-                if call.status == _ABANDONED:
-                    continue
-                call.status = _RUNNING
-            try:
-                call.value = call.context.run(call.function)
-            except BaseException as error:  # passed on to the task that awaits the call
-                call.error = error
-            with self._lock:
-                if call.status == _ABANDONED:
-                    self._hung.pop(call, None)
-                    return  # another thread has replaced this one
-                call.status = _DONE
-                self._demand -= 1
-            call.outbox.put(call)
-            del call  # an idle thread must not keep a rollout's state alive
+            self._turns.get()
+            while (call := self._next()) is not None:  # an idle thread keeps no call, and so no rollout's state, alive
+                started = time.monotonic()
+                try:
+                    call.value = call.context.run(call.function)
+                except BaseException as error:  # passed on to the task that awaits the call
+                    call.error = error
+                is_quick = time.monotonic() - started < QUICK_SECONDS
+                with self._lock:
+                    if call.status == _ABANDONED:
+                        self._hung.pop(call, None)
+                        return  # another thread has replaced this one
+                    call.status = _DONE
+                    self._demand -= 1
+                    self._streak = self._streak + 1 if is_quick else 0
+                call.outbox.put(call)
+
+    def _next(self) -> _PooledCall[Any] | None:
+        """Return the next call for this thread; None if none waits, so that the thread must sleep."""
+        with self._lock:
+            while self._calls:
+                call = self._calls.popleft()
+                if call.status != _ABANDONED:
+                    call.status = _RUNNING
+                    self._taken += 1
+                    return call
+            self._awake -= 1
+            return None
 
 
 def cores() -> int:
