@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future, Task
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -81,6 +82,63 @@ def _workers(gate: int, total: int) -> int:
     return max(1, min(gate, total) if gate > 0 else total)
 
 
+class _Backlog:
+    """Queue of rollouts that wait to be scored.
+
+    Args:
+        limit: Maximum number of entries, after which `put` waits.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._batches: deque[_Batch | None] = deque()
+        self._scorers: deque[Future[None]] = deque()
+        """Futures of the workers that wait for an entry."""
+        self._generators: deque[Future[None]] = deque()
+        """Futures of the workers that wait for room."""
+
+    async def put(self, batch: _Batch) -> None:
+        """Add an entry, after waiting for room. If the wait is cancelled, the entry is added nevertheless."""
+        try:
+            while len(self._batches) >= self._limit:
+                await _in_line(self._generators)
+        finally:
+            self.put_nowait(batch)
+
+    def put_nowait(self, batch: _Batch | None) -> None:
+        """Add an entry, even without room. None tells a worker that no entries follow."""
+        self._batches.append(batch)
+        _wake(self._scorers)
+
+    async def get(self) -> _Batch | None:
+        """Remove and return the oldest entry, after waiting for one."""
+        while not self._batches:
+            await _in_line(self._scorers)
+        batch = self._batches.popleft()
+        if self._generators:
+            _wake(self._generators)
+        return batch
+
+
+async def _in_line(waiting: deque[Future[None]]) -> None:
+    future: Future[None] = asyncio.get_running_loop().create_future()
+    waiting.append(future)
+    try:
+        await future
+    except asyncio.CancelledError:
+        if not future.cancelled():
+            _wake(waiting)  # pass the turn on
+        raise
+
+
+def _wake(waiting: deque[Future[None]]) -> None:
+    while waiting:
+        future = waiting.popleft()
+        if not future.done():
+            future.set_result(None)
+            return
+
+
 class Schedule:
     """Scheduler of one run.
 
@@ -115,8 +173,7 @@ class Schedule:
         self._score = score
         self._bounds = bounds
         self._failures_left = 0 if bounds.fail_fast else bounds.max_failures
-        self._backlog: asyncio.Queue[_Batch | None] = asyncio.Queue()
-        self._room = asyncio.Semaphore(bounds.backlog)
+        self._backlog = _Backlog(bounds.backlog)
         self._workers: list[Task[None]] = []
         self._stopping = False
         self._judge_gone: SystemicError | None = None
@@ -260,15 +317,13 @@ class Schedule:
             await self._score_batch(rollouts)
             return
         try:
-            await self._room.acquire()
+            # Also added if the endpoint becomes unusable meanwhile: generated rollouts are scored.
+            await self._backlog.put(rollouts)
         finally:
-            # Also after the endpoint has become unusable meanwhile: generated rollouts are scored.
             self._progress.backlog += len(rollouts)
-            self._backlog.put_nowait(rollouts)
 
     async def _score_worker(self) -> None:
         while (batch := await self._backlog.get()) is not None:
-            self._room.release()
             await self._score_batch(batch)
 
     async def _score_batch(self, batch: _Batch) -> None:
