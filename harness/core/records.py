@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from dataclasses import field
+from typing import ClassVar, Literal, TypeAlias
 
-from harness.core.types import JsonDict, Message, Messages, Prompt, Usage
+from harness.core.types import JsonDict, Message, Messages, Prompt, Usage, value_class
 
 FIXED_COLUMNS: tuple[str, ...] = (
     "example_id", "rollout_index", "prompt", "completion", "answer", "task", "info", "reward",
@@ -14,7 +14,7 @@ FIXED_COLUMNS: tuple[str, ...] = (
 """Columns of every dataset. Columns for metrics follow `reward`, and state columns are at the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Row:
     """One row of an environment's dataset, formatted for the model but without a position in a plan."""
 
@@ -26,7 +26,7 @@ class Row:
     info: JsonDict = field(default_factory=dict[str, object])
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Example:
     """One row of an environment's dataset, formatted for the model. Journal line `example`."""
 
@@ -44,7 +44,7 @@ class Example:
     """Position in the run's plan, counted from 0. Tables list the rows in this order."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Item:
     """One unit of work: a rollout that is planned."""
 
@@ -53,7 +53,7 @@ class Item:
     rollout_index: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Timing:
     """Start time of a rollout, and durations in seconds."""
 
@@ -67,7 +67,7 @@ class Timing:
     """Seconds of `generation` in which a request waited for a slot, a rate limit or a retry."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Generated:
     """A rollout whose generation is complete, with all data that scoring needs."""
 
@@ -110,7 +110,10 @@ class Generated:
     def _last_reply(self) -> Message:
         """Return the last assistant message; an empty message if none exists or the completion is a string."""
         messages: Messages = [] if isinstance(self.completion, str) else self.completion
-        return next((m for m in reversed(messages) if m.get("role") == "assistant"), dict[str, Any]())
+        for message in reversed(messages):
+            if message.get("role") == "assistant":
+                return message
+        return {}
 
 
 BUDGET_SPENT = "budget"
@@ -123,7 +126,7 @@ JUDGEMENTS = "judgements"
 """Key of the judges' replies in the state: a list of `{model, prompt, text, label, …, usage}`."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Score:
     """Result of scoring one rollout with a rubric."""
 
@@ -135,7 +138,7 @@ class Score:
     """Reason for each missing value, by function name. The name is `*` if the reason concerns no single function."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Scored:
     """The score of a rollout. If the journal has several scores for one key, the last one counts."""
 
@@ -172,7 +175,7 @@ class Scored:
         return ("*", "") if self.reward is not None else next(iter(self.reasons.items()), ("*", ""))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Failed:
     """A rollout that failed and has no score."""
 

@@ -78,6 +78,8 @@ class Redactor:
 
     def __init__(self) -> None:
         self._secrets: list[str] = []
+        self._encoded: list[bytes] = []
+        """The secrets in UTF-8."""
 
     @property
     def longest(self) -> int:
@@ -98,6 +100,7 @@ class Redactor:
         known = forms.union(self._secrets)
         # Longest first: if one secret contains another, the whole of it must be replaced.
         self._secrets = sorted(known, key=lambda form: (-len(form), form))
+        self._encoded = [form.encode("utf-8", "surrogatepass") for form in self._secrets]
 
     def add_named(self, values: Mapping[str, object]) -> None:
         """Redact, from now on, the values of environment variables or arguments whose names mark them as secrets.
@@ -121,6 +124,10 @@ class Redactor:
             if len(value) >= _SHORTEST_HEADER_SECRET and not _SECRET_HEADERS.isdisjoint(words):
                 self.add(value)
                 self.add(value.partition(" ")[2])
+
+    def is_clean(self, encoded: bytes) -> bool:
+        """Return whether a text in UTF-8 contains no known secret."""
+        return not any([secret in encoded for secret in self._encoded])
 
     def text(self, s: str, *, patterns: bool = True) -> str:
         """Remove secrets from `s`.

@@ -6,20 +6,29 @@ The steps of the trajectory refer to one growing transcript, so that a rollout o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from harness.core.errors import EnvironmentFault, StateLost
+from harness.core.prefix import Prefix
 from harness.core.records import Example, Generated
-from harness.core.types import Chat, JsonDict, Message, Messages, ModelResponse, Prompt
+from harness.core.types import Chat, JsonDict, Messages, ModelResponse, Prompt
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 INPUT_KEYS: tuple[str, ...] = ("prompt", "answer", "task", "info", "example_id")
 """Fields of the example that can be read from the state."""
+
+_INPUTS = frozenset(INPUT_KEYS)
+
+_get: Callable[..., Any] = dict[str, Any].get
+_set: Callable[..., Any] = dict[str, Any].__setitem__
+
+_ABSENT: Any = object()
+"""Default of a lookup, since None is a value."""
 
 FIXED_KEYS: frozenset[str] = frozenset(INPUT_KEYS) | {
     "input", "rollout_index", "model", "sampling_args", "tools", "completion", "is_completed", "is_truncated",
@@ -38,48 +47,6 @@ _STEP_KEYS = frozenset({"prompt", "completion", "response", "tokens", "is_trunca
 
 # Values that orjson would convert to another type (a dataclass to a dict) cannot be restored as they were.
 _FAITHFUL = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-
-
-class Prefix(Sequence[Message]):
-    """Read-only list of the first `end` messages of a growing transcript, which are not copied."""
-
-    __slots__ = ("_end", "_messages")
-
-    def __init__(self, messages: Messages, end: int) -> None:
-        self._messages = messages
-        self._end = end
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Messages: ...
-    def __getitem__(self, index: int | slice) -> Message | Messages:
-        if isinstance(index, slice):
-            return [self._messages[i] for i in range(*index.indices(self._end))]
-        position = index + self._end if index < 0 else index
-        if not 0 <= position < self._end:
-            raise IndexError(f"message {index} does not exist; the list has {self._end} messages")
-        return self._messages[position]
-
-    def __len__(self) -> int:
-        return self._end
-
-    def __iter__(self) -> Iterator[Message]:
-        return (self._messages[i] for i in range(self._end))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(cast("Sequence[object]", other))
-
-    __hash__ = None  # type: ignore[assignment]  # equal to lists, which are not hashable
-
-    def __add__(self, other: Sequence[Message]) -> Messages:
-        return [*self, *other]
-
-    def __radd__(self, other: Sequence[Message]) -> Messages:
-        return [*other, *self]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
 
 class State(dict[str, Any]):
@@ -203,17 +170,16 @@ class State(dict[str, Any]):
             under `trajectory`), and the names of the values that cannot be restored exactly. If possible, such a value
             is still included in a readable form, for state columns.
         """
-        author = {name: value for name, value in self.items() if name not in FIXED_KEYS}
+        author: JsonDict = {}
+        if not self.keys() <= FIXED_KEYS:
+            author = {name: value for name, value in self.items() if name not in FIXED_KEYS}
         notes = _notes(self["trajectory"])
         places = self.places()
         if places is not None:
             author[_STEPS] = {"notes": notes, "places": places}
         elif notes:
             author[_STEPS] = notes
-        example = self.example
-        changed: JsonDict = {}
-        if example is not None:  # input fields that differ from those of the example
-            changed = {name: self.get(name) for name in INPUT_KEYS if _differ(self.get(name), getattr(example, name))}
+        changed = self._changed_inputs()
         if not author and not changed:
             return {}, ()
         exported = {**author, "input": changed} if changed else author
@@ -225,6 +191,16 @@ class State(dict[str, Any]):
             return ({**kept, "input": kept_input} if kept_input else kept), lost + lost_input
         return exported, ()
 
+    def _changed_inputs(self) -> JsonDict:
+        """Return the input fields that differ from those of the example."""
+        example, held = self.example, _get(self, "input")
+        if example is None:
+            return {}
+        is_usual = isinstance(held, dict) and not self.lost and self.keys().isdisjoint(INPUT_KEYS)
+        values = cast(JsonDict, held) if is_usual else {name: self.get(name) for name in INPUT_KEYS}
+        pairs = ((name, values.get(name), getattr(example, name)) for name in INPUT_KEYS)
+        return {name: value for name, value, given in pairs if value is not given and _differ(value, given)}
+
     def places(self) -> list[list[int]] | None:
         """Start and end of each trajectory step in the completion; None if the steps are exactly the assistant messages
         or the environment has no steps."""
@@ -234,10 +210,8 @@ class State(dict[str, Any]):
         return [_place(each, self.start, len(completion)) for each in trajectory]
 
     def __missing__(self, name: str) -> Any:
-        if name in INPUT_KEYS:
-            fields = cast(JsonDict, super().get("input", {}))
-            if name in fields:
-                return fields[name]
+        if name in _INPUTS and name in (fields := _get(self, "input", ())):
+            return fields[name]
         if name in self.lost:
             raise StateLost(
                 f"state[{name!r}] was not a JSON value, so it could not be stored in the journal; "
@@ -246,10 +220,10 @@ class State(dict[str, Any]):
         raise KeyError(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name in INPUT_KEYS and name in super().get("input", ()):
+        if name in _INPUTS and name in _get(self, "input", ()):
             self["input"][name] = value
         else:
-            super().__setitem__(name, value)
+            _set(self, name, value)
 
     def __contains__(self, name: object) -> bool:
         if super().__contains__(name) or name in self.lost:
@@ -258,10 +232,10 @@ class State(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """`state[name]`, or `default` if the key is missing; raises `StateLost` like `state[name]`."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
+        value: Any = _get(self, name, _ABSENT)
+        if value is not _ABSENT:
+            return value
+        return self[name] if name in self else default  # noqa: SIM401 - `dict.get` does not call `__missing__`
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """`state[name]`, set to `default` first if the key is missing; raises `StateLost` like `state[name]`."""
@@ -294,10 +268,14 @@ def step(state: State, prompt: Prompt | Prefix, completion: Prompt, response: Mo
 def _notes(trajectory: Sequence[JsonDict]) -> list[JsonDict]:
     """Return the values that the environment added to steps, such as `extras` and `reward`; empty if there are no
     such values."""
-    notes: list[JsonDict] = []
-    for each in trajectory:
-        own_values = ((name, value) for name, value in each.items() if name not in _STEP_KEYS and value is not None)
-        notes.append({name: value for name, value in own_values if not isinstance(value, dict) or value})
+    notes: list[JsonDict] = [
+        {
+            name: value
+            for name, value in each.items()
+            if name not in _STEP_KEYS and value is not None and (not isinstance(value, dict) or value)
+        }
+        for each in trajectory
+    ]
     return notes if any(notes) else []
 
 
@@ -318,10 +296,15 @@ class LostExtras(dict[str, Any]):
 def own(value: Any) -> Any:
     """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
-        return {name: own(part) for name, part in cast(JsonDict, value).items()}
+        table = cast(JsonDict, value)
+        return {name: own(part) if isinstance(part, _NESTED) else part for name, part in table.items()}
     if isinstance(value, list | tuple):
-        return [own(part) for part in cast("list[object]", value)]
+        parts = cast("list[object]", value)
+        return [own(part) if isinstance(part, _NESTED) else part for part in parts]
     return value
+
+
+_NESTED = (dict, list, tuple)
 
 
 def _differ(one: object, other: object) -> bool:

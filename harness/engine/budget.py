@@ -60,6 +60,7 @@ class Budget:
         """Number of replies whose tokens are unknown."""
         self.before: JsonDict = {}
         """Amounts that were spent before the runs were resumed, under `cost` and `tokens`."""
+        self._bounds: tuple[Bound, ...] = tuple(bound for bound in BOUNDS if self.limits.of(bound) is not None)
         self._why = ""
         self._is_expired = False
         self._clock = clock
@@ -87,7 +88,8 @@ class Budget:
 
     def may_start(self) -> bool:
         """Return whether a new rollout may begin."""
-        if self.reached is None and self.is_time_up:
+        has_clock = self._is_expired or self.limits.max_time is not None
+        if has_clock and self.reached is None and self.is_time_up:
             self._reach("max_time")
         return self.reached is None
 
@@ -203,7 +205,7 @@ class Budget:
             self.unpriced += replies
 
     def _look(self) -> None:
-        for bound in BOUNDS:
+        for bound in self._bounds:
             limit = self.limits.of(bound)
             if limit is not None and self.reached is None and self._amount(bound) >= limit * (1 - SLACK):
                 self._reach(bound)

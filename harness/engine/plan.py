@@ -70,7 +70,10 @@ class PlannedRollouts:
         return self.num_examples * self.rollouts_per_example
 
     def examples(self) -> Iterator[Example]:
-        """The planned examples, in the order of work."""
+        """The planned examples, in the order of work. After `check`, their keys are not computed again."""
+        if self._known:
+            yield from (self._example_at(index, key) for index, key in enumerate(self.example_keys()))
+            return
         keys = ExampleKeys()
         for index, row in enumerate(self._order):
             yield keys.example(self._environment.row(row), index)
@@ -107,8 +110,11 @@ class PlannedRollouts:
         known = self._known
         return (known[start : start + _KEY_BYTES].hex() for start in range(0, len(known), _KEY_BYTES))
 
+    def _example_at(self, index: int, key: str) -> Example:
+        return example_of(self._environment.row(self._order[index]), key, index)
+
     def _items_at(self, index: int, key: str) -> list[Item]:
-        return self.items(example_of(self._environment.row(self._order[index]), key, index))
+        return self.items(self._example_at(index, key))
 
     def items(self, example: Example) -> list[Item]:
         """Return the planned rollouts of one example."""

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, cast
 
 from harness.core.errors import ResumeRefused
 from harness.core.records import STATE_LOST, Failed, Generated, Item, Scored
+from harness.core.types import value_class
 from harness.engine.executors import Finished
 from harness.engine.plan import PlannedExample, PlannedRollouts
 from harness.engine.progress import RunProgress
@@ -48,7 +49,7 @@ class RolloutGroup:
         return len(self.finished) + self.lost == self.size
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Todo:
     """One item (planned rollout) that must be generated or scored."""
 

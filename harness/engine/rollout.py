@@ -20,7 +20,7 @@ from harness.core.records import BUDGET_SPENT, Failed, Generated, Item, Score, T
 from harness.core.redact import redactor
 from harness.core.replies import ReplyRecorder, to_record
 from harness.core.state import State
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, Usage
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, Usage, value_class
 from harness.engine.rollout_limits import CallGate, RolloutLimits
 from harness.envs.environment import Environment
 from harness.rubrics.functions import read
@@ -81,7 +81,7 @@ class MeteredChat:
         return response
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Attempt:
     """State and record of one attempt at a rollout."""
 
@@ -147,7 +147,8 @@ class _Play:
         self._sampling_args = sampling_args
         self._started_at, self._started = time.time(), time.monotonic()
         self._deadline = Deadline(timeout)
-        meter.dictation = ReplyRecorder()
+        if number > 1:
+            meter.dictation = ReplyRecorder()
 
     async def run(self, limits: RolloutLimits) -> Attempt:
         """Run the environment, and return the attempt with its record."""

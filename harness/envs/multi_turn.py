@@ -151,7 +151,8 @@ class MultiTurnEnv(Environment):
     async def is_completed(self, state: State) -> bool:
         """Return whether a stop condition is true, and store the name of the first one."""
         for hook in self._stops:
-            if _is_true(await hook(state), f"{type(self).__name__} @stop {hook.name}"):
+            value = await (hook.function(state) if hook.is_async else hook(state))
+            if value is not False and _is_true(value, f"{type(self).__name__} @stop {hook.name}"):
                 state["is_completed"], state["stop_condition"] = True, hook.name
                 return True
         return False
@@ -162,7 +163,10 @@ class MultiTurnEnv(Environment):
         """Run turns until a stop condition is true."""
         await self._start(state)
         where = type(self).__name__
-        while not _is_true(await self.is_completed(state), f"{where}.is_completed"):
+        while True:
+            is_completed = await self.is_completed(state)
+            if is_completed is not False and _is_true(is_completed, f"{where}.is_completed"):
+                return
             prompt = await self.get_prompt_messages(state)
             if state["final_env_response"] is not None:
                 return await self._end(state, "has_final_env_response")

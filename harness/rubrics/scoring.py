@@ -103,7 +103,7 @@ class Scoring:
 
     async def _finish(self, call: _FunctionCall) -> None:
         """Await the value if necessary, and store it."""
-        if inspect.isawaitable(call.value):
+        if type(call.value) is not float and inspect.isawaitable(call.value):
             try:
                 call.value = await cast("Awaitable[object]", call.value)
             except BaseException as error:  # becomes the reason for a missing value

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar, cast
 
 import orjson
@@ -35,6 +36,12 @@ _NAMES = {
 }
 """Fields of each kind of record, each with its name in a journal line. Only an example's key has another name there."""
 
+_FIELDS = {
+    kind: (("type", *(alias for _, alias in names)), attrgetter("kind", *(name for name, _ in names)))
+    for kind, names in _NAMES.items()
+}
+"""Names in a journal line of each kind of record, and a function that returns their values."""
+
 _PART_FIELDS = {cls: frozenset(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
 
 T = TypeVar("T", Usage, Timing)
@@ -51,9 +58,8 @@ def encode(record: Record) -> bytes:
         EnvironmentFault: the record has a value that is not JSON.
     """
     line = to_line(document_of(record))
-    text = line.decode()
     # Search for secrets first; only a line that contains one is decoded and rebuilt.
-    if redactor.text(text, patterns=False) is text:
+    if redactor.is_clean(line):
         return line
     redact = partial(redactor.text, patterns=False)
     clean = {
@@ -152,9 +158,8 @@ def to_text(value: object) -> str:
 
 def document_of(record: Record) -> JsonDict:
     """Convert a record to the JSON object of its journal line."""
-    document: JsonDict = {"type": record.kind}
-    for name, alias in _NAMES[record.kind]:
-        document[alias] = getattr(record, name)
+    names, values = _FIELDS[record.kind]
+    document: JsonDict = dict(zip(names, values(record), strict=True))
     if document.get("replies", ...) is None:  # omitted if the transcript has all replies, as usual
         del document["replies"]
     return document

@@ -65,9 +65,8 @@ class Deadline(Expiry):
         outside = scope()
         self._outer = outside.deadline
         self._token = CURRENT.set(Scope(outside.run, outside.rollout, self, outside.held))
-        loop = self.begin()
         if self._left is not None:
-            self._timer = loop.call_later(self._left, self.expire)
+            self._timer = self.begin().call_later(self._left, self.expire)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -75,7 +74,8 @@ class Deadline(Expiry):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._left = None  # a task that the rollout left running may still wait
-        self.end(kind, error)
+        if self._has_expired:
+            self.end(kind, error)
 
     def stop(self) -> None:
         """Pause the clock: a request starts waiting."""

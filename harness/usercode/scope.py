@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from harness.core.types import value_class
 
 if TYPE_CHECKING:
     from harness.usercode.deadline import Deadline
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Scope:
     """Run and rollout of a task."""
 

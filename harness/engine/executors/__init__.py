@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.plugins import load_plugins
 from harness.core.records import Example, Failed, Generated, Item, Scored
+from harness.core.types import value_class
 
 if TYPE_CHECKING:  # these import all settings, which an isolated process does not need
     from harness.engine.model_source import ModelSource
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # these import all settings, which an isolated process does n
 EXECUTORS = "bench.executors"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Finished:
     """A generated rollout with its example: the input of scoring."""
 
