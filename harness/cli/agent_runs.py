@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from harness.cli import labels
-from harness.cli.eval_options import AgentFlags, EvalOptions
+from harness.cli.agent import AgentFlags, EvalOptions
 from harness.cli.stdout import own_stdout
 from harness.core.errors import ConfigError, DatasetValidationError, EnvironmentLoadError, HarnessError, UsageError
 from harness.core.keys import digest

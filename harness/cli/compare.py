@@ -1,26 +1,33 @@
-"""Implement `bench compare`: find differences between runs. Parses names of runs and suites; `report.compare` does the
-statistics."""
+"""Implement `bench compare`, `bench gate` and `bench power`: find differences between runs, decide whether a candidate
+may replace its baseline, and plan sample sizes. `report.compare` does the statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
+from rich.text import Text
 
-from harness.cli.grouped import flag, positional
-from harness.cli.output import write_fitted, write_json, write_text
-from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
+from harness.cli.grouped import flag, output_dir_flag, positional
+from harness.cli.output import write_fitted, write_json, write_result, write_text
 from harness.core.errors import UsageError
+from harness.report.compare import planning, sides, verdicts
+from harness.report.compare.pairing import pairs_of
+from harness.report.compare.screen import Compared, averages_of, labels, screen
+from harness.report.compare.sides import REWARD, ComparedRun, Match, read_side
+from harness.report.result_table.cells import table_of_sides
+from harness.report.result_table.latex import latex_table
+from harness.report.result_table.plain import csv_table, markdown_table
+from harness.report.transcript import transcript
 from harness.settings.wording import suggestion
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from harness.report.compare.screen import Compared
-    from harness.report.compare.sides import Match
-    from harness.store.rundir import RunDir
+from harness.stats.difference import adjust
+from harness.stats.hypotheses import p_of_interval
+from harness.store.atomic import atomic_write
+from harness.store.find_runs import choose, find_run
+from harness.store.invocations import suite_of
+from harness.store.rundir import RunDir
 
 RUNS_HELP = (
     "The first is the baseline. Each an id, the beginning of exactly one id, a path, or latest; or a suite, by its id "
@@ -31,6 +38,13 @@ CLUSTER_HELP = "Examples with the same value of this key of their `info` (or `ta
 TABLE_HELP = "Print only the table models × environments: md, latex or csv. Each run is compared with the best one."
 TABLES = ("md", "latex", "csv")
 FLIPS = 10
+CANDIDATE_HELP = "Run or suite to check."
+BASELINE_HELP = "Run or suite to compare with."
+COVERAGE_HELP = "Minimum share of rollouts that are scored, and of examples that are paired."
+COVERAGE = 0.98
+FROM_HELP = "A run like the planned ones: shows how much examples, and rollouts of an example, differ."
+AGAINST_HELP = "A run of another model on the same examples: shows how much two models differ by example."
+CORRELATION_HELP = "Without --against: of two models' true scores over examples. [0, which is cautious]"
 
 
 def compare(  # noqa: PLR0913 - a command's options are its parameters
@@ -41,24 +55,20 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
     transcripts: int = flag("--transcripts N", "Examples that differ, printed with both transcripts.", 0, min=0),
     form: str | None = flag("--table FORMAT", TABLE_HELP),
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
-    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
+    output_dir: Path = output_dir_flag(),
 ) -> None:
     """Compare runs with the first one, example by example.
 
     Shows the differences with their intervals, the examples that differ, the cost of each run, and, for a tie, the
     number of examples that would decide it.
     """
-    from harness.report.compare.screen import screen
-
     if form is not None:
         _check_table(form, more=as_json or transcripts > 0 or flips != FLIPS)
         write_text(_result_table(form, runs or [], output_dir, metric=metric, cluster=cluster))
         return
     found = compared(runs or [], output_dir, metric=metric, cluster=cluster)
     if all(each.paired.pairs == 0 and each.unpaired is None for each in found.matches):
-        folders = dict.fromkeys(
-            str(side.run.path) for each in found.matches for side in (each.baseline, each.candidate)
-        )
+        folders = dict.fromkeys(str(side.run.path) for side in found.sides)
         raise UsageError(f"no two of these runs have scores to compare; try `bench runs show` on {', '.join(folders)}")
     if as_json:
         write_json(_json(found))
@@ -78,13 +88,6 @@ def _check_table(form: str, *, more: bool) -> None:
 
 def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> str:
     """Return the scores of all named runs as text: a table of models × environments."""
-    from harness.report.compare.sides import REWARD, ComparedRun, read_side
-    from harness.report.result_table.cells import table_of_sides
-    from harness.report.result_table.latex import latex_table
-    from harness.report.result_table.plain import csv_table, markdown_table
-    from harness.store.find_runs import choose
-    from harness.store.rundir import RunDir
-
     chosen: dict[Path, tuple[RunDir, str]] = {}
     missing: list[str] = []
     for name in names or [""]:
@@ -93,15 +96,15 @@ def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: 
             chosen.setdefault(path.resolve(), (RunDir(path), name))
         missing += [f"{each}: could not be loaded" for each in found.failed]
         missing += [f"{each}: this run no longer exists" for each in found.gone]
-    sides: list[tuple[ComparedRun, str]] = []
+    read: list[tuple[ComparedRun, str]] = []
     for run, name in chosen.values():
         measures = [metric] if metric else run.read_manifest().functions or [REWARD]
-        sides += [(read_side(run, measure=measure, cluster=cluster), name) for measure in measures]
-    if not any(side.scored for side, _ in sides):
+        read += [(read_side(run, measure=measure, cluster=cluster), name) for measure in measures]
+    if not any(side.scored for side, _ in read):
         folders = ", ".join(str(run.path) for run, _ in chosen.values())
         raise UsageError(f"none of these runs has a score; try `bench runs show` on {folders}")
     make = {"md": markdown_table, "latex": latex_table, "csv": csv_table}[form]
-    return make(table_of_sides(sides, missing))
+    return make(table_of_sides(read, missing))
 
 
 def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:
@@ -111,22 +114,12 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
         UsageError: a name is unknown, or there is nothing to compare.
         StoreError: a run cannot be read.
     """
-    from harness.report.compare.pairing import pairs_of
-    from harness.report.compare.screen import Compared, averages_of
-    from harness.report.compare.sides import ComparedRun, match, read_side
-    from harness.stats.difference import adjust
-
     pairs, unmatched = pairs_of(names, output_dir)
-    sides: dict[tuple[Path, str], ComparedRun] = {}
-
-    def side(run: RunDir, measure: str) -> ComparedRun:
-        if (run.path, measure) not in sides:
-            sides[run.path, measure] = read_side(run, measure=measure, cluster=cluster)
-        return sides[run.path, measure]
+    read = cache(partial(read_side, cluster=cluster))
 
     matches = adjust(
         [
-            match(pair.name, side(pair.candidate, measure), side(pair.baseline, measure), pair.column)
+            sides.match(pair.name, read(pair.candidate, measure), read(pair.baseline, measure), pair.column)
             for pair in pairs
             for measure in ([metric] if metric else _measures(pair.candidate, pair.baseline))
         ]
@@ -141,8 +134,6 @@ def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
     Raises:
         UsageError: the runs have no function in common.
     """
-    from harness.report.compare.sides import REWARD
-
     ours, theirs = candidate.read_manifest(), baseline.read_manifest()
     if not ours.functions and not theirs.functions:
         return [REWARD]
@@ -156,17 +147,10 @@ def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
 
 
 def _json(found: Compared) -> dict[str, object]:
-    from harness.report.compare.sides import ComparedRun, match_json, side_json
-    from harness.stats.hypotheses import p_of_interval
-
-    sides: dict[tuple[str, str], ComparedRun] = {}
-    for match in found.matches:
-        for side in (match.baseline, match.candidate):
-            sides.setdefault((side.run.id, side.measure), side)
     return {
         "schema_version": 1,
-        "runs": [side_json(side) for side in sides.values()],
-        "comparisons": [match_json(match) for match in found.matches],
+        "runs": [sides.side_json(side) for side in found.sides],
+        "comparisons": [sides.match_json(each) for each in found.matches],
         "averages": [
             {
                 "candidate": label, "difference": estimate.mean, "stderr": estimate.stderr,
@@ -179,18 +163,103 @@ def _json(found: Compared) -> dict[str, object]:
 
 
 def _transcripts(matches: Sequence[Match], most: int, width: int) -> Iterator[Text]:
-    from rich.text import Text
-
-    from harness.report.compare.screen import labels
-    from harness.report.compare.sides import rollouts_of
-    from harness.report.transcript import transcript
-
-    for match in matches:
-        for flip in match.flips[:most]:
-            for side, label in zip(
-                (match.baseline, match.candidate), labels([match.baseline, match.candidate]), strict=True
-            ):
-                yield Text()
-                yield Text(f"=== {label}", "bold")
-                rollouts = rollouts_of(side, flip.key)
+    for each in matches:
+        both = (each.baseline, each.candidate)
+        for flip in each.flips[:most]:
+            for side, label in zip(both, labels(both), strict=True):
+                yield from (Text(), Text(f"=== {label}", "bold"))
+                rollouts = sides.rollouts_of(side, flip.key)
                 yield from (Text(line) for line in transcript(rollouts[0].example, rollouts, width))
+
+
+def gate(  # noqa: PLR0913 - a command's options are its parameters
+    candidate: str = positional("CANDIDATE", CANDIDATE_HELP, ...),
+    baseline: str = flag("--baseline RUN|SUITE", BASELINE_HELP, ...),
+    margin: float = flag("--margin X", "Acceptable loss of reward.", ...),
+    min_coverage: float = flag("--min-coverage X", COVERAGE_HELP, COVERAGE),
+    metric: str | None = flag("--metric NAME", METRIC_HELP),
+    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
+    junit_file: Path | None = flag("--junit FILE", "Write a JUnit XML report as well."),
+    markdown_file: Path | None = flag("--markdown FILE", "Write a comment for a pull request as well."),
+    as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
+    output_dir: Path = output_dir_flag(),
+) -> None:
+    """Check whether a candidate is worse than its baseline by more than a margin.
+
+    Exit code 0: not worse; 1: worse, or too few rollouts were scored; 3: too few examples to decide; 2: wrong usage.
+
+    To pass, the whole 95 % interval of the paired difference must lie above −MARGIN, so that an imprecise measurement
+    never passes a candidate. In a suite, every environment must pass.
+    """
+    _check(margin, min_coverage)
+    hint = _suite_hint(baseline, candidate, output_dir)
+    found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
+    if found.unmatched:
+        raise UsageError(f"candidate and baseline must contain the same runs: {' '.join([*found.unmatched, *hint])}")
+    rule = verdicts.GateRule(margin, min_coverage)
+    rulings = verdicts.apply_rules(found.matches, rule)
+    for file, text in ((junit_file, verdicts.junit), (markdown_file, verdicts.markdown)):
+        if file is not None:
+            is_private = any(side.manifest.is_private for side in found.sides)
+            atomic_write(file, text(rulings, rule), private=is_private)
+    lines = partial(verdicts.verdict_lines, rulings, rule)
+    write_result(lines, verdicts.gate_json(rulings, rule), as_json=as_json)
+    for line in hint:
+        typer.echo(f"note: {line}", err=True)
+    raise typer.Exit(verdicts.EXIT_CODES[verdicts.overall(rulings)])
+
+
+def _check(margin: float, min_coverage: float) -> None:
+    if not 0 <= margin < float("inf"):
+        raise UsageError(f"--margin {margin:g}: the margin is the acceptable loss of reward; it must be 0 or more")
+    if not 0 <= min_coverage <= 1:
+        raise UsageError(f"--min-coverage {min_coverage:g}: must be a share of the rollouts, from 0 to 1")
+
+
+def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:
+    """Name the suites of candidate and baseline if single runs of suites were given."""
+    words: list[str] = []
+    for role, name in (("the candidate", candidate), ("the baseline", baseline)):
+        chosen = choose(output_dir, [name])
+        if len(chosen.runs) + len(chosen.gone) + len(chosen.failed) == 1:
+            suite = suite_of(chosen.runs[0], output_dir)
+            if suite is not None:
+                count = len(suite.names) + len(suite.failed)
+                words.append(f"{role} is one of the {count} runs of the suite {suite.id}; that id names all of them.")
+    return words
+
+
+def power(  # noqa: PLR0913 - a command's options are its parameters
+    source: str = flag("--from RUN", FROM_HELP, ...),
+    mde: float | None = flag("--mde X", "The smallest difference to detect."),
+    against: str | None = flag("--against RUN", AGAINST_HELP),
+    correlation: float | None = flag("--correlation R", CORRELATION_HELP),
+    chance: float = flag("--power P", "The probability of detecting it.", 0.8),
+    alpha: float = flag("--alpha P", "Level of the two-sided test.", 0.05),
+    examples: int | None = flag("--examples N", "Number of available examples. [any number]", min=2),
+    metric: str | None = flag("--metric NAME", METRIC_HELP),
+    as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
+    output_dir: Path = output_dir_flag(),
+) -> None:
+    """Compute the smallest difference between two models that a plan can detect, or the cheapest plan that detects a
+    given difference.
+
+    A plan is a number of examples and a number of rollouts of each. More examples narrow every interval; more rollouts
+    of the same examples only reduce the noise of single answers.
+    """
+    if mde is not None and not 0 < mde < float("inf"):
+        raise UsageError(f"--mde {mde:g}: must be a difference in reward greater than 0")
+    if correlation is not None and not -1 <= correlation <= 1:
+        raise UsageError(f"--correlation {correlation:g}: must be from -1 to 1")
+    if correlation is not None and against is not None:
+        raise UsageError(
+            "--correlation and --against are mutually exclusive: --against computes the correlation from the run"
+        )
+    for name, part in (("--power", chance), ("--alpha", alpha)):
+        if not 0 < part < 1:
+            raise UsageError(f"{name} {part:g}: must be between 0 and 1")
+    names = [source] if against is None else [source, against]
+    sides = [read_side(RunDir(find_run(output_dir, name)), measure=metric or REWARD) for name in names]
+    question = planning.Question(mde, alpha, chance, correlation or 0.0, examples)
+    planned = planning.plan(question, sides[0], None if against is None else sides[1])
+    write_result(partial(planning.plan_lines, planned), planning.plan_json(planned), as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.cli.derived_settings import placed
+from harness.cli.derived import placed
 from harness.cli.execute import execute
 from harness.cli.options import RunOptions
 from harness.cli.view import View

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
+from harness.cli.lazy_commands import lazy_group, new_app, own_command
 
 COMMANDS = {
-    "init": CommandEntry("harness.cli.env_init", "init", "Start a new environment: a package that passes its tests."),
-    "install": CommandEntry("harness.cli.env_install", "install", "Install environments, from folders or by name."),
-    "list": CommandEntry("harness.cli.env_list", "list_environments", "List installed and other environments."),
-    "info": CommandEntry("harness.cli.env_info", "info", "Show prompts, arguments and rewards of an environment."),
-    "copy": CommandEntry("harness.cli.env_copy", "copy", "Copy an environment into a folder of your own to edit."),
-    "check": CommandEntry("harness.cli.env_check", "check", "Check that an environment is sound, without any model."),
+    "init": own_command("env_init:init", "Start a new environment: a package that passes its tests."),
+    "install": own_command("env_install:install", "Install environments, from folders or by name."),
+    "list": own_command("env_list:list_environments", "List installed and other environments."),
+    "info": own_command("env_info:info", "Show prompts, arguments and rewards of an environment."),
+    "copy": own_command("env_copy:copy", "Copy an environment into a folder of your own to edit."),
+    "check": own_command("env_check:check", "Check that an environment is sound, without any model."),
 }  # fmt: skip
 
 app = new_app(cls=lazy_group(COMMANDS), no_args_is_help=True)

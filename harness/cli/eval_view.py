@@ -17,12 +17,11 @@ from harness.agents.result_document import check_output, document_meta, eval_doc
 from harness.agents.results import EvalModelSummary, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.screen import run_line, show
 from harness.agents.summaries import build_result
+from harness.cli.agent import AgentFlags, EvalOptions
 from harness.cli.agent_runs import AgentInvocation
-from harness.cli.connection_check import check_connections
-from harness.cli.eval_options import AgentFlags, EvalOptions
 from harness.cli.execute import execute
 from harness.cli.options import RunOptions
-from harness.cli.progress import Progress, header
+from harness.cli.progress import Progress, check_connections, header
 from harness.cli.stdout import kept_stdout
 from harness.cli.view import View, any_private, show_folders, show_notes, show_steps
 from harness.core.errors import RunLocked, StoreError, UsageError

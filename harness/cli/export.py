@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import typer
 
-from harness.cli.grouped import RUN_HELP, flag, positional
+from harness.cli.grouped import RUN_HELP, flag, output_dir_flag, positional
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def export(
         "By default a name made of environment, model and run, in this directory.",
     ),
     force: bool = flag("--force", "Replace existing files.", False),
-    output_dir: Path = flag("--output-dir DIR", "Where the runs are.", Path("outputs")),
+    output_dir: Path = output_dir_flag("--output-dir DIR"),
     as_json: bool = flag("--json", "Print the written files as JSON on stdout.", False),
 ) -> None:
     """Write a run in the format of another tool.

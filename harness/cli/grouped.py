@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, cast, get_type_hints
 
 import typer
@@ -199,6 +200,15 @@ def flag(usage: str, doc: str, default: Any = None, **more: Any) -> Any:
     complete = BY_PLACEHOLDER.get(metavar or "")
     doc += _other_meaning(names)
     return typer.Option(default, *names, help=doc, metavar=metavar, autocompletion=complete, **more)
+
+
+OUTPUTS = Path("outputs")
+"""Default output folder."""
+
+
+def output_dir_flag(usage: str = "--output-dir -o DIR") -> Any:
+    """Declare the option that names the output folder, as the default of a parameter."""
+    return flag(usage, "Where the runs are.", OUTPUTS)
 
 
 RUN_HELP = "The run: its folder, its id, the beginning of exactly one id, or `latest`."

@@ -40,7 +40,7 @@ def import_results(
 
 def _show(folders: list[Path], output_dir: Path, *, as_json: bool) -> None:
     from harness.cli.output import write_fitted, write_json
-    from harness.cli.runs_list import naming
+    from harness.cli.runs import naming
     from harness.report.runs import runs_lines
     from harness.store.catalogue import read_entry
 

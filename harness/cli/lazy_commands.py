@@ -29,6 +29,18 @@ class CommandEntry:
     """Heading of the command in the help."""
 
 
+def own_command(target: str, help_line: str, group: str = "Commands") -> CommandEntry:
+    """Make the entry of a command of this package.
+
+    Args:
+        target: `MODULE:NAME` of its function or `typer.Typer`, below `harness.cli`.
+        help_line: The command's line in the help.
+        group: Heading of the command in the help.
+    """
+    module, _, name = target.partition(":")
+    return CommandEntry(f"harness.cli.{module}", name, help_line, group)
+
+
 def new_app(*, add_completion: bool = False, **more: Any) -> typer.Typer:
     """Create an application or a group of commands. Help pages are formatted without rich, which is slow to import and
     truncates the names of options at 80 columns."""

@@ -15,7 +15,7 @@ import typer
 
 from harness.cli import completion, dotenv
 from harness.cli.examples import epilog
-from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
+from harness.cli.lazy_commands import lazy_group, new_app, own_command
 from harness.cli.log_handlers import harmless_logs
 from harness.cli.stdout import open_streams, print_notices, unsay_secrets
 from harness.core import plugins
@@ -28,43 +28,27 @@ EVALUATE, RUNS, RESULTS, SETUP = "Evaluate", "Runs", "Results", "Setup"
 """Headings of the commands in the help."""
 
 COMMANDS = {
-    "run": CommandEntry(
-        "harness.cli.run", "app", "Evaluate environments with a model; keep the results as a dataset.", EVALUATE
+    "run": own_command("run:app", "Evaluate environments with a model; keep the results as a dataset.", EVALUATE),
+    "eval": own_command(
+        "agent:eval_app", "Evaluate an agent over the rows of a dataset, and score every run.", EVALUATE
     ),
-    "eval": CommandEntry(
-        "harness.cli.eval", "app", "Evaluate an agent over the rows of a dataset, and score every run.", EVALUATE
-    ),
-    "multi": CommandEntry(
-        "harness.cli.multi", "app", "Evaluate several models on one list of tasks, side by side.", EVALUATE
-    ),
-    "test": CommandEntry(
-        "harness.cli.test", "app", "Run an agent over rows without scoring it, or step through it.", EVALUATE
-    ),
-    "runs": CommandEntry("harness.cli.runs", "app", "List, show or remove recorded runs.", RUNS),
-    "resume": CommandEntry("harness.cli.resume", "app", "Resume an incomplete run.", RUNS),
-    "replay": CommandEntry(
-        "harness.cli.replay", "app", "Repeat a run with its recorded replies or another model.", RUNS
-    ),
-    "rescore": CommandEntry("harness.cli.rescore", "app", "Score recorded rollouts with the current rubric.", RUNS),
-    "export": CommandEntry("harness.cli.export", "export", "Write a run in the format of another tool.", RESULTS),
-    "import": CommandEntry(
-        "harness.cli.import_results", "import_results", "Import results of another tool as runs.", RESULTS
-    ),
-    "compare": CommandEntry(
-        "harness.cli.compare", "compare", "Compare runs: differences, examples and certainty.", RESULTS
-    ),
-    "gate": CommandEntry("harness.cli.gate", "gate", "Check that a run is not worse than another; for CI.", RESULTS),
-    "power": CommandEntry("harness.cli.power", "power", "Compute the examples needed to find a difference.", RESULTS),
-    "report": CommandEntry(
-        "harness.cli.report", "report", "Write a page of runs to publish: HTML, Markdown or JSON.", RESULTS
-    ),
-    "push": CommandEntry("harness.cli.push", "push", "Push a recorded run to the Hugging Face Hub.", RESULTS),
-    "env": CommandEntry("harness.cli.env", "app", "Create, install, list, describe and check environments.", SETUP),
-    "doctor": CommandEntry(
-        "harness.cli.doctor.command", "app", "Find problems on this machine that would stop a run.", SETUP
-    ),
-    "serve": CommandEntry("harness.cli.serve", "serve", "Serve the reference models on this machine.", SETUP),
-    "schema": CommandEntry("harness.cli.schema", "schema", "Print the JSON Schema of a suite or endpoint file.", SETUP),
+    "multi": own_command("multi:app", "Evaluate several models on one list of tasks, side by side.", EVALUATE),
+    "test": own_command("agent:test_app", "Run an agent over rows without scoring it, or step through it.", EVALUATE),
+    "runs": own_command("runs:app", "List, show or remove recorded runs.", RUNS),
+    "resume": own_command("resume:app", "Resume an incomplete run.", RUNS),
+    "replay": own_command("derived:replay_app", "Repeat a run with its recorded replies or another model.", RUNS),
+    "rescore": own_command("derived:rescore_app", "Score recorded rollouts with the current rubric.", RUNS),
+    "export": own_command("export:export", "Write a run in the format of another tool.", RESULTS),
+    "import": own_command("import_results:import_results", "Import results of another tool as runs.", RESULTS),
+    "compare": own_command("compare:compare", "Compare runs: differences, examples and certainty.", RESULTS),
+    "gate": own_command("compare:gate", "Check that a run is not worse than another; for CI.", RESULTS),
+    "power": own_command("compare:power", "Compute the examples needed to find a difference.", RESULTS),
+    "report": own_command("report:report", "Write a page of runs to publish: HTML, Markdown or JSON.", RESULTS),
+    "push": own_command("push:push", "Push a recorded run to the Hugging Face Hub.", RESULTS),
+    "env": own_command("env:app", "Create, install, list, describe and check environments.", SETUP),
+    "doctor": own_command("doctor.command:app", "Find problems on this machine that would stop a run.", SETUP),
+    "serve": own_command("serve:serve", "Serve the reference models on this machine.", SETUP),
+    "schema": own_command("schema:schema", "Print the JSON Schema of a suite or endpoint file.", SETUP),
 }
 
 app = new_app(

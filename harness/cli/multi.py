@@ -12,7 +12,7 @@ import typer
 
 from harness.cli.examples import epilog
 from harness.cli.grouped import command_of
-from harness.cli.lazy_commands import CommandEntry, lazy_group, new_app
+from harness.cli.lazy_commands import lazy_group, new_app, own_command
 from harness.cli.multi_options import GROUPS, SETTINGS, EvaluationOptions, MultiOptions
 from harness.cli.stdout import print_notices
 from harness.core.errors import HarnessError
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from harness.multi.events import EventFile
 
 COMMANDS = {
-    "runs": CommandEntry("harness.cli.multi_records", "runs_app", "List the records that --persist has stored."),
-    "show": CommandEntry("harness.cli.multi_records", "show_app", "Show the result in a record."),
-    "replay": CommandEntry("harness.cli.multi_records", "replay_app", "Evaluate a record's tasks and models again."),
+    "runs": own_command("multi_records:runs_app", "List the records that --persist has stored."),
+    "show": own_command("multi_records:show_app", "Show the result in a record."),
+    "replay": own_command("multi_records:replay_app", "Evaluate a record's tasks and models again."),
 }
 
 _EPILOG = (

@@ -100,6 +100,14 @@ def write_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+def write_result(lines_of: Callable[[int], Iterable[Text | str]], document: object, *, as_json: bool) -> None:
+    """Print a result on stdout: as lines fitted to the line width, or its JSON form with `as_json`."""
+    if as_json:
+        write_json(document)
+    else:
+        write_fitted(lines_of)
+
+
 def can_ask() -> bool:
     """Return whether a user can answer a question on the terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()

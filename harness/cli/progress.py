@@ -1,15 +1,23 @@
-"""Progress lines of `bench eval` and `bench test` before the report, with a header that describes the evaluation."""
+"""Output of `bench eval` and `bench test` before the first run: progress lines, a header that describes the evaluation,
+and the connection check, whose requests `models.preflight` sends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import os
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.agents.result_document import without_credentials
 from harness.agents.schemas import RolloutRequest
 from harness.agents.validation import validate_tools
+from harness.cli import labels
+from harness.cli.agent import AgentFlags, EvalOptions
 from harness.cli.agent_runs import AgentInvocation, RequestedModel
-from harness.cli.eval_options import AgentFlags, EvalOptions
+from harness.core.errors import SystemicError
 from harness.engine.provenance import bench_version
+from harness.models.pool import CallSettings, ClientPool
+from harness.models.preflight import preflight_all
 from harness.report.live import Display
 from harness.report.text import PlainConsole, clean
 from harness.settings.resolved_run import ResolvedRun
@@ -110,3 +118,49 @@ def _rows(options: AgentFlags, job: AgentInvocation) -> str:
     total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples
     chosen = left if wanted == -1 else min(wanted, left)
     return str(total) if chosen == total else f"{total} (evaluating {chosen})"
+
+
+def check_connections(
+    runs: Sequence[tuple[ResolvedRun, bool]], keys: Mapping[str, str], say: Callable[[str], None]
+) -> None:
+    """Send one short request to every model of these runs, except to the embedded server.
+
+    Args:
+        runs: Pairs of a run, whose model is checked, and whether that model is the baseline.
+        keys: Literal API keys by variable name.
+        say: Called with a progress line at the start.
+
+    Raises:
+        SystemicError: an endpoint is unusable; no rollout was started.
+    """
+    wanted: list[tuple[ResolvedRun, bool]] = []
+    for run, is_baseline in runs:
+        if not run.is_reference and not any(run.endpoints == other.endpoints for other, _ in wanted):
+            wanted.append((run, is_baseline))
+    if wanted:
+        say("Verifying provider connectivity...")
+        asyncio.run(_ask(wanted, keys))
+
+
+async def _ask(runs: Sequence[tuple[ResolvedRun, bool]], keys: Mapping[str, str]) -> None:
+    pool = ClientPool(environ=ChainMap(dict(keys), os.environ))
+    try:
+        asked = [
+            (
+                pool.get(run.endpoints, CallSettings(request_timeout=own.request_timeout, headers=own.extra_headers)),
+                own.model,
+            )
+            for run, _ in runs
+            for own in [run.settings.model]
+        ]
+        faults: list[SystemicError] = []
+        for fault, (_, is_baseline) in zip(await preflight_all(asked), runs, strict=True):
+            if fault is not None:
+                fault.labels = labels.BASELINE if is_baseline else labels.EVAL
+                faults.append(fault)
+    finally:
+        await pool.close()
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise SystemicError("\n".join(map(str, faults)))

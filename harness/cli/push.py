@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from harness.cli.grouped import flag, positional
+from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.lazy_commands import add_plugin_options
 from harness.core.errors import HarnessError, RunLocked, StoreError, UsageError
 
@@ -59,7 +59,7 @@ def push(
     runs: list[str] = positional("RUN|SUITE...", RUNS_HELP, ...),
     repo: str | None = flag("--repo NAME", "NAME or NAMESPACE/NAME, of all runs. [ENV_MODEL, for each]"),
     public: bool = flag("--public", "Create it public; without it, private.", False),
-    output_dir: Path = flag("--output-dir -o DIR", "Where the runs are.", Path("outputs")),
+    output_dir: Path = output_dir_flag(),
     allow_private: bool = flag("--allow-private", "Upload also a run that was made with --private.", False),
     as_json: bool = flag("--json", "Print the result as JSON on stdout.", False),
     **leaderboard_options: Any,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import typer
 
-from harness.cli.grouped import flag, positional
+from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import write_text
 from harness.core.errors import UsageError
 from harness.settings.wording import suggestion
@@ -49,7 +49,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
     transcripts: int = flag("--transcripts N", "Examples of each run to show in full.", TRANSCRIPTS, min=0),
     plots: bool = flag("--plots/--no-plots", "Draw figures; needs matplotlib.", True),
     force: bool = flag("--force", "Replace an existing file.", False),
-    output_dir: Path = flag("--output-dir DIR", "Where the runs are.", Path("outputs")),
+    output_dir: Path = output_dir_flag("--output-dir DIR"),
 ) -> None:
     """Write a page of runs: leaderboard, differences, distributions, failures, examples with transcripts, settings.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from harness.cli.derived_settings import (
+from harness.cli.derived import (
     GROUPS,
     RUN,
     SETTINGS,

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from harness.agents.local_test_runner import LocalTestRunResult, to_test
 from harness.agents.screen import format_duration
+from harness.cli.agent import AgentTestOptions
 from harness.cli.agent_runs import AgentInvocation
-from harness.cli.connection_check import check_connections
-from harness.cli.eval_options import AgentTestOptions
 from harness.cli.eval_view import save_results, tell_results
 from harness.cli.options import RunOptions
-from harness.cli.progress import Progress
+from harness.cli.progress import Progress, check_connections
 from harness.cli.view import View, any_private
 from harness.core.records import Example, Generated, Scored
 from harness.core.records import Failed as FailedRecord

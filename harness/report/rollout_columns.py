@@ -231,7 +231,7 @@ def rollout_columns(manifests: Iterable[Manifest]) -> QueryColumns[RunRollout]:
     families: dict[str, Callable[[str], QueryColumn[RunRollout] | None]] = {
         "metric": metric,
         "info": lambda name: QueryColumn(f"info.{name}", "any", lambda r: member(r.outcome.example.info, name)),
-        "state": lambda name: QueryColumn(f"state.{name}", "any", lambda r: _state(r, name)),
+        "state": lambda name: QueryColumn(f"state.{name}", "any", lambda r: member(r.outcome.state, name)),
     }
     known = [*(f"metric.{name}" for name in metrics), *(f"state.{name}" for name in state)]
     flags = {name: test for name, (test, _) in FLAGS.items()}
@@ -241,13 +241,6 @@ def rollout_columns(manifests: Iterable[Manifest]) -> QueryColumns[RunRollout]:
 def _metric(rollout: RunRollout, name: str) -> float | None:
     score = rollout.outcome.score
     return None if score is None else number(score.metrics.get(name))
-
-
-def _state(rollout: RunRollout, name: str) -> object:
-    """A value of the rollout's state; a value set during scoring takes precedence."""
-    base, score = rollout.outcome.base, rollout.outcome.score
-    held = {**(base.state if isinstance(base, Generated) else {}), **({} if score is None else score.extra)}
-    return member(held, name)
 
 
 def member(value: object, path: str) -> object:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import cast
 from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.rollout_columns import RunRollout, failed, rollout_columns
-from harness.report.transcript import rollout_json
+from harness.report.transcript import example_fields, rollout_json
 from harness.settings.wording import nearest
 from harness.stats.intervals import Estimate
 from harness.stats.summary import spread
@@ -23,7 +23,7 @@ from harness.stats.target import finite_limits
 from harness.store.codec import to_text
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
-from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
+from harness.store.outcomes import in_order, outcomes, read_journal
 from harness.store.query_match import Query, QueryColumn, QueryColumns, compile_query, fold, is_missing
 from harness.store.rundir import RunDir
 
@@ -83,6 +83,11 @@ class Search:
     """Names of info columns, if the query names one that a rollout does not have."""
     group_by: QueryColumn[RunRollout] | None = None
     """Column by which the matching rollouts are to be grouped; noted if no rollout has it."""
+
+    @property
+    def counts(self) -> str:
+        """Numbers of matching and of all rollouts, as text."""
+        return f"{numerals.count(self.found)} of {numerals.counted(self.total, 'rollout')}"
 
     def _named(self) -> dict[str, QueryColumn[RunRollout]]:
         extra = () if self.group_by is None else (self.group_by,)
@@ -262,19 +267,13 @@ def limits_of(manifests: Iterable[Manifest]) -> tuple[float, float] | None:
 
 def selected_json(rollout: RunRollout) -> JsonDict:
     """A selected rollout as JSON, with its example; the keys are documented in docs/reference/queries.md."""
-    outcome: Outcome = rollout.outcome
-    example = outcome.example
+    outcome = rollout.outcome
     return {
         "run": rollout.run_id,
         "env_id": rollout.manifest.env_id,
         "model": rollout.manifest.model,
         "key": outcome.base.key,
-        "example_id": example.example_id,
-        "index": example.index,
-        "prompt": example.prompt,
-        "answer": example.answer,
-        "task": example.task,
-        "info": example.info,
+        **example_fields(outcome.example),
         **rollout_json(outcome),
     }
 
@@ -300,17 +299,3 @@ def group_json(run: str, group: ValueGroup, total: int, limits: tuple[float, flo
         "method": estimate.method,
         "first": {"run": group.run_id, "example_id": group.example, "rollout_index": group.rollout},
     }
-
-
-Cell = Callable[[RunRollout], str]
-"""Function that formats one cell of a rollout's line."""
-
-
-def number_cell(column: QueryColumn[RunRollout]) -> Cell:
-    """Make a function that formats a number of a rollout."""
-
-    def cell(rollout: RunRollout) -> str:
-        value = column.read(rollout)
-        return numerals.NONE if is_missing(value) else value_text(value)
-
-    return cell

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,10 +14,10 @@ from harness.core.records import Failed
 from harness.report import numerals
 from harness.report.layout import GAP, Column, head, table_lines
 from harness.report.rollout_columns import RunRollout, reply_of
-from harness.report.selection import NO_VALUE, Search, ValueGroup, number_cell
+from harness.report.selection import NO_VALUE, Search, ValueGroup, value_text
 from harness.report.text import clean
 from harness.store.manifest import Manifest
-from harness.store.query_match import QueryColumn, fold
+from harness.store.query_match import QueryColumn, fold, is_missing
 
 MOST_COLUMNS = 3
 """Maximum number of columns to show because the query names them."""
@@ -64,7 +64,10 @@ def rollout_line(rollout: RunRollout, found: Search) -> RolloutLine:
         base.rollout_index,
         numerals.score(outcome.reward),
         clean(end, 60) or numerals.NONE,
-        tuple(clean(number_cell(column)(rollout), 30) for column in _numbers(found)),
+        tuple(
+            numerals.NONE if is_missing(value := column.read(rollout)) else clean(value_text(value), 30)
+            for column in _numbers(found)
+        ),
         text,
         is_end,
     )
@@ -133,7 +136,7 @@ def group_lines(
     column: QueryColumn[RunRollout],
     groups: Sequence[ValueGroup],
     limits: tuple[float, float] | None,
-    most: int,
+    most: int | None,
     title: str,
     width: int,
 ) -> Iterator[Text]:
@@ -143,11 +146,11 @@ def group_lines(
         column: The column that the rollouts are grouped by.
         groups: The groups, the largest first.
         limits: Lowest and highest possible reward; None if unknown.
-        most: Maximum number of groups; -1 for all.
+        most: Maximum number of groups; None for all.
         title: Line above the table; "" for none.
         width: Width of a line in cells.
     """
-    shown = groups if most < 0 else groups[:most]
+    shown = groups[:most]
     total = sum(group.count for group in groups)
     if title:
         yield head(clean(title, 200))
@@ -170,23 +173,18 @@ def group_lines(
         yield Text(f"and {numerals.counted(len(rest), 'more value')} of {count} rollouts; -n -1 shows all")
 
 
-def read_command(name: str, example: str, rollout: int) -> str:
+def read_command(name: str, line: RolloutLine) -> str:
     """The command that prints a rollout's transcript.
 
     Args:
         name: Name of the run for commands.
-        example: Id of the example.
-        rollout: Index of the rollout.
+        line: The rollout.
     """
-    return f"bench runs show {shlex.quote(name)} --example {shlex.quote(clean(example, 200))} --rollout {rollout}"
+    example = shlex.quote(clean(line.example, 200))
+    return f"bench runs show {shlex.quote(name)} --example {example} --rollout {line.rollout}"
 
 
 def title_of(manifest: Manifest) -> str:
     """Environment, label and model of a run, for the heading of its table."""
     label = manifest.name if manifest.name not in ("", manifest.env_id) else ""
     return " · ".join(part for part in (manifest.env_id, label, manifest.model, manifest.id) if part)
-
-
-def no_match_lines(found: Search) -> Iterable[str]:
-    """Notes about a search that matched no rollout, or whose query names columns that no rollout has."""
-    yield from (clean(note, 300) for note in found.notes())

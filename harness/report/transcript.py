@@ -58,15 +58,12 @@ def verdict(outcome: Outcome) -> str:
 
 def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
     """JSON of an example with some of its rollouts; the keys are documented in docs/reference/runs.md."""
-    return {
-        "example_id": example.example_id,
-        "index": example.index,
-        "prompt": example.prompt,
-        "answer": example.answer,
-        "task": example.task,
-        "info": example.info,
-        "rollouts": [rollout_json(outcome) for outcome in rollouts],
-    }
+    return {**example_fields(example), "rollouts": [rollout_json(outcome) for outcome in rollouts]}
+
+
+def example_fields(example: Example) -> JsonDict:
+    """An example without its rollouts as JSON."""
+    return {name: getattr(example, name) for name in ("example_id", "index", "prompt", "answer", "task", "info")}
 
 
 def rollout_json(outcome: Outcome) -> JsonDict:

@@ -9,8 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from harness.cli.grouped import flag, positional
-from harness.cli.runs_list import OUTPUT_DIR_HELP, OUTPUTS
+from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.core.errors import UsageError
 from harness.core.loopback import is_loopback
 from harness.plugins.view.run_list import RunList
@@ -24,7 +23,7 @@ def view(
     host: str = flag("--host HOST", "Address to listen on.", "127.0.0.1"),
     port: int = flag("--port N", "Port to listen on; 0 picks a free one.", 0, min=0, max=65535),
     no_open: bool = flag("--no-open", "Print the link without opening a browser.", False),
-    output_dir: Path = flag("--output-dir -o DIR", OUTPUT_DIR_HELP, OUTPUTS),
+    output_dir: Path = output_dir_flag(),
 ) -> None:
     """Read runs and their transcripts in a browser, also while a run is in progress.
 

@@ -36,6 +36,12 @@ class Compared:
     averages: tuple[tuple[str, Estimate], ...] = field(default=())
     """Label and mean difference of each candidate, if there are several environments."""
 
+    @property
+    def sides(self) -> list[ComparedRun]:
+        """The compared runs, each once for each measure."""
+        sides = (side for match in self.matches for side in (match.baseline, match.candidate))
+        return list({(side.run.id, side.measure): side for side in sides}.values())
+
 
 def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
     """Average each candidate's difference over its environments, equally weighted; empty if there is only one

@@ -188,7 +188,7 @@ def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
     return difference_of(worst, best)
 
 
-def read_side(run: RunDir, *, measure: str = REWARD, cluster: str | None = None) -> ComparedRun:
+def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None) -> ComparedRun:
     """Read a run's scores, tokens and times from its journal, for a comparison.
 
     Args:

@@ -1,16 +1,22 @@
-"""Options of `bench eval` and `bench test`, one dataclass per command: names, help, defaults and validation. Imports no
-engine, and sends nothing."""
+"""Implement `bench eval` and `bench test`: run an agent over the rows of a dataset, with or without scoring. A
+dataclass per command declares its options; the steps are in `cli.agent_runs`, `cli.eval_view`, `cli.test_run`,
+`cli.interactive` and `cli.execute`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from harness.cli.grouped import at_least, finite, not_empty, option, switch
+from harness.cli.grouped import at_least, command_of, finite, not_empty, option, switch
 from harness.cli.options import SAVING, SHARED, RunOptions
+from harness.cli.stdout import own_stdout, print_notices
 from harness.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.cli.agent_runs import AgentInvocation
 
 REQUIRED = "Required"
 AGENT = "Agent (one of them)"
@@ -188,3 +194,71 @@ def _check_keys(prefix: str, key: str | None, variable: str | None) -> None:
             raise UsageError(
                 f"--{prefix}api-key (the key itself) and --{prefix}api-key-var (its variable) are mutually exclusive"
             )
+
+
+def evaluate(options: EvalOptions) -> int:
+    """Evaluate an agent over the rows of a dataset, and score every run.
+
+    The agent is your class or instance (-m), or the built-in loop with the tools of a folder (--mcp). Each run is saved
+    when it ends: --resume continues an evaluation that was interrupted or killed. `bench run` evaluates environments
+    (gsm8k, a suite).
+    """
+    from harness.cli.agent_runs import make_job
+    from harness.cli.eval_view import EvalView, check_target, execute_agents
+
+    own: dict[str, object] = {
+        "rollouts_per_example": options.n,
+        "pass_threshold": None if options.pass_threshold == 1.0 else options.pass_threshold,
+        "max_concurrent": options.batch_size,
+    }
+    job = make_job(options, "eval", own)
+    print_notices(job.resolution.notices)
+    private = any(run.settings.save.private for run in job.resolution.runs)
+    check_target(options.output, job.files, make_folders=not options.dry_run, private=private)
+    if options.dry_run:
+        from harness.cli.dry_run import show
+
+        show(job.resolution, sys.stdout)
+        return 0
+    return execute_agents(options, job, lambda progress: EvalView(options, job, progress), options.batch_size)
+
+
+_SETTINGS: dict[str, object] = {"rollouts_per_example": 1, "max_concurrent": 1, "save_results": False}
+
+
+def run_test(options: AgentTestOptions) -> int:
+    """Run an agent over rows without scoring it, to see whether it works and what it does.
+
+    Rows run one after another; results are saved only with -o. With -i, stop before every model call.
+    """
+    from harness.cli.agent_runs import make_job
+
+    job = make_job(options, "test", _SETTINGS)
+    print_notices(job.resolution.notices)
+    if options.interactive:
+        return _step(options, job)
+    from harness.cli.eval_view import check_target, execute_agents
+    from harness.cli.test_run import AgentTestView
+
+    private = any(run.settings.save.private for run in job.resolution.runs)
+    check_target(options.output, job.files, private=private)
+    return execute_agents(options, job, lambda progress: AgentTestView(options, job, progress))
+
+
+def _step(options: AgentTestOptions, job: AgentInvocation) -> int:
+    from harness.cli.interactive import TestSession
+    from harness.cli.progress import check_connections, header
+    from harness.report.text import make_console
+
+    with own_stdout() as stdout:  # keep output of the agent off our stdout
+        console = make_console(file=stdout)
+        session = TestSession(job, console, options.row)
+        for line in () if options.quiet else header(options, job):
+            console.print(line, soft_wrap=True)
+        runs = [(run, False) for run in job.resolution.runs]
+        check_connections(runs, job.keys, lambda words: None if options.quiet else console.print(words, soft_wrap=True))
+        return 0 if session.run() else 1
+
+
+eval_app = command_of(EvalOptions, evaluate, GROUPS, settings=EvalOptions.setting_keys)
+test_app = command_of(AgentTestOptions, run_test, GROUPS, settings=AgentTestOptions.setting_keys)

@@ -1,5 +1,5 @@
-"""Settings of a resumed, replayed or rescored run, derived from those of the recorded run: common options of the three
-commands, checks for options without effect, and errors for runs that cannot be loaded."""
+"""Implement `bench replay` and `bench rescore`, which derive a new run from a recorded one; and for `bench resume` too:
+common options, settings taken from the recorded run, checks for options without effect."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
-from harness.cli.grouped import argument, option, switch
+from harness.cli.grouped import argument, command_of, option, switch
 from harness.cli.options import SHARED, TRUST_HELP, RunOptions
+from harness.cli.stdout import print_notices
+from harness.cli.trust import check_trust
 from harness.core.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.engine.provenance import IN_PLACE
 from harness.settings.built_in import BUILT_INS
@@ -165,18 +167,6 @@ def settings_of(folder: RunDir, options: DerivedOptions, ours: Sequence[Override
     return replace(resolution, runs=tuple(runs))
 
 
-def notices_of(folder: RunDir, resolution: Resolution) -> list[str]:
-    """Return notices about the settings of a derived run. If the user replaced the model, there is no notice that the
-    recorded URL and headers are unused.
-
-    Args:
-        folder: The run's folder.
-        resolution: Result of `settings_of`.
-    """
-    recorded = f"{shown_path(folder.config_path, Path.cwd())}: "
-    return [notice for notice in resolution.notices if not notice.startswith(recorded)]
-
-
 def placed(words: str) -> str:
     """Add a hint about relative paths to an error about a missing file of a recorded run."""
     is_missing = any(each in words.lower() for each in ("no such file", "does not exist"))
@@ -227,3 +217,71 @@ def _check_rows(folder: RunDir, manifest: Manifest) -> None:
             f"{folder.path} was created by a Python program, and its rows exist only in that program, so this command "
             "cannot load them. To resume the run, start the program again with resume=True"
         )
+
+
+def replay(options: DerivedOptions) -> int:
+    """Repeat a recorded run, and compare the new run with it.
+
+    Without --model, the recorded replies are used: no model is called, and no key is needed. With --model, the same
+    examples are sent to another model, with the planned number of rollouts. Both make a new run next to the old one.
+    """
+    given = options.settings
+    model = str(given["model"]) if "model" in given else None
+    for flag, key in (("-b", "api_base_url"), ("-k", "api_key_var")):
+        if key in given and model is None:
+            raise UsageError(f"{flag} requires --model: without it no model is called")
+    return _derive(options, "replay", model=model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RescoreOptions(DerivedOptions):
+    """Options of `bench rescore`."""
+
+    only: str | None = option(
+        RUN,
+        "--only unscored|FUNCTION",
+        "`unscored`: keep existing scores. Name of a reward function: run that one alone.",
+    )
+
+    def check(self) -> None:
+        """Reject an empty name.
+
+        Raises:
+            UsageError: the name is empty.
+        """
+        if self.only is not None and not self.only.strip():
+            raise UsageError("--only is empty: give `unscored`, or the name of a reward function")
+
+
+def rescore(options: RescoreOptions) -> int:
+    """Score the recorded rollouts of a run with the current rubric, and compare new and old scores.
+
+    Only judges are called. The rollouts are copied unchanged to a new run next to the old one. With --only FUNCTION,
+    the recorded values of the other functions are kept.
+    """
+    return _derive(options, "rescore", only=options.only)
+
+
+def _derive(
+    options: DerivedOptions, how: Literal["replay", "rescore"], *, only: str | None = None, model: str | None = None
+) -> int:
+    """Derive a new run from the recorded one, and execute it."""
+    from harness.cli.derived_view import execute_derived
+    from harness.engine.derived import Derivation
+    from harness.store.outcomes import read_journal
+
+    check_derived(options, asks_model=model is not None)
+    parent, _ = found_run(options.output_dir, options.run)
+    resolution = settings_of(parent, options, of_new_run(parent, options.output_dir))
+    if model is not None:  # which replaces the recorded model, so that its unused URL and headers need no notice
+        recorded = f"{shown_path(parent.config_path, Path.cwd())}: "
+        print_notices(notice for notice in resolution.notices if not notice.startswith(recorded))
+    is_ours = check_trust(parent, resolution, trusted=options.trust, asks_model=model is not None)
+    derivation = Derivation(how, parent, read_journal(parent), only=only, model=model)
+    return execute_derived(resolution, replace(options, is_ours=is_ours), derivation)
+
+
+replay_app = command_of(
+    DerivedOptions, replay, GROUPS, settings={RUN: ("model", "api_base_url", "api_key_var", *SETTINGS[RUN])}
+)
+rescore_app = command_of(RescoreOptions, rescore, GROUPS, settings=SETTINGS)
