@@ -83,28 +83,29 @@ def load_plugins(
 
 
 def entries_of(group: str) -> list[PluginEntry]:
-    """Return the entry points of a group, sorted by name; cached until a folder of the import path changes."""
-    folders = tuple((folder, _changed(folder)) for folder in sys.path)
-    return [entry for entry in _declared(folders) if entry.group == group]
+    """Return the entry points of a group, sorted by name; cached until a folder of the import path changes. If a
+    distribution is installed twice, only the first installation counts."""
+    entries: dict[str, tuple[PluginEntry, ...]] = {}
+    for folder in sys.path:
+        for package, declared in _declared(folder or ".", _changed(folder)).items():
+            entries.setdefault(package, declared)
+    found = (entry for declared in entries.values() for entry in declared if entry.group == group)
+    return sorted(found, key=lambda entry: entry.name)
 
 
-@lru_cache(maxsize=4)
-def _declared(folders: tuple[tuple[str, int], ...]) -> tuple[PluginEntry, ...]:
-    """Return the entry points of all distributions in these folders, sorted by name. If a distribution is installed
-    twice, only the first installation counts."""
-    seen: set[str] = set()
-    entries: list[PluginEntry] = []
-    for folder, _ in folders:
-        try:
-            names = sorted(os.listdir(folder or "."))
-        except OSError:
-            continue
-        for name in names:
-            package = name.partition("-")[0].removesuffix(".egg").lower()
-            if name.endswith((".dist-info", ".egg-info")) and package not in seen:
-                seen.add(package)
-                entries += _read(Path(folder, name), package)
-    return tuple(sorted(entries, key=lambda entry: entry.name))
+@lru_cache(maxsize=64)
+def _declared(folder: str, changed: int) -> dict[str, tuple[PluginEntry, ...]]:
+    """Return the entry points of the distributions in a folder that changed at this time, by distribution."""
+    entries: dict[str, tuple[PluginEntry, ...]] = {}
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return entries
+    for name in names:
+        package = name.partition("-")[0].removesuffix(".egg").lower()
+        if name.endswith((".dist-info", ".egg-info")) and package not in entries:
+            entries[package] = tuple(_read(Path(folder, name), package))
+    return entries
 
 
 def _read(path: Path, package: str) -> Iterator[PluginEntry]:

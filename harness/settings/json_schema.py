@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 from harness.core.types import JsonDict
@@ -77,7 +78,7 @@ def _settings() -> JsonDict:
 
 
 def _setting(setting: Setting, name: str) -> JsonDict:
-    schema = _plain(adapter(setting.path).json_schema())
+    schema = _schema_of(setting.path)
     if setting.door.kind == "headers":  # of classic suites, also a list
         schema = {"anyOf": [schema, {"type": "array", "items": {"type": "string"}}]}
     elif setting.is_table:
@@ -85,6 +86,12 @@ def _setting(setting: Setting, name: str) -> JsonDict:
     doc = setting.doc if name == setting.key else f"Same as `{setting.key}`. {setting.doc}"
     default = setting.default
     return {**schema, "description": doc, **({} if default is None else {"default": _json(default)})}
+
+
+@cache
+def _schema_of(path: tuple[str, str]) -> JsonDict:
+    """JSON Schema of a setting's values; cached, since a setting has several keys."""
+    return _plain(adapter(path).json_schema())
 
 
 def _plain(schema: Any) -> Any:

@@ -142,13 +142,11 @@ def _distribution_of(module: str, source: Path) -> Distribution | None:
         with suppress(PackageNotFoundError):
             if _owns(dist := importlib.metadata.distribution(name), module, source):
                 return dist
-    roots: dict[Path, bool] = {}
-    for dist in importlib.metadata.distributions():
-        root = Path(str(dist.locate_file("")))
-        if root not in roots:
-            roots[root] = _leads_to(root, source)
-        if roots[root] and _owns(dist, module, source):
-            return dist
+    for root in dict.fromkeys(sys.path):
+        if _leads_to(Path(root), source):
+            for dist in importlib.metadata.distributions(path=[root]):
+                if _owns(dist, module, source):
+                    return dist
     return None
 
 
@@ -158,7 +156,8 @@ def _leads_to(root: Path, source: Path) -> bool:
     if source.is_relative_to(root) or source.resolve().is_relative_to(root.resolve()):
         return True
     with suppress(OSError):
-        return any(_hooks(root / name, _code_root(source)) for name in os.listdir(root))
+        hooks = (name for name in os.listdir(root) if name.endswith(".pth") or "editable" in name)
+        return any(_hooks(root / name, _code_root(source)) for name in hooks)
     return False
 
 
