@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from compared_runs import Scores, scored_run
+from late import Late
 from run_samples import Bench
-from scipy import stats as scipy_stats
 
 from harness.store.rundir import RunDir
+
+scipy_stats = Late("scipy.stats")
 
 OUT = Path("outputs")
 SCORES: Scores = {n: [float(n % 2), float(n % 3 > 0), 0.5] for n in range(24)}

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import openai
 import orjson
 import pytest
 from dead_ports import free_port
+from late import Late
 from scripted_chat import Asked, ScriptedChat
 from tables import for_each_row
 
@@ -27,6 +27,8 @@ from harness.models.health import HealthPolicy
 from harness.models.pool import BoundChat, CallSettings, ClientPool
 from harness.models.wire import build_request
 from harness.settings.endpoints import Endpoint
+
+openai = Late("openai")
 
 ASK: list[Any] = [{"role": "user", "content": "question"}]
 

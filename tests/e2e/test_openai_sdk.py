@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-import openai
 import pytest
 from agent_parts import ADD, PROMPT, played, tool_call
+from late import Late
 from scripted_chat import ScriptedChat, state_of
 from sums_model import SumsModel
 
@@ -22,6 +22,8 @@ from harness.core.state import State
 from harness.core.types import ModelCall, ModelResponse, Usage
 from harness.rubrics.judge import Judge
 from harness.rubrics.judge_port import judged_by
+
+openai = Late("openai")
 
 
 class Endpoint:

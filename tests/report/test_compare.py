@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from compared_runs import Scores, scored_run
-from scipy import stats as scipy_stats
+from late import Late
 from store_samples import example, generated, key, scored, write
 
 from harness.core.errors import StoreError, UsageError
@@ -24,6 +24,8 @@ from harness.report.compare.sides import ComparedRun, Match, match, match_json, 
 from harness.stats.difference import adjust, limits_of
 from harness.store.outcomes import read_journal
 from harness.store.score_table import summary_of
+
+scipy_stats = Late("scipy.stats")
 
 GRADED: Scores = {0: [0.25, 0.75], 1: [1.0, 0.5], 2: [0.0, 0.25], 3: [0.9, 0.8], 4: [0.4, 0.1], 5: [0.6, 0.6]}
 OTHER: Scores = {5: [0.7], 4: [0.5], 3: [0.5], 2: [0.5], 1: [0.8], 0: [1.0]}

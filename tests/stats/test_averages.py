@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy import stats
+from late import Late
 
 from harness.stats.averages import macro_mean, micro_mean, weighted_mean
 from harness.stats.intervals import Estimate, mean_interval, wilson
+
+stats = Late("scipy.stats")
 
 
 def test_two_environments_by_hand() -> None:

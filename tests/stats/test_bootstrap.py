@@ -7,10 +7,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats
+from late import Late
 
 from harness.stats.bootstrap import WORK, bootstrap_median, bootstrap_ratio
 from harness.stats.intervals import Estimate, mean_interval
+
+stats = Late("scipy.stats")
 
 VALUES = np.random.default_rng(4).lognormal(0, 1, 60)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import stats
+from late import Late
 
 from harness.stats.agreement import prediction_powered, rogan_gladen
 from harness.stats.averages import macro_mean
@@ -22,6 +22,8 @@ from harness.stats.passk import pass_at_k, pass_counts, pass_rate
 from harness.stats.power import Components, required_examples
 from harness.stats.sequences import ConfidenceSequence
 from harness.stats.signflip import sign_flip
+
+stats = Late("scipy.stats")
 
 pytestmark = pytest.mark.slow
 

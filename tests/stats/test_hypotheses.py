@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from late import Late
 
 from harness.stats.hypotheses import (
     COUNTED,
@@ -21,6 +21,8 @@ from harness.stats.hypotheses import (
     welch,
 )
 from harness.stats.intervals import Estimate, mean_interval
+
+stats = Late("scipy.stats")
 
 SAMPLE = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=2, max_size=30)
 

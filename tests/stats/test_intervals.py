@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from late import Late
 from numpy.typing import NDArray
-from scipy.special import stdtrit
-from scipy.stats import beta, binom, binomtest
 
 from harness.stats.intervals import (
     WILSON_BELOW,
@@ -30,6 +29,9 @@ from harness.stats.intervals import (
 )
 from harness.stats.methods import INTERVALS, Method, describe
 from harness.stats.summary import spread
+
+special = Late("scipy.special")
+stats = Late("scipy.stats")
 
 FINITE = st.floats(-1e6, 1e6)
 
@@ -65,7 +67,7 @@ def test_the_t_interval_is_the_textbook_one(means: list[float]) -> None:
     assert estimate.mean == pytest.approx(statistics.fmean(means), abs=1e-9, rel=1e-12)
     if estimate.method == "t":
         stderr = statistics.stdev(means) / math.sqrt(len(means))
-        half = float(stdtrit(len(means) - 1, 0.975)) * stderr
+        half = float(special.stdtrit(len(means) - 1, 0.975)) * stderr
         assert estimate.stderr == pytest.approx(stderr, rel=1e-6, abs=1e-12)
         assert estimate.half_width == pytest.approx(half, rel=1e-6, abs=1e-12)
     if estimate.low is not None and estimate.high is not None and estimate.mean is not None:
@@ -89,7 +91,7 @@ def test_small_binary_samples_use_wilson() -> None:
     means = [1.0] * 8 + [0.0] * 2
     estimate = mean_interval(means, single_rollout=True)
     assert wilson(8, 10) == pytest.approx((0.490162, 0.943318), abs=5e-7)
-    exact = float(beta.ppf(0.03, 8, 3)), float(beta.ppf(0.97, 9, 2))
+    exact = float(stats.beta.ppf(0.03, 8, 3)), float(stats.beta.ppf(0.97, 9, 2))
     assert (estimate.low, estimate.high) == pytest.approx(exact)
     assert (estimate.method, estimate.mean, estimate.examples) == ("wilson", 0.8, 10)
     assert estimate.stderr is not None
@@ -211,7 +213,7 @@ def test_few_attempts_cover_every_rate_also_if_all_are_alike(n: int) -> None:
     )
     rates = np.concatenate([rates, 1 - rates])
     rates = rates[(rates > 0) & (rates < 1)]
-    chances = binom.pmf(np.arange(n + 1)[:, None], n, rates)
+    chances = stats.binom.pmf(np.arange(n + 1)[:, None], n, rates)
 
     def coverage(ends: NDArray[np.float64]) -> NDArray[np.float64]:
         return (chances * ((ends[:, :1] <= rates) & (rates <= ends[:, 1:]))).sum(axis=0)
@@ -241,9 +243,9 @@ def test_wilson_covers_on_average_as_it_says() -> None:
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_clopper_pearson_and_the_beta_interval_are_scipys(case: tuple[int, int]) -> None:
     c, n = case
-    reference = binomtest(c, n).proportion_ci(method="exact")
+    reference = stats.binomtest(c, n).proportion_ci(method="exact")
     assert clopper_pearson(c, n) == pytest.approx((float(reference.low), float(reference.high)), abs=1e-9)
-    expected = tuple(float(beta.ppf(part, 1 + c, 1 + n - c)) for part in (0.025, 0.975))
+    expected = tuple(float(stats.beta.ppf(part, 1 + c, 1 + n - c)) for part in (0.025, 0.975))
     assert beta_interval(c, n) == pytest.approx(expected, abs=1e-9)
 
 
@@ -263,7 +265,7 @@ def test_a_t_interval_of_shares_that_leaves_them_gives_way() -> None:
     assert shares.low is not None and shares.high is not None and shares.mean is not None and shares.stderr is not None
     # One example more at 0, and one at 1.
     every = [*means, 0.0, 1.0]
-    half = float(stdtrit(4, 0.975)) * statistics.pstdev(every) / math.sqrt(7)
+    half = float(special.stdtrit(4, 0.975)) * statistics.pstdev(every) / math.sqrt(7)
     assert (shares.low, shares.high) == (pytest.approx(statistics.fmean(every) - half), 1.0)
     scaled = mean_interval([4 * m - 1 for m in means], single_rollout=False, limits=(-1.0, 3.0))
     assert (scaled.low, scaled.high) == (pytest.approx(4 * shares.low - 1), 3.0)
@@ -275,7 +277,7 @@ def test_few_failures_of_many_attempts_are_too_few_for_t() -> None:
     """Eight of 400: t would stay within 0 and 1, and yet hold the truth in 92 % of cases only."""
     one_each = mean_interval([1.0] * 392 + [0.0] * 8, single_rollout=True)
     assert (one_each.method, one_each.low, one_each.high) == ("wilson", *share_interval(392, 400))
-    assert one_each.low == wilson(392, 400)[0] and one_each.high == pytest.approx(beta.ppf(0.97, 393, 8))
+    assert one_each.low == wilson(392, 400)[0] and one_each.high == pytest.approx(stats.beta.ppf(0.97, 393, 8))
     four_each = mean_interval([1.0] * 92 + [0.75] * 8, single_rollout=False, binary=True)
     assert four_each.mean == 0.98 and four_each.stderr is not None
     assert (four_each.mean or 0) + 2 * (four_each.stderr or 9) < 1 and four_each.method == "adjusted_t"

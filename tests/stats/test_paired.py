@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import stats
+from late import Late
 
 from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate
 from harness.stats.paired import Paired, paired_by_key, paired_difference
 from harness.stats.signflip import DRAWS, sign_flip
+
+stats = Late("scipy.stats")
 
 SIXTEENTHS = st.integers(-64, 64).map(lambda n: n / 16)
 """Scores whose sums and differences are exact, so that invariants hold without a tolerance."""
