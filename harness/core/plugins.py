@@ -83,8 +83,7 @@ def load_plugins(
 
 
 def entries_of(group: str) -> list[PluginEntry]:
-    """Return the entry points of a group, sorted by name; cached until a folder of the import path changes. If a
-    distribution is installed twice, only the first installation counts."""
+    """Return a group's entry points, sorted by name. Of a distribution that is installed twice, the first counts."""
     entries: dict[str, tuple[PluginEntry, ...]] = {}
     for folder in sys.path:
         for package, declared in _declared(folder or ".", _changed(folder)).items():

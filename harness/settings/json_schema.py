@@ -65,6 +65,7 @@ def endpoints_schema() -> JsonDict:
     }
 
 
+@cache
 def _settings() -> JsonDict:
     """JSON Schema of the keys in a table of settings: grouped in tables, flat, and as in suites of the classic API."""
     flat = {name: _setting(setting, name) for name, setting in BY_FLAT_NAME.items()}
@@ -78,7 +79,7 @@ def _settings() -> JsonDict:
 
 
 def _setting(setting: Setting, name: str) -> JsonDict:
-    schema = _schema_of(setting.path)
+    schema = _plain(adapter(setting.path).json_schema())
     if setting.door.kind == "headers":  # of classic suites, also a list
         schema = {"anyOf": [schema, {"type": "array", "items": {"type": "string"}}]}
     elif setting.is_table:
@@ -86,12 +87,6 @@ def _setting(setting: Setting, name: str) -> JsonDict:
     doc = setting.doc if name == setting.key else f"Same as `{setting.key}`. {setting.doc}"
     default = setting.default
     return {**schema, "description": doc, **({} if default is None else {"default": _json(default)})}
-
-
-@cache
-def _schema_of(path: tuple[str, str]) -> JsonDict:
-    """JSON Schema of a setting's values; cached, since a setting has several keys."""
-    return _plain(adapter(path).json_schema())
 
 
 def _plain(schema: Any) -> Any:

@@ -142,11 +142,10 @@ def _distribution_of(module: str, source: Path) -> Distribution | None:
         with suppress(PackageNotFoundError):
             if _owns(dist := importlib.metadata.distribution(name), module, source):
                 return dist
-    for root in dict.fromkeys(sys.path):
-        if _leads_to(Path(root), source):
-            for dist in importlib.metadata.distributions(path=[root]):
-                if _owns(dist, module, source):
-                    return dist
+    roots = [root for root in dict.fromkeys(sys.path) if _leads_to(Path(root), source)]
+    for dist in importlib.metadata.distributions(path=roots):
+        if _owns(dist, module, source):
+            return dist
     return None
 
 
