@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -96,14 +97,11 @@ def entries_of(group: str) -> list[PluginEntry]:
 def _declared(folder: str, changed: int) -> dict[str, tuple[PluginEntry, ...]]:
     """Return the entry points of the distributions in a folder that changed at this time, by distribution."""
     entries: dict[str, tuple[PluginEntry, ...]] = {}
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return entries
-    for name in names:
-        package = name.partition("-")[0].removesuffix(".egg").lower()
-        if name.endswith((".dist-info", ".egg-info")) and package not in entries:
-            entries[package] = tuple(_read(Path(folder, name), package))
+    with suppress(OSError):
+        for name in sorted(os.listdir(folder)):
+            package = name.partition("-")[0].removesuffix(".egg").lower()
+            if name.endswith((".dist-info", ".egg-info")) and package not in entries:
+                entries[package] = tuple(_read(Path(folder, name), package))
     return entries
 
 
