@@ -124,7 +124,7 @@ class InstancePool:
         return response
 
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
-        """Set the engine's clients, which send the requests of those instances that are `ExternalLLMClient` objects."""
+        """Set the engine's clients, which send the requests of instances that are `ExternalLLMClient` objects."""
         self._engine = pool, settings
 
     async def close(self) -> None:

@@ -151,7 +151,7 @@ def add_plugin_options(command: Callable[..., None], group: str) -> Callable[[Ma
         made = {name: plugin(**{each: options[each] for each in added[name]}) for name, plugin in plugins.items()}
         used = {name: value for name, value in made.items() if value is not None}
         if len(used) > 1:
-            raise UsageError(f"the options of several plugins cannot be combined: {', '.join(used)}; use those of one")
+            raise UsageError(f"the options of several plugins cannot be combined: {', '.join(used)}; use only one")
         return next(iter(used.values()), None)
 
     return call_plugins

@@ -73,7 +73,7 @@ class Message(Spelled):
 
 
 def spelled(value: object, labels: Labels) -> object:
-    """Return a value of a message with the names of settings in it spelled as in `labels`."""
+    """Format a value for a message; names of settings in the value are spelled as in `labels`."""
     if isinstance(value, Name):
         return labels.get(value, value)
     if isinstance(value, tuple):

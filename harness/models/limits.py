@@ -126,7 +126,7 @@ class Limiter:
         self, bound: float, rpm: float | None = None, tpm: float | None = None, *, clock: Clock | None = None
     ) -> None:
         if bound < 1:
-            raise ValueError(f"the number of requests at a time must be at least 1, not {bound}")
+            raise ValueError(f"the number of concurrent requests must be at least 1, not {bound}")
         self._clock = clock or Clock()
         self.bound = bound
         self.cap = math.inf

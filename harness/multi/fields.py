@@ -1,4 +1,4 @@
-"""Reading of dicts and dataclasses with camelCase or snake_case keys, by field name, and validation of the types of
+"""Functions that read dicts and dataclasses with camelCase or snake_case keys by field name, and validate the types of
 their values."""
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _checker(text: bytes) -> Check:
     try:
         return _made(schema)
     except RecursionError as error:
-        raise ConfigError("the schema has endless references, or is nested too deeply") from error
+        raise ConfigError("the schema has circular references, or is nested too deeply") from error
 
 
 def _made(schema: JsonDict) -> Check:

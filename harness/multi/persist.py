@@ -212,7 +212,7 @@ def _read_record(path: Path) -> RunRecord | None:
     except (ValueError, RecursionError) as error:
         raise StoreError(f"cannot read {path}: not JSON ({error})") from error
     if not isinstance(value, dict) or not isinstance(cast(JsonDict, value).get("runId"), str):
-        raise StoreError(f"cannot read {path}: it is not the record of an evaluation")
+        raise StoreError(f"cannot read {path}: it is not an evaluation record")
     return cast(RunRecord, value)
 
 

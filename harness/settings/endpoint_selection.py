@@ -64,7 +64,7 @@ class RunEndpoints:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A URL, key variable or header in a file that is not used for the run's model."""
+    """A URL, key variable or header that a file sets but the run's model does not use."""
 
     source: str
     why: str

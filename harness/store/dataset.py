@@ -318,7 +318,7 @@ def _read_part(path: Path, columns: RowShape) -> _Part:
             schema = parquet().read_schema(file)
         notes = json.loads(cast(bytes, (schema.metadata or {})[NOTES]))
         if tuple(schema.names) != columns.names:
-            raise StoreError(f"the columns of {path} are not those of this run")
+            raise StoreError(f"the columns of {path} differ from those of this run")
         part = _Part(notes["start"], notes["end"], notes["level"], notes["waiting"])
         if path.name != part.file_name:
             raise StoreError(f"{path} was renamed; according to its metadata, its name was {part.file_name}")

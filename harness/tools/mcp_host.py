@@ -71,7 +71,7 @@ class MCPSession:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether no server has assigned the open session an id. By the MCP specification, a server for streamable HTTP
+        """Whether the open session has no id from any server. By the MCP specification, a server for streamable HTTP
         without session ids keeps no state of sessions."""
         if any(not server.url for server in self._servers):
             return False

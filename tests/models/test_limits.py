@@ -397,5 +397,5 @@ def test_the_note_says_what_holds_requests_up() -> None:
 
 
 def test_a_limiter_without_slots_is_refused() -> None:
-    with pytest.raises(ValueError, match="the number of requests at a time must be at least 1"):
+    with pytest.raises(ValueError, match="the number of concurrent requests must be at least 1"):
         Limiter(0)

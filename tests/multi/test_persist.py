@@ -167,7 +167,7 @@ def test_a_damaged_record_is_said_to_be_one() -> None:
     save_record(record_of("broken"), Persist())
     for text, words in (
         ("{", "not JSON"),
-        ("[]", "it is not the record of an evaluation"),
+        ("[]", "it is not an evaluation record"),
         ("{}", "it is not the record"),
     ):
         (RECORDS / "broken.json").write_text(text)

@@ -210,7 +210,7 @@ class IsolatedEnvironment(Environment):
         under_way = self._played.get((example.key, digest(messages)), [])
         reply = next((replies[method] for replies in under_way if method in replies), None)
         if reply is None:
-            raise EnvironmentFault(f"the process of {self.env_id} did not send a {method} for these messages")
+            raise EnvironmentFault(f"the process of {self.env_id} did not return {method}() for these messages")
         if "raised" in reply:
             error = error_from_json(reply["raised"])
             raise NotImplementedError(str(error)) if reply["is_missing"] else error
