@@ -43,7 +43,7 @@ class Access:
             self._hosts |= {name.lower() for name in names}
 
     def refusal(self, request: web.BaseRequest) -> str:
-        """Return why a request is refused, whatever its token is; "" if it is not."""
+        """Return why a request is refused regardless of its token; "" if it is allowed."""
         host = request.headers.get("Host", "").lower()
         if not self._serves(host):
             return "This server was addressed by a wrong name: open the link that bench view printed."

@@ -44,7 +44,7 @@ def rollout_page(entry: ListedRun, index: int, rollout: int, *, whole: bool = Fa
         entry: The run.
         index: Position of the example in tables.
         rollout: Index of the rollout among those of the example.
-        whole: Whether to leave long texts whole, as far as the size of the answer allows.
+        whole: Whether to keep long texts uncut, as far as the size of the answer allows.
 
     Raises:
         RunNotFound: there is no such rollout.
@@ -159,7 +159,7 @@ def message_json(message: object, role: str) -> JsonDict:
 
 
 def calls_json(calls: object) -> Iterable[JsonDict]:
-    """The tool calls of a message; of a call of another form, its JSON as arguments."""
+    """The tool calls of a message. For a call of unknown form, the arguments are its JSON."""
     if not calls:
         return
     for call in cast("list[object]", calls) if isinstance(calls, list) else [calls]:
@@ -174,7 +174,7 @@ def calls_json(calls: object) -> Iterable[JsonDict]:
 
 
 def judgements_json(outcome: Outcome) -> Iterable[JsonDict]:
-    """The judgements that scoring recorded: the judge's model, its words, its verdict, and what it read."""
+    """The judgements that scoring recorded: the judge's model, reply, verdict and prompt."""
     held = outcome.state.get(JUDGEMENTS)
     for entry in cast("list[object]", held) if isinstance(held, list) else []:
         known: Mapping[str, object] = cast(JsonDict, entry) if isinstance(entry, dict) else {"text": entry}
@@ -193,11 +193,11 @@ def _text(value: object) -> str | None:
 
 def fitted(page: JsonDict, *, whole: bool) -> str:
     """Convert a rollout to JSON text of at most `LARGEST_ANSWER` characters: long texts are cut, and then messages in
-    the middle are left out. What has something cut has `cut: true`.
+    the middle are left out. Shortened parts have `cut: true`.
 
     Args:
         page: The rollout.
-        whole: Whether to leave texts whole if the answer is small enough.
+        whole: Whether to keep texts uncut if the answer is small enough.
     """
     for longest in (None, *_SHORTER) if whole else _SHORTER:
         text = to_text(_shortened(page, longest))
@@ -238,7 +238,7 @@ def _marked(value: JsonDict, longest: int | None) -> JsonDict:
 
 
 def cut_texts(value: object, longest: int | None, depth: int = 0) -> tuple[object, bool]:
-    """Cut all texts in a JSON value; what is nested too deeply for a reader of JSON becomes text.
+    """Cut all texts in a JSON value; values nested too deeply for JSON readers become text.
 
     Args:
         value: The value.

@@ -60,7 +60,7 @@ class RunList:
         """The run with this id. The id may be untrusted, since it is never used as a path.
 
         Raises:
-            RunRemoved: it was removed.
+            RunRemoved: the run was removed.
             RunNotFound: there is no such run.
             StoreError: the output folder cannot be read.
         """

@@ -158,10 +158,10 @@ class BadRequest(Exception):
 
 
 def natural(request: web.Request, name: str) -> int:
-    """A part of the path as a number of at least 0.
+    """Parse a part of the path as a number of at least 0.
 
     Raises:
-        RunNotFound: it is not one.
+        RunNotFound: the part is not such a number.
     """
     text = request.match_info[name]
     if not (text.isascii() and text.isdigit() and len(text) < 19):
@@ -175,7 +175,7 @@ def json_response(value: object, status: int = 200) -> web.Response:
 
 
 def text_response(text: str, status: int = 200) -> web.Response:
-    """Response with text that is JSON already."""
+    """Response with text that is already JSON."""
     return web.Response(
         body=text.encode(), status=status, content_type="application/json", charset="utf-8",
         headers={"Cache-Control": "no-store"},
