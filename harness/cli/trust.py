@@ -172,7 +172,7 @@ def _of_model(run: ResolvedRun, file: str) -> Iterator[str]:
 
 
 def _registry_is_foreign(run: ResolvedRun, file: str) -> bool:
-    """Return whether the endpoint registry is a file next to the recorded settings, and not the user's."""
+    """Return whether the endpoint registry is a file next to the recorded settings instead of the user's own."""
     return run.alias is not None and os.path.dirname(run.registry.file) == os.path.dirname(file) != ""
 
 

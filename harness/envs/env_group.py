@@ -1,4 +1,4 @@
-"""Several environments as one: their rows in sequence, each rollout run and scored by its row's environment.
+"""Several environments evaluated as one. Each rollout is run and scored by the environment of its row.
 
 A row's `task` names its environment: `name`, or `name/task` if the row has its own task."""
 

@@ -59,7 +59,7 @@ class SourceRow:
         if numbers and isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str) or not value.strip():
-            raise self.wrong(column, "be a non-blank string")
+            raise self.wrong(column, must="be a non-blank string")
         return value
 
     def wrong(self, column: str, must: str, value: object = None) -> EnvironmentLoadError:

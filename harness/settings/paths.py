@@ -90,8 +90,8 @@ def main_file(path: Path) -> Path:
 def local_modules(source: Path, root: Path | None = None) -> tuple[Path, ...]:
     """Return the file of a single-file environment and the local modules that it imports, directly or indirectly.
 
-    Found from `import` statements, at any depth; nothing is imported. The package `harness` itself, used from a
-    checkout, is excluded.
+    They are found from `import` statements, at any depth; nothing is imported. The package `harness` itself, used from
+    a checkout, is excluded.
 
     Args:
         source: The file.

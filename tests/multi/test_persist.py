@@ -168,7 +168,7 @@ def test_a_damaged_record_is_said_to_be_one() -> None:
     for text, words in (
         ("{", "not JSON"),
         ("[]", "it is not an evaluation record"),
-        ("{}", "it is not the record"),
+        ("{}", "it is not an evaluation record"),
     ):
         (RECORDS / "broken.json").write_text(text)
         with pytest.raises(StoreError, match=rf"broken\.json: {words}"):
