@@ -90,7 +90,7 @@ def read_target(text: str, options: InstallOptions) -> InstallTarget:
             return _project(text, local[module_name(text)], options)
     if (ours := as_built_in(match["name"])) is not None:
         raise ConfigError(
-            f"{text}: nothing to install, and a package of this name would be by another author; {ours.about}",
+            f"{text} need not be installed, and a package of this name would be by another author; {ours.about}",
             remedy=ours.remedy,
         )
     if _origin(match["name"]) == "bundled" and not match["rest"]:

@@ -99,7 +99,7 @@ def require_trust(what: str, reasons: Sequence[str]) -> None:
     if not can_ask():
         raise UsageError(f"{words}. Look at its settings first; if you trust its author, add {TRUST}")
     if not ask(f"{words}.\nContinue?"):
-        raise UsageError("nothing was done")
+        raise UsageError("not confirmed, so nothing was done")
 
 
 def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model: bool, known: bool) -> _Reasons:

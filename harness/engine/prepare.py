@@ -243,7 +243,7 @@ def _check(resolved: ResolvedRun, environment: Environment) -> None:
     model = resolved.endpoints[0].model
     policy = parse_model(model).name if resolved.is_reference else None
     if policy == "judge":
-        raise ConfigError(f"{model} can only be a judge, not the evaluated model; to use it as judge, set judge_model")
+        raise ConfigError(f"{model} can only be a judge, not the evaluated model; to use the judge, set judge_model")
     if policy in {"oracle", "noisy"} and not environment.has_reference:
         raise ConfigError(
             f"{resolved.env_id} has no reference policy, so {model} cannot be used with this environment",

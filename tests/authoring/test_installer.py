@@ -104,7 +104,10 @@ def test_a_wheel_is_a_file_that_names_its_distribution(options: InstallOptions, 
         ("other-1.0-py3-none-any.whl", "there is no such file"),
         ("my env", "is neither a folder nor a name"),
         *(
-            (text, "nothing to install, and a package of this name would be by another author; agent-eval is built in")
+            (
+                text,
+                "need not be installed, and a package of this name would be by another author; agent-eval is built in",
+            )
             for text in ("agent-eval", "Agent_Eval==1.0", "org/agent-eval", "agent-eval@2.0", "agent.eval[x]>1")
         ),
         ("--pre", "is neither a folder nor a name"),

@@ -68,7 +68,7 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
         """Return the environment's response to the model's reply."""
-        raise NotImplementedError(f"{type(self).__name__}.env_response")
+        raise NotImplementedError(f"{type(self).__name__} must define env_response")
 
     async def get_prompt_messages(self, state: State) -> Prompt:
         """Return the messages of the next model call: the prompt, the conversation so far and the environment's

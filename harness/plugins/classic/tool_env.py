@@ -202,7 +202,7 @@ class StatefulToolEnv(ToolEnv):
         self, tool_name: str, tool_args: JsonDict, messages: Messages, state: State, **kwargs: Any
     ) -> Any:
         """Return all arguments of a tool call: those of the model and the hidden ones. May be async."""
-        raise NotImplementedError(f"{type(self).__name__}.update_tool_args")
+        raise NotImplementedError(f"{type(self).__name__} must define update_tool_args")
 
     def _read_call(self, call: Any) -> tuple[str, JsonDict]:
         name, arguments = super()._read_call(call)
