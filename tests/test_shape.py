@@ -44,7 +44,7 @@ LINES = {
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
-    "cli": (9846, 6769),
+    "cli": (9787, 6742),
     "core": (2655, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
     "engine": (7118, 4876),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
@@ -55,7 +55,7 @@ LINES = {
     "multi": (4149, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (6247, 4050),
-    "plugins/exports": (1830, 1370),
+    "plugins/exports": (1807, 1357),
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line

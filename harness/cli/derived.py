@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from harness.cli.grouped import argument, command_of, option, switch
 from harness.cli.options import SHARED, TRUST_HELP, RunOptions
@@ -15,7 +15,7 @@ from harness.cli.stdout import print_notices
 from harness.cli.trust import check_trust
 from harness.core.errors import EnvironmentNotFound, RunLocked, UsageError
 from harness.engine.provenance import IN_PLACE
-from harness.settings.built_in import BUILT_INS
+from harness.report.runs import has_rows
 from harness.settings.command_line import Override, command_line, parse_set
 from harness.settings.layers import LayerName, LayerValue
 from harness.settings.resolver import Origin, Resolution, resolve
@@ -124,8 +124,13 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     """
     folder = RunDir(find_run(output_dir, name))
     manifest = folder.read_manifest()
-    _check_free(folder)
-    _check_rows(folder, manifest)
+    if folder.is_in_use():
+        raise RunLocked(f"run {folder.path} is being written by another process; wait until that process ends")
+    if not has_rows(manifest):
+        raise UsageError(
+            f"{folder.path} was created by a Python program, and its rows exist only in that program, so this command "
+            "cannot load them. To resume the run, start the program again with resume=True"
+        )
     if manifest.derived.get("how") == "import":
         raise UsageError(
             f"{folder.path} was imported and has no settings, so it cannot be resumed, replayed or rescored"
@@ -202,21 +207,6 @@ def home_of(folder: RunDir, output_dir: str) -> str:
         return str(parents[2])
     whole = folder.path.resolve().parents
     return str(whole[2]) if len(whole) > 2 and whole[1].name == "evals" else output_dir
-
-
-def _check_free(folder: RunDir) -> None:
-    if folder.is_in_use():
-        raise RunLocked(f"run {folder.path} is being written by another process; wait until that process ends")
-
-
-def _check_rows(folder: RunDir, manifest: Manifest) -> None:
-    ours = BUILT_INS.get(str(manifest.settings.get("env.env_id", "")))
-    arguments = cast("dict[str, object]", manifest.settings.get("env.env_args") or {})
-    if ours is not None and not ours.has_rows(arguments):
-        raise UsageError(
-            f"{folder.path} was created by a Python program, and its rows exist only in that program, so this command "
-            "cannot load them. To resume the run, start the program again with resume=True"
-        )
 
 
 def replay(options: DerivedOptions) -> int:

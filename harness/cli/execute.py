@@ -44,7 +44,7 @@ _DEBUG_DIR = "--debug-dir"
 class Pushing(Protocol):
     """Progress display while runs are pushed to the Hub."""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, /) -> None:
         """Print a line for the user."""
         ...
 

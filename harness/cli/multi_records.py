@@ -135,14 +135,14 @@ def _moment(milliseconds: float) -> str:
 
 
 def _print_record(record: RunRecord, console: PlainConsole) -> None:
-    from harness.cli.multi_view import counted, show_models
+    from harness.cli.multi_view import show_models
     from harness.multi.to_standings import standings_of
     from harness.report import numerals
     from harness.report.text import clean
 
     totals = record["totals"]
-    words = f"{clean(record['runId'], 200)}: {counted(totals['models'], 'model')} on "
-    words += f"{counted(totals['tasks'], 'task')}, {_moment(record['finishedAt'])} UTC, "
+    words = f"{clean(record['runId'], 200)}: {numerals.counted(totals['models'], 'model')} on "
+    words += f"{numerals.counted(totals['tasks'], 'task')}, {_moment(record['finishedAt'])} UTC, "
     console.print(words + f"in {numerals.duration(record['durationMs'] / 1000)}", style="bold", soft_wrap=True)
     console.print()
     models = record["models"]

@@ -190,8 +190,8 @@ def _headline(result: EvaluationResult, runs: Sequence[LiveRun]) -> str:
     of = "" if made == result["totals"]["totalRuns"] else f" of {numerals.count(result['totals']['totalRuns'])}"
     there = sum(run.progress.resumed for run in runs)
     since = f", {numerals.count(there)} of them earlier" if there else ""
-    words = f"{counted(models, 'model')} on {counted(tasks, 'task')}: {numerals.count(made)}{of} done{since}"
-    return f"{words}, in {numerals.duration(result['durationMs'] / 1000)}"
+    words = f"{numerals.counted(models, 'model')} on {numerals.counted(tasks, 'task')}"
+    return f"{words}: {numerals.count(made)}{of} done{since}, in {numerals.duration(result['durationMs'] / 1000)}"
 
 
 def show_models(models: Sequence[ModelResult], found: Standings, console: PlainConsole) -> None:
@@ -204,11 +204,6 @@ def show_models(models: Sequence[ModelResult], found: Standings, console: PlainC
     """
     ends = [ending_of(model) for model in models]
     print_lines(side_by_side(found, console.width, endings=ends), console)
-
-
-def counted(number: int, noun: str) -> str:
-    """Format a count with its noun: `1 model`, `2 models`."""
-    return f"{numerals.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def ending_of(model: ModelResult) -> Ending:

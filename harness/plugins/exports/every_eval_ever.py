@@ -1,6 +1,6 @@
 """Export of a run to Every Eval Ever, schema 0.3.0: an aggregate file and a samples file with one line per rollout, in
-the folder layout of that project's datastore and validator. `every_eval_ever_aggregate` creates the aggregate,
-`every_eval_ever_rows` the lines."""
+the folder layout of that project's datastore and validator. `every_eval_ever_records` creates the aggregate,
+`every_eval_ever_records` the lines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import uuid
 from datetime import datetime
 from pathlib import Path
 
-from harness.plugins.exports.every_eval_ever_aggregate import Identity, aggregate
-from harness.plugins.exports.every_eval_ever_rows import row_of
+from harness.plugins.exports.every_eval_ever_records import Identity, aggregate, row_of
 from harness.plugins.exports.foreign import Source, json_bytes
 from harness.store.export_formats import Exported
 from harness.store.export_plain import one_line, unbroken

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -21,8 +22,7 @@ from harness.plugins.exports.foreign import (
     token_counts,
     worded,
 )
-from harness.plugins.exports.inspect_events import transcript
-from harness.plugins.exports.inspect_messages import Conversation
+from harness.plugins.exports.inspect_messages import Conversation, transcript
 from harness.store.export_plain import last_reply, unbroken
 from harness.store.outcomes import Outcome
 from harness.store.rows import content_text
@@ -171,7 +171,7 @@ def judge_usage(outcome: Outcome) -> dict[str, Usage]:
     for entry in judgements_of(outcome):
         name = worded(entry.get("model") or "judge")
         told = table(entry.get("usage"))
-        known = {field: told[field] for field in Usage.__slots__ if isinstance(told.get(field), int | float)}
+        known = {each.name: told[each.name] for each in fields(Usage) if isinstance(told.get(each.name), int | float)}
         usages[name] = usages.get(name, Usage()) + Usage(**known)
     return usages
 

@@ -21,7 +21,7 @@ from reader_env import reader, reader_python
 from strange_runs import BREAKS, HUGE, strange_run
 
 from harness.plugins.exports.every_eval_ever import write
-from harness.plugins.exports.every_eval_ever_rows import sample_hash
+from harness.plugins.exports.every_eval_ever_records import sample_hash
 from harness.store.rundir import RunDir
 
 SCHEMAS = """
