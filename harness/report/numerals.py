@@ -190,7 +190,7 @@ def percent(part: float) -> str:
 
 
 def reasons(unscored: Mapping[str, int], most: int = 4) -> str:
-    """Format counts by reason as `timeout 2, judge error 1`: most frequent first; the rarest are added up."""
+    """Format counts by reason as `timeout 2, judge error 1`: most frequent first; the rarest are combined."""
     ordered = sorted(unscored.items(), key=lambda item: -item[1])
     words = [f"{clean(reason, 60)} {count(number)}" for reason, number in ordered[:most]]
     rest = ordered[most:]

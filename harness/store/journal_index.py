@@ -202,7 +202,7 @@ class Recorded:
     def _note_rollout(self, offset: int, document: JsonDict, *, failed: bool) -> int:
         example = self._examples.find(document["example_key"])
         if example < 0:
-            raise ValueError("no earlier line has the example of this line")
+            raise ValueError("no earlier line contains the example of this line")
         number = self._rollouts.add(document["key"])
         if number == len(self._base):
             self._status.append(0)
@@ -221,7 +221,7 @@ class Recorded:
     def _note_score(self, offset: int, document: JsonDict) -> int:
         number = self._rollouts.find(document["key"])
         if number < 0:
-            raise ValueError("no earlier line has the rollout of this line")
+            raise ValueError("no earlier line contains the rollout of this line")
         self._status[number] = _CODES.get(document["outcome"], _CODES["unscored"])
         self._score[number] = offset
         return number

@@ -121,7 +121,7 @@ def tasks_in(text: str, benchmark: str) -> tuple[str, ...]:
 
 
 def task_of(claim: Claim, tasks: Sequence[str]) -> str:
-    """Return the claimed task, or the benchmark's only one.
+    """Return the task that the claim names, or the benchmark's only task.
 
     Raises:
         UsageError: the benchmark does not have the task, or has several and the claim names none.

@@ -63,7 +63,7 @@ def colour(number: int) -> str:
 
 
 def symbol(number: int) -> str:
-    """Character that resembles the marker with which the figures draw a model."""
+    """Character that resembles the marker of a model in the figures."""
     return SYMBOLS[number % 8]
 
 
