@@ -100,8 +100,8 @@ def test_what_is_added_later_is_read_from_there_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "where"),
     [
-        ([generated(0)], r"jsonl:1 .*no earlier line has the example"),
-        ([example(0), scored(0)], r"jsonl:2 .*no earlier line has the rollout"),
+        ([generated(0)], r"jsonl:1 .*no earlier line contains the example"),
+        ([example(0), scored(0)], r"jsonl:2 .*no earlier line contains the rollout"),
     ],
 )
 def test_lines_that_contradict_one_another_are_damage(tmp_path: Path, lines: list[Example], where: str) -> None:
