@@ -60,7 +60,7 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1217, 735),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-    "plugins/view": (2800, 2000),  # bench view: the server, its index of a journal, and its answers
+    "plugins/view": (3900, 2650),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
@@ -185,7 +185,7 @@ DOORS = {
     "harness/models/": {"aiohttp"},
     "harness/reference/": {"aiohttp"},
     "harness/plugins/faults/": {"aiohttp"},
-    "harness/plugins/view/": {"aiohttp"},
+    "harness/plugins/view/": {"aiohttp", "numpy"},
 }
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from harness.plugins.view.index_file import cache_folder
 from harness.plugins.view.run_list import RunList
 from harness.plugins.view.server import ViewServer
 
@@ -74,6 +76,29 @@ class Client:
         answer = self.send(f"{path}?{urlencode(query)}" if query else path)
         assert answer.status >= 400, (path, query, answer.status)
         return answer.status, answer.json["error"]
+
+
+def until(holds: Callable[[], bool], most: int = 2_000) -> None:
+    """Ask again until an answer is as expected; each request takes some time."""
+    for _ in range(most):
+        if holds():
+            return
+    raise AssertionError("the answer never was as expected")
+
+
+@contextmanager
+def own_cache(folder: Path) -> Iterator[Path]:
+    """Indexes in a folder instead of the user's cache."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    cache_folder.cache_clear()
+    try:
+        yield folder / "bench" / "view"
+    finally:
+        os.environ.pop("XDG_CACHE_HOME")
+        if before is not None:
+            os.environ["XDG_CACHE_HOME"] = before
+        cache_folder.cache_clear()
 
 
 @contextmanager

@@ -9,15 +9,15 @@ from typing import cast
 
 from harness.core.records import JUDGEMENTS, Example, Generated
 from harness.core.types import JsonDict, Message
+from harness.plugins.view.run_index import RunIndex
 from harness.plugins.view.run_list import RunNotFound, run_json
+from harness.plugins.view.tables import RowWriter
 from harness.report.rollout_columns import RunRollout, passed
 from harness.report.text import clean
 from harness.report.transcript import message_parts, shown_error
 from harness.stats.summary import tokens_known
-from harness.store.catalogue import ListedRun
 from harness.store.codec import to_text
-from harness.store.manifest import Manifest
-from harness.store.outcomes import Outcome, outcomes, read_journal
+from harness.store.outcomes import Outcome
 from harness.store.rows import as_messages, completion_messages
 from harness.store.values import number
 
@@ -37,37 +37,33 @@ _KEPT = 2_000
 """Number of messages to keep, half of them from the end, if the answer is too large even with short texts."""
 
 
-def rollout_page(entry: ListedRun, index: int, rollout: int, *, whole: bool = False) -> str:
+def rollout_page(index: RunIndex, place: int, rollout: int, *, whole: bool = False) -> str:
     """A rollout as JSON text; the keys are documented in docs/reference/view.md.
 
     Args:
-        entry: The run.
-        index: Position of the example in tables.
+        index: The index of the run.
+        place: Position of the example in tables.
         rollout: Index of the rollout among those of the example.
         whole: Whether to keep long texts uncut, as far as the size of the answer allows.
 
     Raises:
         RunNotFound: there is no such rollout.
-        StoreError: the journal cannot be read.
+        StoreError: its lines cannot be read.
     """
-    found = example_outcomes(entry, index)
-    chosen = next((each for each in found if each.base.rollout_index == rollout), None)
-    if chosen is None or entry.manifest is None:
-        raise RunNotFound(f"The run {entry.id} has no rollout {rollout} of example {index}.")
-    return fitted(rollout_json(entry, entry.manifest, index, chosen, found), whole=whole)
+    chosen = index.find(place, rollout)
+    if chosen is None:
+        more = "" if index.status()["done"] else " yet"
+        raise RunNotFound(f"The run {index.entry.id} has no rollout {rollout} of example {place}{more}.")
+    with index.reader() as reader:
+        outcome = index.outcome(reader, chosen)
+    rows = RowWriter(index)
+    page = rollout_json(index, place, outcome, [rows.strip(number) for number in index.siblings(place)])
+    return fitted(page, whole=whole)
 
 
-def example_outcomes(entry: ListedRun, index: int) -> list[Outcome]:
-    """All rollouts of the example at a position in tables."""
-    recorded = read_journal(entry.run)
-    numbers = [number for number in range(len(recorded)) if recorded.place(number)[0] == index]
-    return list(outcomes(recorded, sorted(numbers, key=recorded.place)))
-
-
-def rollout_json(
-    entry: ListedRun, manifest: Manifest, index: int, outcome: Outcome, siblings: Iterable[Outcome]
-) -> JsonDict:
+def rollout_json(index: RunIndex, place: int, outcome: Outcome, siblings: list[JsonDict]) -> JsonDict:
     """A rollout as JSON, with whole texts."""
+    entry, manifest = index.entry, index.manifest
     example, base, score = outcome.example, outcome.base, outcome.score
     made, timing = base if isinstance(base, Generated) else None, base.timing
     state = {**outcome.state}
@@ -76,7 +72,7 @@ def rollout_json(
     return {
         "run": run_json(entry),
         "example": {
-            "id": example.example_id, "index": index, "task": example.task, "answer": example.answer,
+            "id": example.example_id, "index": place, "task": example.task, "answer": example.answer,
             "info": example.info,
         },
         "r": base.rollout_index,
@@ -102,13 +98,7 @@ def rollout_json(
         "judgements": list(judgements_json(outcome)),
         "state": state,
         "lost": list(made.lost) if made else [],
-        "siblings": [
-            {
-                "r": each.base.rollout_index, "reward": each.reward, "outcome": each.column,
-                "passed": passed(RunRollout(entry.id, manifest, each)),
-            }
-            for each in siblings
-        ],
+        "siblings": siblings,
         "raw": None,
     }  # fmt: skip
 

@@ -13,9 +13,14 @@ from typing import TypeAlias, cast
 from aiohttp import web
 
 from harness.core.errors import HarnessError
+from harness.core.types import JsonDict
 from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, refused
+from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.rollout_page import rollout_page
+from harness.plugins.view.run_index import Indexes, RunIndex
+from harness.plugins.view.run_info import run_info
 from harness.plugins.view.run_list import RunList, RunNotFound, RunRemoved, listed
+from harness.plugins.view.tables import Selection, examples_page, rollouts_page, step
 from harness.store.codec import to_text
 from harness.store.query import QueryError
 
@@ -26,6 +31,12 @@ STATIC = Path(__file__).parent / "static"
 
 SHUTDOWN_TIMEOUT = 0.5
 """Seconds that open requests have to end when the server stops."""
+
+PATIENCE = 0.5
+"""Seconds for which an answer waits for an index that is being built."""
+
+LINK_PATIENCE = 15.0
+"""Seconds for which a link to a rollout waits for the index, if that does not have the rollout yet."""
 
 _NAME = re.compile(r"[\w-][\w.-]*", re.ASCII)
 """Pattern of the parts of a static file's path: no hidden files, no parent folder."""
@@ -49,6 +60,7 @@ class ViewServer:
 
     def __init__(self, runs: RunList) -> None:
         self.runs = runs
+        self.indexes = Indexes()
         self._access: Access | None = None
         self._runner: web.AppRunner | None = None
 
@@ -74,7 +86,13 @@ class ViewServer:
         app.add_routes(
             [
                 web.get("/api/runs", self._list),
+                web.get("/api/runs/{run}", self._run),
+                web.get("/api/runs/{run}/examples", self._page(examples_page)),
+                web.get("/api/runs/{run}/rollouts", self._page(rollouts_page)),
                 web.get("/api/runs/{run}/rollouts/{index}/{rollout}", self._rollout),
+                web.get("/api/runs/{run}/groups", self._groups),
+                web.get("/api/runs/{run}/step", self._step),
+                web.get("/api/columns/{run}/values", self._values),
                 web.get("/{path:.*}", self._static),
             ]
         )
@@ -92,6 +110,7 @@ class ViewServer:
 
     async def stop(self) -> None:
         """Stop listening and abort open requests."""
+        self.indexes.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -118,10 +137,65 @@ class ViewServer:
     async def _list(self, request: web.Request) -> web.Response:
         return json_response(await asyncio.to_thread(listed, self.runs))
 
+    def _page(self, page: Callable[[RunIndex, Selection, int, int], JsonDict]) -> Handler:
+        """Make the handler of a table with pages."""
+
+        async def handler(request: web.Request) -> web.Response:
+            choice, offset, limit = selection(request), whole(request, "offset", 0), whole(request, "limit", 100)
+            return await self._read(request, lambda index: page(index, choice, offset, limit))
+
+        return handler
+
+    async def _read(
+        self, request: web.Request, read: Callable[[RunIndex], JsonDict | str], patience: float = PATIENCE
+    ) -> web.Response:
+        """Answer with a value that a function reads from the index of the run."""
+
+        def reading() -> str:
+            index = self.indexes.of(self.runs.find(request.match_info["run"]))
+            index.wait(patience)
+            with index.reading():
+                found = read(index)
+            return found if isinstance(found, str) else to_text(found)
+
+        return text_response(await asyncio.to_thread(reading))
+
+    async def _run(self, request: web.Request) -> web.Response:
+        def read(index: RunIndex) -> JsonDict:
+            suite = index.manifest.suite
+            others = [each for each in self.runs.entries() if suite and each.manifest and each.id != index.entry.id]
+            siblings = [each.id for each in others if each.manifest and each.manifest.suite == suite]
+            return run_info(index, index.entry, siblings)
+
+        return await self._read(request, read)
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        query, by, limit = request.query.get("q", ""), request.query.get("by", ""), whole(request, "limit", 50)
+        return await self._read(request, lambda index: groups_page(index, query, by, limit))
+
+    async def _values(self, request: web.Request) -> web.Response:
+        name, prefix = request.query.get("name", ""), request.query.get("q", "")
+        return await self._read(request, lambda index: frequent_values(index, name, prefix))
+
+    async def _step(self, request: web.Request) -> web.Response:
+        choice, by = selection(request), request.query.get("by", "example")
+        if by not in ("example", "rollout", "failed"):
+            raise BadRequest("The parameter by is example, rollout or failed.")
+        place, rollout = whole(request, "index", 0), whole(request, "r", 0)
+        direction = -1 if request.query.get("dir") == "-1" else 1
+        return await self._read(request, lambda index: step(index, choice, place, rollout, by, direction))
+
     async def _rollout(self, request: web.Request) -> web.Response:
-        place = (natural(request, "index"), natural(request, "rollout"))
-        run, whole = request.match_info["run"], request.query.get("whole") == "1"
-        return text_response(await asyncio.to_thread(lambda: rollout_page(self.runs.find(run), *place, whole=whole)))
+        place, rollout = natural(request, "index"), natural(request, "rollout")
+        is_whole = request.query.get("whole") == "1"
+
+        def read(index: RunIndex) -> str:
+            return rollout_page(index, place, rollout, whole=is_whole)
+
+        try:
+            return await self._read(request, read)
+        except RunNotFound:
+            return await self._read(request, read, LINK_PATIENCE)
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
         parts = [part for part in request.match_info["path"].split("/") if part] or ["index.html"]
@@ -155,6 +229,26 @@ async def answered(request: web.Request, handler: Handler) -> web.StreamResponse
 
 class BadRequest(Exception):
     """A parameter of the request has a wrong value."""
+
+
+def whole(request: web.Request, name: str, default: int) -> int:
+    """A number of at least 0 among the parameters of the request.
+
+    Raises:
+        BadRequest: it is not one.
+    """
+    text = request.query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadRequest(f"The parameter {name} is a number of at least 0.")
+    return int(text)
+
+
+def selection(request: web.Request) -> Selection:
+    """Query and order among the parameters of the request."""
+    query = request.query
+    return Selection(query.get("q", ""), query.get("sort", ""), query.get("desc", "") == "1")
 
 
 def natural(request: web.Request, name: str) -> int:

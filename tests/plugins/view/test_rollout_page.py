@@ -59,7 +59,9 @@ def test_a_damaged_manifest_is_a_run_with_a_problem(out: Path) -> None:
         found = client.get("/api/runs")["runs"][0]
         assert (found["state"], found["model"]) == ("damaged", "")
         assert "cannot read" in found["problems"][0]
-        assert client.error(f"/api/runs/{run.id}/rollouts/0/0")[0] == 404
+        status, sentence = client.error(f"/api/runs/{run.id}/rollouts/0/0")
+        assert status == 500
+        assert "run.json" in sentence
 
 
 def test_a_rollout_has_its_messages_scores_and_siblings(out: Path) -> None:
@@ -150,15 +152,16 @@ def test_an_answer_is_never_larger_than_the_limit(out: Path) -> None:
     assert answer.json["omitted"] > 0
 
 
-def test_a_damaged_journal_is_an_error_that_names_it(out: Path) -> None:
+def test_of_a_damaged_journal_the_part_before_the_damage_is_shown(out: Path) -> None:
     run = finished(out)
-    write(run.journal_path, [example(9)])
     text = run.journal_path.read_bytes().split(b"\n")
-    run.journal_path.write_bytes(b"\n".join([*text[:2], b"{broken", *text[2:]]))
+    run.journal_path.write_bytes(b"\n".join([*text[:3], b"{broken", *text[3:]]))
     with viewing(out) as client:
-        status, sentence = client.error(f"/api/runs/{run.id}/rollouts/0/0")
-    assert status == 500
-    assert "journal.jsonl:3" in sentence
+        found = client.get(f"/api/runs/{run.id}/examples")
+        assert found["total"] == 1
+        assert "journal.jsonl:4" in found["index"]["error"]
+        assert client.get(f"/api/runs/{run.id}/rollouts/0/0")["r"] == 0
+        assert client.error(f"/api/runs/{run.id}/rollouts/1/0")[0] == 404
 
 
 def test_a_run_without_a_journal_has_no_rollouts(out: Path) -> None:

@@ -1,0 +1,363 @@
+"""Builds the index of a run from its journal, and follows the journal while it grows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from harness.core.errors import StoreError
+from harness.core.records import Example, Failed, Generated, Scored
+from harness.core.types import JsonDict
+from harness.plugins.view.index_columns import (
+    EXAMPLE,
+    MISSING,
+    MOST_WORDS,
+    NotStorable,
+    RowReader,
+    Word,
+    as_number,
+    as_word,
+    safely,
+    stored_names,
+)
+from harness.plugins.view.index_file import FORMAT, LINES, PART, TYPES, IndexFile, journal_head
+from harness.report.rollout_columns import RunRollout, reply_of
+from harness.report.transcript import last_text
+from harness.store.codec import record_of
+from harness.store.journal import JournalReader
+from harness.store.journal_index import NOWHERE, Recorded
+from harness.store.manifest import Manifest
+from harness.store.outcomes import Outcome
+from harness.store.rundir import RunDir
+
+PREVIEW = 200
+"""Maximum number of characters of the beginnings of texts."""
+
+BATCH = 8 << 20
+"""Number of bytes of the journal to read before the index is written."""
+
+_PARTS_KEPT = 4
+"""Number of parts of the columns to keep in memory between two batches."""
+
+_EXAMPLES_KEPT = 500
+"""Number of examples to keep in memory."""
+
+_MOST_CHARACTERS = 20_000_000
+"""Maximum number of characters of all words of a column."""
+
+Part = dict[str, "np.ndarray[Any, Any]"]
+
+
+class Builder:
+    """Builds the index of one run. The caller holds the lock of the index.
+
+    Args:
+        file: The file of the index.
+        folder: The run's folder.
+        manifest: The run's manifest.
+    """
+
+    def __init__(self, file: IndexFile, folder: RunDir, manifest: Manifest) -> None:
+        self._file, self._folder, self._manifest = file, folder, manifest
+        self._reader = RowReader.of(manifest)
+        self._number_names = (*self._reader.numbers, EXAMPLE)
+        self._word_names = (*self._reader.words, EXAMPLE)
+        self._start()
+
+    def _start(self) -> None:
+        """Forget everything that was read."""
+        self._recorded: Recorded | None = None
+        self._meta: JsonDict = {
+            "format": FORMAT, "names": stored_names(self._manifest), "run": str(self._folder.path), "end": 0,
+            "rollouts": 0, "stamp": 0, "left_out": [], "error": "", "journal": None,
+        }  # fmt: skip
+        self._codes: dict[str, dict[Word, int]] = {name: {} for name in self._word_names}
+        self._characters = dict.fromkeys(self._word_names, 0)
+        self._parts: OrderedDict[int, Part] = OrderedDict()
+        self._examples: OrderedDict[int, Example] = OrderedDict()
+        self._failed_at: tuple[int, int] | None = None
+        """Size and time of the journal when a line could not be read."""
+
+    def resume(self, *, anew: bool = False) -> None:
+        """Continue with the content of the file if it is an index of the same journal; otherwise clear the file.
+
+        Args:
+            anew: Whether to clear it in any case.
+        """
+        meta = None if anew else self._file.meta()
+        if meta is not None and self._is_current(meta):
+            self._meta = meta
+            for name in self._word_names:
+                words = self._file.words(name, 0)
+                self._codes[name] = {_word(word): code for code, word in enumerate(words)}
+                self._characters[name] = sum(map(len, self._codes[name]))
+            return
+        self._start()
+        with self._file.change():
+            self._file.clear()
+            self._file.set_meta(self._meta)
+
+    def _is_current(self, meta: JsonDict) -> bool:
+        if meta.get("names") != stored_names(self._manifest):
+            return False
+        end = meta.get("end", 0)
+        return not end or meta.get("journal") == journal_head(self._folder.journal_path, end)
+
+    def advance(self) -> Iterator[int]:
+        """Read the lines that were added to the journal, in batches.
+
+        Yields:
+            The number of bytes that are left to be read, after each batch.
+
+        Raises:
+            sqlite3.Error: the file cannot be written.
+        """
+        if not self._is_current(self._meta):
+            self.resume(anew=True)
+        while (left := self._left()) > 0:
+            state = self._state()
+            if state == self._failed_at:
+                return  # a damaged journal is read again when it has changed
+            if not self._batch():
+                self._failed_at = state if self._meta["error"] else None
+                return
+            yield max(0, left - BATCH)
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            found = self._folder.journal_path.lstat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
+
+    def _left(self) -> int:
+        state = self._state()
+        return 0 if state is None else state[0] - cast(int, self._meta["end"])
+
+    def _batch(self) -> bool:
+        """Read one batch; return whether anything was read."""
+        end, error = cast(int, self._meta["end"]), ""
+        touched: dict[int, tuple[JsonDict | None, JsonDict | None]] = {}
+        try:
+            recorded = self._journal()
+            for number, _, document in recorded.advance(recorded.end + BATCH):
+                if document["type"] != "scored":
+                    touched[number] = (document, None)
+                else:
+                    touched[number] = (touched[number][0] if number in touched else None, document)
+        except StoreError as problem:
+            error = str(problem)
+        recorded = self._recorded
+        if recorded is None or (recorded.end == end and error == self._meta["error"]):
+            if error != self._meta["error"]:
+                self._save({"error": error})
+            return False
+        self._rows(recorded, touched, error)
+        return not error
+
+    def _journal(self) -> Recorded:
+        """The state of the journal up to the end of the last batch."""
+        if self._recorded is None:
+            recorded = Recorded(self._folder.journal_path)
+            if end := cast(int, self._meta["end"]):
+                for _ in recorded.advance(end):
+                    pass
+                if recorded.end != end or len(recorded) != self._meta["rollouts"]:
+                    self._meta["journal"] = None  # another journal: built again by the next call
+                    raise StoreError("the journal was changed")
+            self._recorded = recorded
+        return self._recorded
+
+    def _rows(
+        self, recorded: Recorded, touched: dict[int, tuple[JsonDict | None, JsonDict | None]], error: str
+    ) -> None:
+        """Compute the rows of rollouts, and write them."""
+        numbers = sorted(touched)
+        batch = _Batch(self._number_names, self._word_names)
+        examples: list[tuple[int, str, str, str, str]] = []
+        replies: list[tuple[int, str]] = []
+        reader = JournalReader(recorded.path) if numbers else None
+        for number in numbers:
+            assert reader is not None
+            lines, place = recorded.lines(number), recorded.place(number)
+            batch.lines.append((*place, lines.example, lines.base, lines.score))
+            try:
+                outcome, is_new = self._outcome(reader, recorded, number, touched[number])
+            except (StoreError, ValueError) as problem:
+                error = error or str(problem)
+                batch.add_nothing()
+                continue
+            self._row(batch, RunRollout(self._folder.id, self._manifest, outcome))
+            replies.append((number, preview(safe_text(lambda held=outcome: reply_of(held.base)))))
+            if is_new:
+                examples.append(_example_row(place[0], outcome.example))
+        if reader is not None:
+            reader.close()
+        end = recorded.end
+        if numbers:
+            self._place(numbers, batch)
+        with self._file.change():
+            self._file.add_texts(examples, replies)
+            self._file.add_words((name, code, json.dumps(word)) for name, code, word in batch.new_words)
+            self._meta["stamp"] += 1
+            for part in sorted({number // PART for number in numbers}):
+                self._file.write_part(part, self._meta["stamp"], self._parts[part])
+            journal = journal_head(recorded.path, end)
+            self._meta |= {"end": end, "rollouts": len(recorded), "error": error, "journal": journal}
+            self._file.set_meta(self._meta)
+        while len(self._parts) > _PARTS_KEPT:
+            self._parts.popitem(last=False)
+
+    def _save(self, changes: JsonDict) -> None:
+        self._meta |= {**changes, "stamp": self._meta["stamp"] + 1}
+        with self._file.change():
+            self._file.set_meta(self._meta)
+
+    def _outcome(
+        self, reader: JournalReader, recorded: Recorded, number: int, known: tuple[JsonDict | None, JsonDict | None]
+    ) -> tuple[Outcome, bool]:
+        """A rollout, and whether its example was read now."""
+        lines = recorded.lines(number)
+        example = self._examples.get(lines.example)
+        is_new = example is None
+        if example is None:
+            example = self._examples[lines.example] = cast(Example, reader.record(lines.example))
+            if len(self._examples) > _EXAMPLES_KEPT:
+                self._examples.popitem(last=False)
+        document, score = known
+        base = cast("Generated | Failed", reader.record(lines.base) if document is None else record_of(document))
+        if lines.score == NOWHERE:
+            return Outcome(example, base, None), is_new
+        record = reader.record(lines.score) if score is None else record_of(score)
+        return Outcome(example, base, cast(Scored, record)), is_new
+
+    def _row(self, batch: _Batch, rollout: RunRollout) -> None:
+        for name, read in self._reader.numbers.items():
+            value = math.nan
+            try:
+                value = as_number(safely(read, rollout))
+            except NotStorable:
+                self._leave_out(name)
+            batch.numbers[name].append(value)
+        for name, read in self._reader.words.items():
+            batch.words[name].append(self._code(batch, name, safely(read, rollout)))
+        known, number, code = safely(self._reader.example, rollout), math.nan, MISSING
+        if isinstance(known, str):
+            code = self._code(batch, EXAMPLE, known)
+        else:
+            try:
+                number = as_number(known)
+            except NotStorable:
+                self._leave_out(EXAMPLE)
+        batch.numbers[EXAMPLE].append(number)
+        batch.words[EXAMPLE].append(code)
+        batch.flags.append(self._reader.flags_of(rollout))
+
+    def _leave_out(self, name: str) -> None:
+        """Note that a column cannot be stored exactly."""
+        left_out = cast("list[str]", self._meta["left_out"])
+        if name not in left_out:
+            left_out.append(name)
+
+    def _code(self, batch: _Batch, name: str, value: object) -> int:
+        """The code of a value as a word; a new word is added."""
+        try:
+            word = as_word(value)
+        except NotStorable:
+            self._leave_out(name)
+            return MISSING
+        codes = self._codes[name]
+        code = MISSING if word is None else codes.get(word)
+        if code is None:
+            assert word is not None
+            self._characters[name] += len(word) if isinstance(word, str) else sum(map(len, word))
+            if len(codes) >= MOST_WORDS or self._characters[name] > _MOST_CHARACTERS:
+                self._leave_out(name)
+                return MISSING
+            code = codes[word] = len(codes)
+            batch.new_words.append((name, code, word))
+        return code
+
+    def _place(self, numbers: list[int], batch: _Batch) -> None:
+        """Write the rows of a batch into the parts of the columns."""
+        rows = np.array(numbers)
+        columns = batch.arrays()
+        for part in np.unique(rows // PART).tolist():
+            chosen = rows // PART == part
+            target = self._part(part)
+            for name, values in columns.items():
+                target[name][rows[chosen] - part * PART] = values[chosen]
+
+    def _part(self, part: int) -> Part:
+        """A part of all columns: from memory, from the file, or new."""
+        found = self._parts.get(part)
+        if found is None:
+            names = [*TYPES, *self._number_names, *(f"word:{name}" for name in self._word_names)]
+            if part * PART < self._meta["rollouts"]:
+                found = {name: self._file.read_part(name, part).copy() for name in names}
+            else:
+                found = {name: np.zeros(PART, column_type(name)) for name in names}
+        self._parts[part] = found
+        self._parts.move_to_end(part)
+        return found
+
+
+class _Batch:
+    """Values of the rollouts of a batch, by column."""
+
+    def __init__(self, numbers: tuple[str, ...], words: tuple[str, ...]) -> None:
+        self.numbers: dict[str, list[float]] = {name: [] for name in numbers}
+        self.words: dict[str, list[int]] = {name: [] for name in words}
+        self.flags: list[int] = []
+        self.lines: list[tuple[int, ...]] = []
+        """Values of the columns `LINES`."""
+        self.new_words: list[tuple[str, int, Word]] = []
+
+    def add_nothing(self) -> None:
+        """Add a rollout that cannot be read."""
+        for values in self.numbers.values():
+            values.append(math.nan)
+        for codes in self.words.values():
+            codes.append(MISSING)
+        self.flags.append(0)
+
+    def arrays(self) -> Part:
+        """All columns as arrays."""
+        lines = np.array(self.lines, "i8")
+        kept = dict(zip(LINES, lines.T, strict=True))
+        found: Part = {**kept, "flags": np.array(self.flags, "u1")}
+        found |= {name: np.array(values, "f8") for name, values in self.numbers.items()}
+        return found | {f"word:{name}": np.array(codes, "i4") for name, codes in self.words.items()}
+
+
+def column_type(name: str) -> str:
+    """The type of a column as in `numpy.dtype`."""
+    return TYPES.get(name, "i4" if name.startswith("word:") else "f8")
+
+
+def _word(value: object) -> Word:
+    return value if isinstance(value, str) else tuple(cast("list[str]", value))
+
+
+def _example_row(place: int, example: Example) -> tuple[int, str, str, str, str]:
+    prompt = safe_text(lambda: last_text(example.prompt, "user", PREVIEW))
+    return place, json.dumps(example.example_id), preview(example.task), preview(example.answer), preview(prompt)
+
+
+def safe_text(read: Any) -> str:
+    """The text that a function returns; "" if a message has a form that it does not expect."""
+    try:
+        return read()
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return ""
+
+
+def preview(text: object) -> str:
+    """The beginning of a text, in one line."""
+    shown = " ".join((text if isinstance(text, str) else str(text))[: 3 * PREVIEW].split())[:PREVIEW]
+    return shown.encode("utf-8", "replace").decode()

@@ -1,0 +1,131 @@
+"""Columns that the index of a run stores for each rollout, and the conversion of values. A column of numbers has one
+float for each rollout, a column of words the code of one of its different values. A column with a value that cannot be
+stored exactly is left out; queries then read the journal. The functions that read values are those of
+`report.rollout_columns`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from harness.core.types import JsonDict
+from harness.report.rollout_columns import FLAGS, RunRollout, rollout_columns
+from harness.store.manifest import Manifest
+
+NUMBERS = (
+    "reward", "rollout", "tokens", "input_tokens", "output_tokens", "reasoning_tokens", "requests", "cost", "turns",
+    "seconds", "model_seconds", "waiting_seconds", "attempts",
+)  # fmt: skip
+"""Columns of numbers, besides the metrics."""
+
+WORDS = ("outcome", "reason", "error", "stop", "metrics", "parsed", "answer", "tool", "task")
+"""Columns of words."""
+
+EXAMPLE = "example"
+"""Column with the ids of the examples, which are numbers or words."""
+
+CONSTANTS = frozenset({"env", "model", "name", "run"})
+"""Columns whose value is the same in all rollouts of a run; not stored."""
+
+FLAG_BITS = {name: 1 << place for place, name in enumerate(FLAGS)}
+"""Bits of the properties in the column of flags."""
+
+MISSING = -1
+"""Number of a missing word."""
+
+LARGEST = 1e15
+"""Smallest integer that is not stored, since its text differs from that of the float."""
+
+LONGEST_WORD = 2_000
+"""Maximum number of characters of a word."""
+
+MOST_WORDS = 100_000
+"""Maximum number of different words of a column."""
+
+Word: TypeAlias = "str | tuple[str, ...]"
+Read: TypeAlias = Callable[[RunRollout], object]
+
+
+class NotStorable(Exception):
+    """A value that the index cannot store exactly."""
+
+
+def as_number(value: object) -> float:
+    """Convert a value to a float; NaN if it is missing.
+
+    Raises:
+        NotStorable: it is not a number, or a float would not have the same text.
+    """
+    kind = type(value)
+    if kind is float:
+        return cast(float, value) if math.isfinite(cast(float, value)) else math.nan
+    if value is None:
+        return math.nan
+    if kind is int and -LARGEST < cast(int, value) < LARGEST:
+        return float(cast(int, value))
+    raise NotStorable
+
+
+def as_word(value: object) -> Word | None:
+    """Return a value that can be stored as a word; None if it is missing.
+
+    Raises:
+        NotStorable: it is too long, or not a text or a tuple of texts.
+    """
+    if not value and (value is None or isinstance(value, str | tuple)):
+        return None
+    if isinstance(value, str) and len(value) <= LONGEST_WORD:
+        return value
+    if isinstance(value, tuple):
+        parts = cast("tuple[object, ...]", value)
+        if all(isinstance(part, str) for part in parts) and sum(len(cast(str, part)) for part in parts) <= LONGEST_WORD:
+            return cast("tuple[str, ...]", parts)
+    raise NotStorable
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """The functions that read the stored values of a rollout, by column."""
+
+    numbers: Mapping[str, Read]
+    words: Mapping[str, Read]
+    flags: tuple[Callable[[RunRollout], bool], ...]
+    example: Read
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> RowReader:
+        """The columns of a run, with its metrics."""
+        columns = rollout_columns([manifest])
+        metrics = [f"metric.{name}" for name in dict.fromkeys(manifest.metric_names)]
+        named = {name: columns.column(name) for name in (*NUMBERS, *metrics, *WORDS, EXAMPLE)}
+        return cls(
+            {name: named[name].read for name in (*NUMBERS, *metrics)},
+            {name: named[name].read for name in WORDS},
+            tuple(test for test, _ in FLAGS.values()),
+            named[EXAMPLE].read,
+        )
+
+    def flags_of(self, rollout: RunRollout) -> int:
+        """Bits of the properties that hold for a rollout."""
+        found, bit = 0, 1
+        for test in self.flags:
+            if safely(test, rollout):
+                found |= bit
+            bit <<= 1
+        return found
+
+
+def safely(read: Callable[[RunRollout], object], rollout: RunRollout) -> object:
+    """Read a value of a rollout; None if its record has an unusual form that the function does not expect."""
+    try:
+        return read(rollout)
+    except (AttributeError, TypeError, ValueError, KeyError, RecursionError, OverflowError):
+        return None
+
+
+def stored_names(manifest: Manifest) -> JsonDict:
+    """Names of the stored columns of a run, which an index must have been built for."""
+    reader = RowReader.of(manifest)
+    return {"numbers": [*reader.numbers], "words": [*reader.words], "flags": [*FLAG_BITS]}
