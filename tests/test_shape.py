@@ -44,7 +44,7 @@ LINES = {
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
-    "cli": (9787, 6742),
+    "cli": (9782, 6737),
     "core": (2655, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
     "engine": (7118, 4876),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
@@ -64,7 +64,7 @@ LINES = {
     "records": (3, 1),
     "reference": (946, 594),
     # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
-    "report": (8868, 6110),
+    "report": (8825, 6087),
     "results": (5, 2),
     "rubrics": (3197, 1927),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),

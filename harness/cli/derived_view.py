@@ -14,7 +14,8 @@ from harness.engine.derived import Derivation
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.report import numerals
-from harness.report.changes import Changes, Marks, compare, marks_of, show_changes
+from harness.report.changes import Changes, Marks, change_lines, compare, marks_of
+from harness.report.layout import print_lines
 from harness.report.runs import GO_ON
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
@@ -93,7 +94,7 @@ class DerivedView(View):
         """Print the comparison."""
         if (changes := self._changes(runs)) is not None:
             console.print()
-            show_changes(self._from.parent.id, changes, console)
+            print_lines(change_lines(self._from.parent.id, changes, console.width), console)
 
     def _changes(self, runs: Sequence[LiveRun]) -> Changes | None:
         """Return the comparison with the parent run; None if the run has not ended."""

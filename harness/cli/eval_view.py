@@ -35,9 +35,8 @@ from harness.report.runs import GO_ON
 from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean, make_console
 from harness.store.atomic import make_folder
-from harness.store.find_runs import runs_in
 from harness.store.journal_index import Recorded
-from harness.store.resume import differences
+from harness.store.resume import find_resumable
 from harness.store.rundir import RunDir, folder_name
 
 STDOUT = "-"
@@ -316,22 +315,17 @@ def _unfinished(run: LiveRun) -> tuple[Path, int] | None:
     """Return the newest unfinished run of the same evaluation, and its number of recorded runs. None if no such run
     exists or a process is writing it."""
     manifest, save = run.manifest, run.plan.resolved.settings.save
-    parent = Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model)
-    for path in reversed(runs_in(parent)):
-        folder = RunDir(path)
-        try:
-            earlier = folder.read_manifest()
-            if (earlier.kind, earlier.name) != (manifest.kind, manifest.name):
-                continue
-            if differences(earlier.identity, manifest.identity):
-                continue
-            if earlier.status == "done" or not folder.journal_path.exists():
-                return None
-            folder.lock().release()
-            return path, len(Recorded.load(folder.journal_path))
-        except (RunLocked, StoreError):
-            return None  # --resume could not resume it either
-    return None
+    path = find_resumable(Path(save.output_dir) / "evals" / folder_name(manifest.env_id, manifest.model), manifest)
+    if path is None:
+        return None
+    folder = RunDir(path)
+    try:
+        if folder.read_manifest().status == "done" or not folder.journal_path.exists():
+            return None
+        folder.lock().release()
+        return path, len(Recorded.load(folder.journal_path))
+    except (RunLocked, StoreError):
+        return None  # --resume could not resume it either
 
 
 def _wall_ms(run: LiveRun) -> float:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from rich.console import Console
 from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
-from harness.report.layout import head, print_lines, prose
+from harness.report.layout import head, prose
 from harness.report.text import clean
 from harness.stats.difference import UNKNOWN, Range, paired_scores, scores_of
 from harness.stats.intervals import same
@@ -129,17 +128,6 @@ def compare(before: Marks, after: Marks, *, paired: bool, ranges: tuple[Range, R
         first=tuple(islice(changed.values(), FIRST)),
         paired=paired_scores(scores_of(new, ranges[1]), scores_of(old, ranges[0])) if paired else None,
     )
-
-
-def show_changes(parent: str, changes: Changes, console: Console) -> None:
-    """Print how a run's rewards differ from those of its parent.
-
-    Args:
-        parent: Id of the parent.
-        changes: The comparison.
-        console: From `report.text.make_console`.
-    """
-    print_lines(change_lines(parent, changes, console.width), console)
 
 
 def change_lines(parent: str, changes: Changes, width: int) -> Iterator[Text]:

@@ -53,15 +53,14 @@ class RunReport:
     """Error message of the first unscored rollout."""
 
 
-def final_table(results: Sequence[RunReport], console: Console, what: str = "run") -> None:
+def final_table(results: Sequence[RunReport], console: Console) -> None:
     """Print the result tables, remarks and next steps of all runs.
 
     Args:
         results: The runs, in the order of the suite.
         console: From `report.text.make_console`: stdout, or stderr if stdout has JSON.
-        what: Header of the first column, such as `run`.
     """
-    print_lines(result_lines(results, console.width, what), console)
+    print_lines(result_lines(results, console.width), console)
 
 
 def result_lines(results: Sequence[RunReport], width: int, what: str = "run") -> Iterator[Text]:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from recorded_runs import ALL_RIGHT, HALF_RIGHT, Bench, Write, all_runs, change, make_run
 
-from harness.report.changes import Changes, Mark, Marks, compare, show_changes
+from harness.report.changes import Changes, Mark, Marks, change_lines, compare
+from harness.report.layout import print_lines
 from harness.report.text import make_console
 from harness.store.rundir import RunDir
 
 
 def shown(changes: Changes, capsys: pytest.CaptureFixture[str], width: int = 80) -> list[str]:
-    show_changes("the-parent", changes, make_console(width=width))
+    print_lines(change_lines("the-parent", changes, width), make_console(width=width))
     return capsys.readouterr().out.splitlines()
 
 

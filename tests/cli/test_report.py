@@ -85,7 +85,7 @@ def test_a_file_is_replaced_only_with_force(bench: Bench, runs: list[RunDir]) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-f", "htlm"], '--format htlm: did you mean "html"?'),
+        (["-f", "htlm"], '--format htlm: unknown format; did you mean "html"?'),
         (
             ["-o", "a.pdf"],
             "-o a.pdf: unknown file ending (known are .html, .md, .json, .tex and .csv); give the format with --format",

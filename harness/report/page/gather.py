@@ -144,7 +144,6 @@ class Overall:
     """A model's mean over environments, equally weighted."""
 
     model: str
-    colour: int
     estimate: Estimate
 
 
@@ -290,7 +289,7 @@ def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
     for model in dict.fromkeys(run.model for environment in environments for run in environment.runs):
         runs = [[run for run in environment.runs if run.model == model] for environment in environments]
         if all(len(each) == 1 and each[0].estimate.mean is not None for each in runs):
-            found.append(Overall(model, runs[0][0].colour, macro_mean([each[0].estimate for each in runs])))
+            found.append(Overall(model, macro_mean([each[0].estimate for each in runs])))
     return sorted(found, key=lambda each: -(each.estimate.mean or 0.0))
 
 

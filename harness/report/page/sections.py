@@ -44,15 +44,10 @@ def note(words: str) -> Html:
     return tag("p", words, class_="note")
 
 
-def marked_name(name: str, number: int) -> Html:
-    """A run's name with the marker of its model, as HTML."""
-    sign = tag("span", symbol(number), class_=f"mark t-{colour(number)}", aria_hidden="true")
-    return tag("span", sign, tag("span", name, class_="name"), class_="who")
-
-
 def name_of(run: RunPart) -> Html:
-    """A run's label as HTML for tables."""
-    return marked_name(run.label, run.colour)
+    """A run's label with the marker of its model, as HTML for tables."""
+    sign = tag("span", symbol(run.colour), class_=f"mark t-{colour(run.colour)}", aria_hidden="true")
+    return tag("span", sign, tag("span", run.label, class_="name"), class_="who")
 
 
 def board_of(environment: EnvPart) -> dict[str, list[str]]:
@@ -115,7 +110,7 @@ def leaderboards(page: Page, grid: Html | None = None) -> Html:
         grid: Section with the table of models × environments; None to omit it.
     """
     heading = tag("h2", "Leaderboard", id="leaderboard")
-    parts: list[Child] = [heading, _overall(page) if page.overall else None, grid]
+    parts: list[Child] = [heading, grid]
     for environment in page.environments:
         if len(page.environments) > 1:
             parts.append(tag("h3", environment.name))
@@ -134,25 +129,6 @@ def leaderboards(page: Page, grid: Html | None = None) -> Html:
             "examples, which is more precise."
         )
     return tag("section", *parts, note(words))
-
-
-def _overall(page: Page) -> Html:
-    ends = [end for environment in page.environments for end in environment.limits]
-    rows = [
-        [
-            marked_name(each.model, each.colour),
-            tag("strong", numerals.score(each.estimate.mean)),
-            strip(each.estimate, (min(ends), max(ends)), each.colour),
-            numerals.interval(each.estimate),
-        ]
-        for each in page.overall
-    ]
-    words = (
-        f"The mean over all {len(page.environments)} environments, each with the same weight. It is meaningful only if "
-        "their rewards have the same scale."
-    )
-    body = table(["model", "mean", "", "95 % interval"], rows, label="all environments: leaderboard")
-    return join([tag("h3", "All environments"), body, note(words)])
 
 
 def _leaderboard(environment: EnvPart) -> Html:

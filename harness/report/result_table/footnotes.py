@@ -42,15 +42,10 @@ def cell_notes(table: ResultTable) -> dict[tuple[str, str], tuple[str, str]]:
     return found
 
 
-def footnotes(table: ResultTable, bold: str = "Bold") -> list[str]:
-    """All sentences below the table, except notes on single cells.
-
-    Args:
-        table: The table.
-        bold: Description of how the best mean is printed.
-    """
+def footnotes(table: ResultTable) -> list[str]:
+    """All sentences below the table, except notes on single cells."""
     parts = (
-        _figures(table), _sizes(table), _marks(table, bold), _watched(table), _average(table), _holes(table),
+        _figures(table), _sizes(table), _marks(table), _watched(table), _average(table), _holes(table),
         _numbered(table), _settings(table),
     )  # fmt: skip
     return [*(words for part in parts for words in part), *(f"Not in the table: {each}." for each in table.missing)]
@@ -90,11 +85,11 @@ def _range(values: Sequence[int]) -> str:
     return numerals.count(low) if low == high else f"{numerals.count(low)} to {numerals.count(high)}"
 
 
-def _marks(table: ResultTable, bold: str) -> Iterator[str]:
+def _marks(table: ResultTable) -> Iterator[str]:
     marks = {cell.mark for cell in table.ordered} | {each.mark for each in table.averages.values()}
     if "best" not in marks:
         return
-    yield f"{bold}: the highest mean of an environment{', and the highest average' if table.averages else ''}."
+    yield f"Bold: the highest mean of an environment{', and the highest average' if table.averages else ''}."
     if table.comparisons > 1:
         adjusted = f"adjusted for {numerals.count(table.comparisons)} comparisons (Holm)"
     else:
