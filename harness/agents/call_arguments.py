@@ -12,8 +12,8 @@ from harness.agents.clients import ClientFactory
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loading import LoadedAgent
 from harness.agents.loop import LLM
-from harness.agents.options import AgentOptions
 from harness.agents.results import PRIMARY
+from harness.agents.run import AgentOptions
 
 _NOT_SAMPLING = {
     "api_base": "pass it to ExternalLLMClient",

@@ -4,18 +4,20 @@ concurrent rollout reserves a client instance, and the engine's requests become 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from harness.agents.client import ExternalLLMClient
 from harness.agents.loop import LLM, AgentLike, RolloutContext, RolloutResult
 from harness.agents.schemas import OpenAIFunctionToolSchema, RolloutRequest
-from harness.agents.turns import turn
 from harness.agents.validation import validate_tools
 from harness.core.errors import (
     EnvironmentFault,
@@ -238,6 +240,66 @@ class _ReservedClient:
         return Usage(
             grown["prompt_tokens"], grown["response_tokens"], requests=1, unreported=int(not any(grown.values()))
         )
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A task that waits for a client."""
+
+    ready: asyncio.Future[None]
+    has_turn: bool = False
+
+
+_queues: dict[int, tuple[object, deque[_Waiter]]] = {}
+"""The clients in use, each with the tasks that wait for it, by `id(client)`, since a caller's object may be neither
+hashable nor weakly referable."""
+
+_guard = threading.RLock()
+"""Lock for `_queues`, which the event loops of several threads share. It is reentrant, because garbage collection can
+run the cleanup of an abandoned task in the thread that has the lock."""
+
+
+@asynccontextmanager
+async def turn(client: object) -> AsyncGenerator[None]:
+    """Reserve a model client exclusively for the `with` block. Waiting tasks are served in order. Not reentrant."""
+    waiter = None
+    with _guard:
+        queue = _queues.get(id(client))
+        if queue is None:
+            _queues[id(client)] = client, deque()
+        else:
+            waiter = _Waiter(asyncio.get_running_loop().create_future())
+            queue[1].append(waiter)
+    if queue is not None and waiter is not None:
+        try:
+            await waiter.ready
+        except BaseException:
+            with _guard, suppress(ValueError):  # already removed from the queue: it got the client, or it was skipped
+                queue[1].remove(waiter)
+            if waiter.has_turn:
+                _leave(client)
+            raise
+    try:
+        yield
+    finally:
+        _leave(client)
+
+
+def _leave(client: object) -> None:
+    with _guard:
+        waiting = _queues[id(client)][1]
+        while waiting:
+            waiter = waiting.popleft()
+            with suppress(RuntimeError):  # its loop is closed, so no task waits there
+                waiter.ready.get_loop().call_soon_threadsafe(_notify, waiter.ready)
+                waiter.has_turn = True
+                return
+        del _queues[id(client)]
+
+
+def _notify(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 @asynccontextmanager

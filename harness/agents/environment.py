@@ -16,10 +16,9 @@ from harness.agents.eval_functions import EvalFnWrapper, load_with_files
 from harness.agents.loading import load_agent
 from harness.agents.loop import AgentLike
 from harness.agents.mcp_folder import load_mcp
-from harness.agents.options import MODES, AgentOptions, Mode
 from harness.agents.outcome import failure_of
 from harness.agents.results import PRIMARY
-from harness.agents.run import AgentRun
+from harness.agents.run import MODES, AgentOptions, AgentRun, Mode
 from harness.agents.schemas import RolloutRequest
 from harness.agents.scoring import EvalRubric
 from harness.core.errors import ConfigError, DatasetParseError, DatasetValidationError

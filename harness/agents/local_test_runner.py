@@ -12,7 +12,7 @@ from harness.agents.collect import to_run
 from harness.agents.engine import evaluate
 from harness.agents.loading import LoadedAgent
 from harness.agents.loop import LLM, AgentLike, RolloutResult
-from harness.agents.options import AgentOptions
+from harness.agents.run import AgentOptions
 from harness.agents.runner import client_of, folder_of, listed, loaded, only, reporter, stop_reason
 from harness.agents.schemas import RolloutMetrics
 from harness.agents.scoring import AGENT_REWARD, WHOLE

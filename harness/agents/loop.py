@@ -79,6 +79,8 @@ class RolloutContext:
     _tool_latency_ms: float = field(default=0.0, repr=False)
     _num_tool_calls: int = field(default=0, repr=False)
     _debug_dir: str | None = field(default=None, repr=False)
+    _trace: Trace | None = field(default=None, repr=False)
+    """The trace of the run; None for a context outside a run, which opens the file for each event."""
 
     async def chat(self, messages: list[MessageDict], **kwargs: Any) -> CompletionsResult:
         """Request a reply from the model.
@@ -116,9 +118,10 @@ class RolloutContext:
             event_type: The kind of event.
             **data: Any values. Values that are not JSON are converted with `str`.
         """
-        trace = Trace(self._debug_dir, self.request.rollout_id)
+        trace = self._trace or Trace(self._debug_dir, self.request.rollout_id)
         trace.write(event_type, data)
-        trace.close()
+        if trace is not self._trace:
+            trace.close()
 
     def _metrics(self) -> RolloutMetrics:
         get_metrics = getattr(self.llm, "get_metrics", None)

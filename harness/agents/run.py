@@ -1,33 +1,54 @@
-"""Execution of one agent run. The module `outcome` converts its result or exception to a rollout's outcome."""
+"""Options of the environment `agent-eval`, and execution of one agent run. The module `outcome` converts the run's
+result or exception to a rollout's outcome."""
 
 from __future__ import annotations
 
 import inspect
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
 
-from harness.agents.llm import AgentLLM, Ask
+from harness.agents.llm import AgentLLM, Ask, Step
 from harness.agents.loop import AgentLike, RolloutContext
-from harness.agents.options import AgentOptions
 from harness.agents.outcome import conversation_so_far, finish, keep, note, result_of
 from harness.agents.schemas import RolloutRequest
 from harness.agents.trace import Trace
 from harness.agents.validation import validate_tools
 from harness.core.state import State
+from harness.core.types import JsonDict
 from harness.usercode.separate_task import OwnTask
 
+Mode: TypeAlias = Literal["eval", "bench", "test"]
 
-@dataclass(kw_only=True)
-class TracedContext(RolloutContext):
-    """Context of an agent's run that writes its events to the rollout's trace."""
+MODES: tuple[Mode, ...] = ("eval", "bench", "test")
 
-    trace: Trace
 
-    def log_event(self, event_type: str, **data: Any) -> None:
-        """Append an event to the rollout's trace; secrets are redacted."""
-        self.trace.write(event_type, data)
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """Options of an agent evaluation besides rows, agent and eval functions; see `environment.AgentEnv`."""
+
+    first_row: int = 0
+    """Number of the first evaluated row in the dataset, from 0."""
+    max_turns: int = 10
+    """Maximum number of model calls, passed to the agent in its request."""
+    mode: Mode = "eval"
+    """Kind of evaluation, passed to the agent in its request."""
+    model_tag: str | None = None
+    """`baseline` for the second model of a comparison, `primary` for the first; None without a second model."""
+    first_run: int = 0
+    """Index of the first run of each row, from 0."""
+    debug_dir: str | None = None
+    """Folder of the trace files; None for no traces."""
+    files: tuple[Path, ...] = ()
+    """Source files of the agent and of the eval functions."""
+    dataset: str = ""
+    """Name of the dataset, for error messages about a row."""
+    fingerprint: JsonDict = field(default_factory=dict[str, Any])
+    """Hashes of the dataset and of the source files, which a resume compares."""
+    step: Step | None = None
+    """Callback of an interactive session; see `llm.Step`."""
 
 
 class AgentRun:
@@ -73,8 +94,8 @@ class AgentRun:
             step=self._options.step,
             stop=own.stop,
         )
-        context = TracedContext(
-            request, tools, llm, _start_time=started, _debug_dir=self._options.debug_dir, trace=self._trace
+        context = RolloutContext(
+            request, tools, llm, _start_time=started, _debug_dir=self._options.debug_dir, _trace=self._trace
         )
         try:
             returned = await own.run(self._result(context))

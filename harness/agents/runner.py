@@ -18,8 +18,8 @@ from harness.agents.engine import Ended, FinishedRollout, evaluate
 from harness.agents.eval_functions import EvalFnWrapper
 from harness.agents.loading import LoadedAgent, missing_members
 from harness.agents.loop import LLM, AgentLike
-from harness.agents.options import AgentOptions, Mode
 from harness.agents.results import BASELINE, PRIMARY, EvalResult, EvalRunResult, ModelOutcomes
+from harness.agents.run import AgentOptions, Mode
 from harness.agents.summaries import build_result
 from harness.core.errors import EvalFnError, SystemicProviderError
 from harness.settings.command_line import shared_options

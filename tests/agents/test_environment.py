@@ -16,7 +16,7 @@ from tables import for_each_row
 
 from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext, RolloutResult
-from harness.agents.options import AgentOptions, Mode
+from harness.agents.run import AgentOptions, Mode
 from harness.agents.tool_calls import create_tool_result
 from harness.core.errors import (
     ConfigError,

@@ -15,7 +15,7 @@ from tables import for_each_row
 from harness.agents.environment import AgentEnv
 from harness.agents.llm import StepEvent
 from harness.agents.loop import CompletionsResult, RolloutContext
-from harness.agents.options import AgentOptions
+from harness.agents.run import AgentOptions
 from harness.agents.schemas import OpenAIFunctionSchema, OpenAIFunctionToolSchema, RolloutMetrics
 from harness.core.errors import EnvironmentFault, ModelError, ProviderError
 from harness.core.records import Failed, Generated

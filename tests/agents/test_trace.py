@@ -14,7 +14,7 @@ from scripted_chat import ScriptedChat
 
 from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext
-from harness.agents.options import AgentOptions
+from harness.agents.run import AgentOptions
 from harness.agents.tool_calls import create_tool_result
 from harness.agents.trace import Trace
 from harness.core.errors import ModelError, SystemicError

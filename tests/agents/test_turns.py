@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from harness.agents.turns import turn
+from harness.agents.clients import turn
 
 
 def test_turns_come_in_the_order_of_asking() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.agents.environment import AgentEnv
 from harness.agents.loop import RolloutContext
-from harness.agents.options import AgentOptions
+from harness.agents.run import AgentOptions
 from harness.agents.schemas import RolloutRequest
 from harness.core.keys import ExampleKeys
 from harness.core.records import Item
