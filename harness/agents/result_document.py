@@ -3,7 +3,6 @@ order; additional keys follow them. Credentials are removed from URLs, and known
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -132,16 +131,6 @@ def indented_json(document: object) -> bytes:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # unpaired surrogates in a text, or integers beyond 64 bits
         return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content in hexadecimal digits.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
-    with translated("read", path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def without_credentials(url: str) -> str:

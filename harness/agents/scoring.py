@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 from harness.agents.eval_functions import EvalFnWrapper
-from harness.core.errors import JudgeError, ModelError
+from harness.core.errors import JudgeError
 from harness.core.records import Score
 from harness.core.state import State, own
 from harness.core.types import JsonDict, Messages
@@ -81,24 +82,16 @@ def row_of(state: State) -> JsonDict:
 
 
 def _scorer(function: EvalFnWrapper) -> RewardFunc:
-    """Wrap an eval function as a reward function, with the eval function's name as its `__name__`. The wrapper raises
-    `JudgeError` if a judge call failed, even if the eval function caught the error."""
-
-    def plain(state: State) -> object:
-        return function.call(conversation_of(state), state["answer"], row_of(state))
+    """Wrap an eval function as a reward function, with the eval function's name as its `__name__`."""
 
     def call(state: State) -> object:
-        with scored_rollout(state) as failures:
-            value = plain(state)
-        _check_judges(failures)
-        return value
+        with _judged(state):
+            return function.call(conversation_of(state), state["answer"], row_of(state))
 
     async def awaited(state: State) -> object:
-        with scored_rollout(state) as failures:
-            value = plain(state)
-            value = await value if inspect.isawaitable(value) else value
-        _check_judges(failures)
-        return value
+        with _judged(state):
+            value = function.call(conversation_of(state), state["answer"], row_of(state))
+            return await value if inspect.isawaitable(value) else value
 
     async def call_async(state: State) -> object:
         return await OwnTask[object](f"eval function {function.name!r}").run(awaited(state))
@@ -108,8 +101,16 @@ def _scorer(function: EvalFnWrapper) -> RewardFunc:
     return scorer
 
 
-def _check_judges(failures: Sequence[ModelError]) -> None:
-    """Raise the first error of a function's judge calls: a score that a function returns nevertheless means nothing."""
+@contextmanager
+def _judged(state: State) -> Generator[None]:
+    """Score a rollout in the `with` block.
+
+    Raises:
+        JudgeError: a judge call in the block failed, even if the eval function caught the error: a score that the
+            function returns nevertheless means nothing.
+    """
+    with scored_rollout(state) as failures:
+        yield
     for error in failures:
         raise JudgeError(f"judge {error.reason}", str(error)) from error
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.agents.collect import collect, to_run
-from harness.agents.result_document import check_output, document_meta, eval_document, file_sha256, write_document
+from harness.agents.result_document import check_output, document_meta, eval_document, write_document
 from harness.agents.results import EvalModelSummary, EvalResult, EvalRunResult, ModelOutcomes
 from harness.agents.screen import run_line, show
 from harness.agents.summaries import build_result
@@ -194,7 +194,7 @@ class EvalView(View):
         )
 
     def _meta(self, runs: Sequence[LiveRun], options: RunOptions) -> JsonDict:
-        asked, sha256 = self._options, file_sha256(Path(self._options.dataset))
+        asked, sha256 = self._options, self._job.environments[0].fingerprint["dataset_content"]
         dataset = {"path": asked.dataset, "sha256": sha256, "offset": asked.offset, "limit": asked.limit}
         values = {
             "versions": runs[0].manifest.versions,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -19,7 +18,6 @@ from harness.agents.result_document import (
     check_output,
     document_meta,
     eval_document,
-    file_sha256,
     without_credentials,
     write_document,
 )
@@ -293,14 +291,6 @@ def test_a_place_that_no_file_can_be_in_is_refused_beforehand(tmp_path: Path) ->
         check_output(tmp_path / "file" / "deep" / "results.json")
     check_output(tmp_path / "new" / "results.json")
     assert not (tmp_path / "new").exists()
-
-
-def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "data.jsonl"
-    path.write_bytes(b"{}\n" * 100_000)
-    assert file_sha256(path) == hashlib.sha256(b"{}\n" * 100_000).hexdigest()
-    with pytest.raises(StoreError, match="cannot read"):
-        file_sha256(tmp_path / "missing")
 
 
 def test_every_key_is_explained() -> None:

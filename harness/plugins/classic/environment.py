@@ -91,7 +91,7 @@ class Environment(NativeEnvironment):
         native = {name: options.pop(name) for name in ("env_id", "env_args") if name in options}
         native.update({name: source.opened for name, source in self._sources.items()})
         super().__init__(
-            **{**native, **self._native_options()}, parser=parser or Parser(), message_type=message_type,
+            **native, parser=parser or Parser(), message_type=message_type,
             rubric=rubric if rubric is not None else Rubric(),
             sampling_args=copy.deepcopy(options.pop("sampling_args", None)),
         )  # fmt: skip
@@ -105,10 +105,6 @@ class Environment(NativeEnvironment):
             if source.is_built:
                 self._tables[name].check(self._style())
         self.__post_init__()
-
-    def _native_options(self) -> dict[str, Any]:
-        """Return additional arguments for the constructor of bench's base class."""
-        return {}
 
     def __post_init__(self) -> None:
         """Find the methods that are marked as hooks by decorators such as `@vf.stop`."""

@@ -119,10 +119,9 @@ _SHARED = {
         "example_sets", "load_example_dataset", "format_dataset", "strip_non_numeric", "BOXED_SYSTEM_PROMPT",
         "THINK_BOXED_SYSTEM_PROMPT", "extract_boxed_answer", "extract_hash_answer",
     ),
-    **_at(
-        "toolbox", "load_environment", "maybe_await", "maybe_semaphore", "NullAsyncContext", "sanitize_tool_calls",
-        "strip_nones_from_content",
-    ),
+    **_at("toolbox", "maybe_await", "maybe_semaphore", "sanitize_tool_calls", "strip_nones_from_content"),
+    "load_environment": "harness.engine.environment_loader:load_environment",
+    "NullAsyncContext": "contextlib:nullcontext",
     **_at("messages", concat_messages="concat"),
 }  # fmt: skip
 
@@ -137,11 +136,12 @@ _OF_GENERATION: dict[Generation, dict[str, str]] = {
         **_at("env_group", "ENV_GROUP_INFO_KEY"),
         **_at("logs", "log_level", "quiet_verifiers"),
         **_at(
-            "toolbox", "ensure_keys", "MissingKeyError", "get_messages", "maybe_call_with_named_args",
-            "normalize_messages", "from_raw_message", "from_raw_content_part", "convert_func_to_tool_def",
-            "is_valid_tool_content_parts", "VALID_TOOL_CONTENT_PART_TYPES", NullContext="NullAsyncContext",
+            "toolbox", "ensure_keys", "MissingKeyError", "maybe_call_with_named_args", "normalize_messages",
+            "convert_func_to_tool_def", "is_valid_tool_content_parts", "VALID_TOOL_CONTENT_PART_TYPES",
             maybe_normalize_messages="normalize_messages", parse_response_message="parse_response_messages",
         ),
+        **_at("messages", from_raw_message="message_of"),
+        "from_raw_content_part": "harness.rubrics.parser:identity", "NullContext": "contextlib:nullcontext",
         **_at(
             "clients", "Client", OpenAIChatCompletionsClient="Client", OpenAICompletionsClient="Client",
             OpenAIResponsesClient="Client", AnthropicMessagesClient="Client",

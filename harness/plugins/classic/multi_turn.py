@@ -43,14 +43,11 @@ class MultiTurnEnv(Environment, NativeMultiTurnEnv):  # pyright: ignore[reportIn
     """
 
     def __init__(self, max_turns: int = -1, timeout_seconds: float | None = None, **kwargs: Any) -> None:
-        self.max_turns, self.timeout_seconds = max_turns, timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self.max_total_completion_tokens = -1
         super().__init__(**kwargs)
         self.max_turns = max_turns
         self.add_rubric(MultiTurnMonitorRubric())
-
-    def _native_options(self) -> dict[str, Any]:
-        return {"max_turns": -1}
 
     def set_max_turns(self, max_turns: int) -> None:
         """Set the maximum number of model replies in a rollout."""

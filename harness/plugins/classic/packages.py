@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.plugins.classic.generation import Generation, generation_of, parse_requirements, requires_verifiers
-from harness.plugins.classic.source_text import asks, imported
+from harness.plugins.classic.source_text import asks
 from harness.settings.packages import FoundEnvironment
 
 _PROJECT_LEVELS = 3
@@ -41,21 +41,16 @@ def read_package(found: FoundEnvironment) -> Package | None:
     Returns:
         The package; None if it does not use the classic API.
     """
-    texts = dict(_texts(found.source_files))
-    root = found.module
-    roots = {root}
-    single = _single_file(found)
-    if single is not None:
-        texts |= dict(_neighbours(single, roots))
+    texts, roots = list(_texts(found.source_files)), _roots(found)
     requirements = _requirements(found)
     libraries = {name: dist for dist in _libraries(requirements) for name in top_levels(dist)}
-    uses_api = any(asks(text) for text in texts.values()) or requires_verifiers(requirements)
+    uses_api = any(map(asks, texts)) or requires_verifiers(requirements)
     if not uses_api and not libraries:
         return None
     if found.dist_name is not None:
         with suppress(importlib.metadata.PackageNotFoundError):
             roots.update(top_levels(importlib.metadata.distribution(found.dist_name)))
-    generation = generation_of(requirements, texts.values())
+    generation = generation_of(requirements, texts)
     return Package(
         generation,
         frozenset(roots),
@@ -63,40 +58,23 @@ def read_package(found: FoundEnvironment) -> Package | None:
     )
 
 
-def _single_file(found: FoundEnvironment) -> Path | None:
-    """Return the file of an environment that consists of a single file; None for other environments and for files in a
-    folder of installed packages."""
-    files = found.source_files
-    if any(path.name == "__init__.py" and path.parent.name == found.module for path in files):
-        return None
-    single = next((path for path in files if path.stem == found.module), None)
-    return single if single is not None and next(single.parent.glob("*.dist-info"), None) is None else None
+def _roots(found: FoundEnvironment) -> set[str]:
+    """Return the names of an environment's own top-level modules: a package, or a single file and the modules beside
+    it that it imports."""
+    main = next((path for path in found.source_files if path.stem == found.module), None)
+    packaged = any(path.name == "__init__.py" and path.parent.name == found.module for path in found.source_files)
+    if main is None or packaged or next(main.parent.glob("*.dist-info"), None) is not None:
+        return {found.module}  # in a folder of installed packages, modules beside the file are other libraries
+    tops = {path.relative_to(main.parent).parts[0].removesuffix(".py") for path in found.source_files}
+    return {found.module, *(tops - sys.stdlib_module_names)}
 
 
-def _texts(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+def _texts(files: Iterable[Path]) -> Iterator[str]:
     for path in files:
         try:
-            yield path, path.read_text(encoding="utf-8", errors="replace")
+            yield path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-
-
-def _neighbours(source: Path, roots: set[str]) -> Iterator[tuple[Path, str]]:
-    """Find the files in the same folder that a single-file environment imports, directly or indirectly."""
-    waiting = [source]
-    while waiting:
-        for _, text in _texts([waiting.pop()]):
-            for name in sorted(imported(text)):
-                beside = source.parent / f"{name}.py"
-                package = source.parent / name / "__init__.py"
-                if name in roots or name in sys.stdlib_module_names:
-                    continue
-                files = [beside] if beside.is_file() else sorted(package.parent.rglob("*.py"))
-                if not beside.is_file() and not package.is_file():
-                    continue
-                roots.add(name)
-                waiting.extend(files)
-                yield from _texts(files)
 
 
 def _requirements(found: FoundEnvironment) -> list[str]:

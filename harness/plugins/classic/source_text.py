@@ -1,5 +1,5 @@
-"""Static analysis of Python source: imported modules, uses of `verifiers` and its names, and the code without comments
-and strings. `packages` and `generation` use the results."""
+"""Static analysis of Python source: uses of `verifiers` and its names, and the code without comments and strings.
+`packages` and `generation` use the results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from harness.core.syntax import parse
 NAME = "verifiers"
 
 _ASKS = re.compile(r"^\s*(?:import|from)\s+verifiers\b|import_module\(\s*[\"']verifiers\b", re.MULTILINE)
-_IMPORTED = re.compile(r"^\s*(?:from\s+([A-Za-z_]\w*)|import\s+([A-Za-z_]\w*))", re.MULTILINE)
 
-_CALLED_IMPORTS = frozenset({"import_module", "__import__", "find_spec"})
 _ASKING = frozenset({"hasattr", "getattr"})
 
 
@@ -30,14 +28,6 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-def imported(text: str) -> set[str]:
-    """Return the top-level names of all modules that a Python file imports, anywhere and in any form."""
-    tree = _parsed(text)
-    if tree is None:
-        return {one or other for one, other in _IMPORTED.findall(text)}
-    return {name.partition(".")[0] for name in _imports(tree)}
-
-
 def asks(text: str) -> bool:
     """Return whether a Python file probably uses `verifiers`: its code contains the name, possibly in a string that may
     be a module name."""
@@ -47,9 +37,11 @@ def asks(text: str) -> bool:
     if NAME not in text:
         return False
     docs = _texts_for_readers(tree)
-    return NAME in imported(text) or any(
+    return any(
         (isinstance(node, ast.Name) and node.id == NAME)
         or (isinstance(node, ast.Constant) and id(node) not in docs and _is_named(node.value))
+        or (isinstance(node, ast.Import) and any(_is_named(alias.name) for alias in node.names))
+        or (isinstance(node, ast.ImportFrom) and not node.level and _is_named(node.module))
         for node in ast.walk(tree)
     )
 
@@ -108,16 +100,6 @@ class _Stripper(ast.NodeTransformer):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
         return ast.copy_location(ast.Tuple([self.visit(part) for part in parts], ast.Load()), node)
-
-
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-        elif isinstance(node, ast.Call) and _called(node) in _CALLED_IMPORTS:
-            yield from _texts(node.args[:1])
 
 
 def _unbound(tree: ast.Module) -> set[str]:

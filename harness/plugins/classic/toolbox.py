@@ -8,10 +8,10 @@ import contextlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from harness.core.types import JsonDict, Message, Messages, Prompt
+from harness.core.types import JsonDict, Messages, Prompt
 from harness.plugins.classic.messages import Tool, message_of, messages_of
 from harness.plugins.classic.records import plain
 from harness.plugins.classic.responses import as_response
@@ -25,16 +25,6 @@ def normalize_messages(messages: Any, field_name: str = "messages", on_normalize
     if isinstance(messages, str):
         return [message_of({"role": "text", "content": messages}, "C")]
     return cast(Messages, messages_of(messages, "C"))
-
-
-def from_raw_message(message: Mapping[str, Any]) -> Message:
-    """Convert a dict to a typed message."""
-    return message_of(message, "C")
-
-
-def from_raw_content_part(part: Any) -> Any:
-    """Convert a dict to a typed part of a message's content."""
-    return part
 
 
 def strip_nones_from_content(messages: Messages) -> Messages:
@@ -62,11 +52,6 @@ def sanitize_tool_calls(messages: Prompt) -> Prompt:
         else message
         for message in messages
     ]
-
-
-def get_messages(messages: Messages, role: str | None = None) -> Messages:
-    """Return the messages with the given role, or all messages if no role is given, as typed messages."""
-    return [message for message in normalize_messages(messages) if role is None or message["role"] == role]
 
 
 # Tools
@@ -122,13 +107,9 @@ async def maybe_call_with_named_args(func: Callable[..., Any], **objects: Any) -
     return await maybe_await(func, **{k: v for k, v in objects.items() if takes_all or k in parameters})
 
 
-class NullAsyncContext(contextlib.nullcontext[None]):
-    """A semaphore that never blocks."""
-
-
 async def maybe_semaphore(limit: int | None = None) -> Any:
     """Return a semaphore with a limit; without a limit, one that never blocks."""
-    return asyncio.Semaphore(limit) if limit and limit > 0 else NullAsyncContext()
+    return asyncio.Semaphore(limit) if limit and limit > 0 else contextlib.nullcontext()
 
 
 # Keys
@@ -152,10 +133,3 @@ def ensure_keys(keys: list[str]) -> None:
     missing = [key for key in keys if not os.getenv(key)]
     if missing:
         raise MissingKeyError(missing)
-
-
-def load_environment(env_id: str, **env_args: Any) -> Any:
-    """Load another environment by its id."""
-    from harness.engine import environment_loader as loader
-
-    return loader.load_environment(env_id, **env_args)

@@ -16,7 +16,7 @@ from tables import for_each_row
 from harness.core.errors import EnvironmentLoadError
 from harness.engine.environment_loader import load_environment
 from harness.plugins.classic.generation import generation_of
-from harness.plugins.classic.source_text import asks, imported
+from harness.plugins.classic.source_text import asks
 
 LATER = ("--no-interleave-scoring",)
 """Scoring goes by the journal, in the same process."""
@@ -208,11 +208,6 @@ def load_environment():
 )
 def test_who_asks_for_the_api(text: str, asking: bool) -> None:
     assert asks(text) is asking
-
-
-def test_what_a_file_imports() -> None:
-    text = "import os, one.sub; from two import x\nfrom . import three\nfour = __import__('four.sub')"
-    assert imported(text) == {"os", "one", "two", "four"}
 
 
 SHARED = """
