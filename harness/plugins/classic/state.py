@@ -61,6 +61,13 @@ class ClassicState(State):
     def __contains__(self, name: object) -> bool:
         return name in self.keys() or name in self.lost or (name == "client" and self.chat is not None)
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return `state[name]`, also for fields of the input; `default` if the key is missing."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
     def setdefault(self, name: str, default: Any = None) -> Any:
         """Return `state[name]`; if the key is missing, first set it to `default`."""
         try:
