@@ -37,10 +37,8 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
     "__init__": (115, 102),
-    "agents": (
-        6158,
-        3905,
-    ),  # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
+    # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
+    "agents": (6109, 3877),
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
@@ -54,7 +52,7 @@ LINES = {
     "models": (3446, 2171),  # errors with setting and remedy as fields, an argument a line
     "multi": (4149, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
-    "plugins/classic": (6247, 4050),
+    "plugins/classic": (5892, 3810),
     "plugins/exports": (1807, 1357),
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
