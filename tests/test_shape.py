@@ -42,7 +42,7 @@ LINES = {
     "authoring": (2318, 1573),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
-    "cli": (9782, 6737),
+    "cli": (9730, 6706),
     "core": (2655, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
     "engine": (7118, 4876),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai

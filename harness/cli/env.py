@@ -9,7 +9,7 @@ COMMANDS = {
     "install": own_command("env_install:install", "Install environments, from folders or by name."),
     "list": own_command("env_list:list_environments", "List installed and other environments."),
     "info": own_command("env_info:info", "Show prompts, arguments and rewards of an environment."),
-    "copy": own_command("env_copy:copy", "Copy an environment into a folder of your own to edit."),
+    "copy": own_command("env_init:copy", "Copy an environment into a folder of your own to edit."),
     "check": own_command("env_check:check", "Check that an environment is sound, without any model."),
 }  # fmt: skip
 

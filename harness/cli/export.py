@@ -4,6 +4,7 @@ terminal. `export.formats` creates the text."""
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -12,12 +13,14 @@ import typer
 
 from harness.cli.grouped import RUN_HELP, flag, output_dir_flag, positional
 from harness.core.errors import UsageError
+from harness.report.text import clean, clean_block
+from harness.store.export_formats import Exported, Format, export_run, format_named, format_of, formats, stream_run
+from harness.store.find_runs import find_run
+from harness.store.rundir import RunDir
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from harness.store.export_formats import Exported, Format
-    from harness.store.rundir import RunDir
 
 FORMAT_HELP = (
     "csv, jsonl, parquet, verifiers, every-eval-ever or inspect. By default chosen by the ending of -o: .csv, .jsonl, "
@@ -44,9 +47,6 @@ def export(
     The run is only read. A file is written atomically, and replaces another only with --force. Of an unfinished run,
     the existing rollouts are exported.
     """
-    from harness.store.find_runs import find_run
-    from harness.store.rundir import RunDir
-
     to_stdout = target == STDOUT
     chosen = _chosen(form, None if to_stdout else target)
     if to_stdout and as_json:
@@ -59,8 +59,6 @@ def export(
 
 
 def _chosen(form: str | None, target: Path | None) -> Format:
-    from harness.store.export_formats import format_named, format_of, formats
-
     if form is not None:
         return format_named(form)
     if target is None:
@@ -69,12 +67,8 @@ def _chosen(form: str | None, target: Path | None) -> Format:
 
 
 def _write(run: RunDir, form: Format, target: Path | None, *, force: bool, as_json: bool) -> None:
-    from harness.store.export_formats import export_run
-
     exported = export_run(run, form, target, force=force)
     if as_json:
-        import json
-
         paths = [str(path) for path in exported.paths]
         content = {"format": form.name, "paths": paths, "rollouts": exported.rows, "notes": exported.notes}
         typer.echo(json.dumps(content))
@@ -87,16 +81,12 @@ def _write(run: RunDir, form: Format, target: Path | None, *, force: bool, as_js
 
 
 def _tell(exported: Exported) -> None:
-    from harness.report.text import clean
-
     typer.echo(f"{exported.rows} rollout{'' if exported.rows == 1 else 's'}", err=True)
     for note in exported.notes:
         typer.echo(f"note: {clean(note)}", err=True)
 
 
 def _stream(run: RunDir, form: Format) -> Exported:
-    from harness.store.export_formats import stream_run
-
     sys.stdout.flush()
     stream: IO[bytes] = sys.stdout.buffer
     return stream_run(run, form, io.BufferedWriter(_ForTerminal(stream)) if sys.stdout.isatty() else stream)
@@ -113,7 +103,6 @@ class _ForTerminal(io.RawIOBase):
         return True
 
     def write(self, data: ReadableBuffer, /) -> int:
-        from harness.report.text import clean_block
 
         new = bytes(data)
         *lines, self._rest = (self._rest + new).split(b"\n")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.cli import labels
-from harness.cli.multi_options import EvaluationOptions, MultiOptions, ReplayOptions
+from harness.cli.multi import EvaluationOptions, MultiOptions, ReplayOptions
 from harness.cli.stdout import own_stdout
 from harness.core.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
 from harness.core.types import JsonDict

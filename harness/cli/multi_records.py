@@ -4,29 +4,29 @@ them; a replay is executed like any evaluation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from harness.cli.grouped import command_of
-from harness.cli.multi_options import GROUPS, SETTINGS, ListOptions, ReplayOptions, ShowOptions
+from harness.cli.multi import GROUPS, SETTINGS, ListOptions, ReplayOptions, ShowOptions
 from harness.cli.output import write_json
+from harness.core.errors import StateError
+from harness.multi import persist
 from harness.multi.options import RECORDS
-
-if TYPE_CHECKING:
-    from harness.multi.results import ModelSummary, RunEntry, RunRecord
-    from harness.report.text import PlainConsole
+from harness.multi.results import ModelSummary, RunEntry, RunRecord
+from harness.report import numerals
+from harness.report.layout import Column, Group, grid, print_lines
+from harness.report.text import PlainConsole, clean, fit, make_console
+from harness.settings.wording import suggestion
 
 NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` stores one"
 
 
 def list_records(options: ListOptions) -> int:
     """List the records that --persist has stored, the newest last."""
-    from harness.multi.persist import list_records
-    from harness.report.text import make_console
-
-    entries = list_records(options.limit, options.persist_dir)
+    entries = persist.list_records(options.limit, options.persist_dir)
     if options.as_json:
         write_json(entries)
     elif not entries:
@@ -38,8 +38,6 @@ def list_records(options: ListOptions) -> int:
 
 def show_record(options: ShowOptions) -> int:
     """Show the result of a stored evaluation."""
-    from harness.report.text import make_console
-
     record = _record(options.run, options.persist_dir)
     if options.as_json:
         write_json(record)
@@ -58,11 +56,10 @@ def replay_record(options: ReplayOptions) -> int:
     from harness.cli.multi import carry_out
     from harness.cli.multi_job import replay_job
     from harness.cli.trust import require_trust
-    from harness.multi.persist import leaks_of
 
     folder = options.persist_dir or RECORDS
     record = _record(options.run, folder)
-    if not options.model and not options.trust and (leaks := leaks_of(record)):
+    if not options.model and not options.trust and (leaks := persist.leaks_of(record)):
         require_trust(f"{record['runId']} was not made on this machine", leaks)
     return carry_out(replay_job(options, record, _file_of(record, folder)), options, record["runId"])
 
@@ -73,38 +70,28 @@ def _record(run: str, folder: str) -> RunRecord:
     Raises:
         StateError: no record has this name.
     """
-    from harness.core.errors import StateError
-    from harness.multi.persist import LATEST, list_records, load_record
-    from harness.settings.wording import suggestion
-
-    record = load_record(run, folder)
+    record = persist.load_record(run, folder)
     if record is not None:
         return record
-    known = [entry["runId"] for entry in list_records(0, folder)]
+    known = [entry["runId"] for entry in persist.list_records(0, folder)]
     begun = [each for each in known if each.startswith(run)]
     if not known:
         raise StateError(f"MultiModelEvaluator run not found: {run}; {NONE_YET.format(folder=folder)}")
     if len(set(begun)) > 1:
         hint = f"{len(set(begun))} ids begin with this text; give more characters"
     else:
-        hint = f"{suggestion(run, [*known[-20:], LATEST])} (`bench multi runs` lists them)"
+        hint = f"{suggestion(run, [*known[-20:], persist.LATEST])} (`bench multi runs` lists them)"
     raise StateError(f"MultiModelEvaluator run not found: {run}; {hint}")
 
 
 def _file_of(record: RunRecord, folder: str) -> Path:
     """Return the path of a record."""
-    from harness.multi.persist import find_entry
-
     beside = Path(folder) / f"{record['runId']}.json"
-    entry = find_entry(record["runId"], folder)
+    entry = persist.find_entry(record["runId"], folder)
     return beside if beside.is_file() or entry is None else Path(entry["path"])
 
 
 def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
-    from harness.report import numerals
-    from harness.report.layout import Column, Group, grid, print_lines
-    from harness.report.text import clean
-
     groups: list[Group] = [
         [Column("when", [clean(each["createdAt"], 40)[:16].replace("T", " ") for each in entries])],
         [
@@ -118,9 +105,6 @@ def _print_entries(entries: Sequence[RunEntry], console: PlainConsole) -> None:
 
 def _best(entry: RunEntry) -> str:
     """Return the model with the highest average, and that average."""
-    from harness.report import numerals
-    from harness.report.text import clean, fit
-
     if not entry["summary"]:
         return numerals.NONE
     best = max(entry["summary"], key=lambda summary: summary["avgScore"])
@@ -129,16 +113,12 @@ def _best(entry: RunEntry) -> str:
 
 
 def _moment(milliseconds: float) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _print_record(record: RunRecord, console: PlainConsole) -> None:
     from harness.cli.multi_view import show_models
     from harness.multi.to_standings import standings_of
-    from harness.report import numerals
-    from harness.report.text import clean
 
     totals = record["totals"]
     words = f"{clean(record['runId'], 200)}: {numerals.counted(totals['models'], 'model')} on "
@@ -161,10 +141,6 @@ def _print_record(record: RunRecord, console: PlainConsole) -> None:
 
 def _print_averages(summaries: Sequence[ModelSummary], console: PlainConsole) -> None:
     """Print the documented averages, for a record without outputs."""
-    from harness.report import numerals
-    from harness.report.layout import Column, grid, print_lines
-    from harness.report.text import clean
-
     group = [
         Column("score", [numerals.score(each["avgScore"]) for each in summaries]),
         Column("success", [numerals.percent(each["successRate"]) for each in summaries]),

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from harness.cli.multi import EvaluationOptions
 from harness.cli.multi_job import MultiJob
-from harness.cli.multi_options import EvaluationOptions
 from harness.cli.options import RunOptions
 from harness.cli.view import View, any_private, say, show_folders, show_notes, show_steps, typed_words
 from harness.core.records import Failed, Generated, Scored
