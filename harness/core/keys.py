@@ -9,7 +9,6 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -94,8 +93,10 @@ class KeyIndex:
 
 def _halves(key: str) -> tuple[int, int]:
     if len(key) == HEX_LENGTH:
-        with suppress(ValueError):
+        try:
             return int(key[:16], 16), int(key[16:32], 16)
+        except ValueError:  # not a digest
+            pass
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 

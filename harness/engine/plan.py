@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from harness.core.errors import EnvironmentFault
 from harness.core.keys import ExampleKeys, RolloutKeys, example_of, hash_files
 from harness.core.records import Example, Item
-from harness.core.types import JsonDict
+from harness.core.types import JsonDict, value_class
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
@@ -22,7 +21,7 @@ _KEY_BYTES = 32
 """Size of a SHA-256 digest."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PlannedExample:
     """A planned example, described by keys with which its records can be found in a journal."""
 

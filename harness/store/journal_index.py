@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from harness.core.keys import KeyIndex
 from harness.core.records import BUDGET_SPENT, Example, Failed, Generated, Scored
-from harness.core.types import JsonDict
+from harness.core.types import JsonDict, value_class
 from harness.store.codec import UnknownType
 from harness.store.journal import JournalReader, line_error, scan
 from harness.store.outcome_kinds import OUTCOMES
@@ -23,7 +22,7 @@ NOWHERE = -1
 """Placeholder for the offset of a line that the journal does not have."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class LineOffsets:
     """Offsets of the newest lines of one rollout; `NOWHERE` for a missing one."""
 

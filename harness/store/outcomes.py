@@ -4,12 +4,12 @@ memory at a time."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from harness.core.errors import StoreError
 from harness.core.records import Example, Failed, Generated, Scored
-from harness.core.types import JsonDict
+from harness.core.types import JsonDict, value_class
 from harness.stats.scores import LARGEST_SCORE, NO_REASON, UNUSABLE
 from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded, read_rollout
@@ -17,7 +17,7 @@ from harness.store.outcome_kinds import OUTCOMES, missing_reason, outcome_kind
 from harness.store.rundir import RunDir
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Outcome:
     """One rollout with its example and score, from the journal."""
 
