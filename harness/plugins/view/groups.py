@@ -42,7 +42,7 @@ def groups_page(index: RunIndex, query: str, by: str, limit: int) -> JsonDict:
     values = values_of(index, by, matches, progress)
     texts, members = grouped(values, matches, index.order)
     counts = np.bincount(members[members >= 0], minlength=len(texts))
-    ordered = np.argsort(-counts, kind="stable")[: min(limit, MOST_GROUPS)].tolist()
+    ordered: list[int] = np.argsort(-counts, kind="stable")[: min(limit, MOST_GROUPS)].tolist()
     total = int((members >= 0).sum())
     in_order = members[index.order]
     groups: list[JsonDict] = []
@@ -76,7 +76,7 @@ def grouped(values: ColumnValues, matches: Array, order: Array) -> tuple[list[st
         The text of each group, None for that of rollouts without a value, in the order of their first rollouts; and for
         each rollout the number of its group, -1 for those that are not grouped.
     """
-    different: list[str | None]
+    different = list[str | None]()
     if values.numbers is not None:
         unique, codes = np.unique(values.numbers, return_inverse=True)  # all NaN become one value
         floats: list[float] = unique.tolist()
@@ -89,7 +89,8 @@ def grouped(values: ColumnValues, matches: Array, order: Array) -> tuple[list[st
     used, first = np.unique(present, return_index=True)
     texts: dict[str | None, int] = {}
     groups = np.full(len(different), -1)
-    for code in used[np.argsort(first, kind="stable")].tolist():
+    chosen: list[int] = used[np.argsort(first, kind="stable")].tolist()
+    for code in chosen:
         groups[code] = texts.setdefault(different[code], len(texts))
     return list(texts), np.where(matches, groups[codes], -1) if len(codes) else np.zeros(0, "i8")
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
 from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, refused
+from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
@@ -61,6 +62,7 @@ class ViewServer:
     def __init__(self, runs: RunList) -> None:
         self.runs = runs
         self.indexes = Indexes()
+        self._is_stopping = False
         self._access: Access | None = None
         self._runner: web.AppRunner | None = None
 
@@ -93,6 +95,7 @@ class ViewServer:
                 web.get("/api/runs/{run}/groups", self._groups),
                 web.get("/api/runs/{run}/step", self._step),
                 web.get("/api/columns/{run}/values", self._values),
+                web.get("/api/events", self._events),
                 web.get("/{path:.*}", self._static),
             ]
         )
@@ -110,6 +113,7 @@ class ViewServer:
 
     async def stop(self) -> None:
         """Stop listening and abort open requests."""
+        self._is_stopping = True
         self.indexes.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -196,6 +200,13 @@ class ViewServer:
             return await self._read(request, read)
         except RunNotFound:
             return await self._read(request, read, LINK_PATIENCE)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        run_ids = [run_id for run_id in request.query.get("runs", "").split(",") if run_id]
+        try:
+            return await stream(request, self.runs, self.indexes, run_ids, lambda: self._is_stopping)
+        except ConnectionResetError:
+            return web.Response()  # the client has gone
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
         parts = [part for part in request.match_info["path"].split("/") if part] or ["index.html"]
