@@ -61,8 +61,8 @@ LINES = {
     "plugins/view": (3900, 2650),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
     "reference": (946, 594),
-    # selection of rollouts by a query; the table models × environments as Markdown, LaTeX, CSV and HTML
-    "report": (8825, 6087),
+    # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
+    "report": (8826, 6088),
     "results": (5, 2),
     "rubrics": (3197, 1927),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),

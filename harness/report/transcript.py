@@ -138,8 +138,9 @@ def message_parts(message: object, role: str) -> MessageParts:
 
 def message_text(message: object) -> str:
     """Text of a message, or its tool calls if it has no text."""
-    parts = message_parts(message, "")
-    return "\n".join(text for text in parts.texts if text.strip()) or "\n".join(parts.calls)
+    known = cast(Message, message) if isinstance(message, dict) else {"content": message}
+    texts = [text for text in content_parts(known.get("content")) if text.strip()]
+    return "\n".join(texts or call_lines(known.get("tool_calls")))
 
 
 def last_text(messages: Prompt, role: str, tail: int) -> str:
