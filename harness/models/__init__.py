@@ -10,8 +10,7 @@ failures   description of a failed attempt
 provider   interface of providers, which send a call and parse its reply
 openai_provider  provider for the OpenAI wire format
 wire       bodies and replies in the OpenAI wire format
-transport  HTTP requests with aiohttp (imported at the first request)
-connections  idle connections, and replies that arrive in one piece
+transport  HTTP with aiohttp (imported at the first request)
 litellm    provider that sends requests through litellm (imported when a URL names one of its providers)
 litellm_connections  restrictions of litellm's connections
 preflight  a test request before a run

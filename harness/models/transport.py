@@ -1,15 +1,17 @@
-"""HTTP transport to one endpoint: requests, size limits and errors. aiohttp's sessions are not used, because they build
-headers, URL and payload anew for every request. Every error is converted to a `Failure`. This module is imported at the
-first request, because importing aiohttp takes about 0.3 s."""
+"""HTTP transport to one endpoint, which uses aiohttp's connections and parser, and adds proxies and size limits.
+aiohttp's sessions are not used, because they build headers, URL and payload anew for every request. Every error is
+converted to a `Failure`. This module is imported at the first request, because importing aiohttp takes about 0.3 s."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import socket
 import urllib.request
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -18,7 +20,6 @@ from yarl import URL
 
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback
-from harness.models.connections import HttpConnections, Reply
 from harness.models.failures import BROKE_OFF, AttemptFailed, Failure, bad_reply, clean
 
 BODY_CAP = 64 * 1024 * 1024
@@ -39,13 +40,29 @@ ERROR_PATIENCE = 5.0
 """Timeout in seconds for reading the body of an error. The status is already known, and a broken proxy may never finish
 sending the body."""
 
+KEEPALIVE = 4.0
+"""Seconds for which an idle connection is kept open. Servers based on uvicorn (vLLM, SGLang) and Node close idle
+connections after 5 s, and a request on a connection that is being closed would have to be retried."""
+
+DNS_TTL = 300
+"""Seconds for which a DNS lookup is cached. One lookup for each of 256 connections would overload small resolvers."""
+
 PIECE = 1024 * 1024
 """Maximum number of bytes decompressed at a time, since a compressed megabyte may expand a thousandfold."""
 
 
-_Route: TypeAlias = tuple[str, dict[str, str]]
-"""Two parts that all requests to a path share: the first line of the HTTP request and the headers, as one text; and the
-lines of this text by lower-case header name, with the first line under ""."""
+@dataclass(eq=False, slots=True)
+class Reply:
+    """Status, headers and body of an HTTP reply."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+_Route: TypeAlias = tuple[aiohttp.ClientRequest, dict[str, str]]
+"""Two parts that all requests to a path share: the request object with which aiohttp's connector finds or opens a
+connection, and the header lines by lower-case name, with the first line of the HTTP request under ""."""
 
 
 class Transport:
@@ -71,7 +88,11 @@ class Transport:
         self._proxy = find_proxy(URL(self._base))
         self._body_cap = body_cap
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._connections = HttpConnections(self._base, self._headers, self._proxy, connect_timeout)
+        # `connect` includes name lookup and TLS, unlike `sock_connect`. The caller limits the whole request.
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
+        self._connector = aiohttp.TCPConnector(
+            limit=0, ttl_dns_cache=DNS_TTL, keepalive_timeout=KEEPALIVE, socket_factory=_make_socket
+        )
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Awaitable[Reply]:
         """Send `body` to `path` and read the whole reply. Redirects are not followed, since they would forward the
@@ -97,63 +118,57 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._connections.close()
+        await self._connector.close()
 
     async def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         """Send one request over a free or new connection, and read the reply; without a request body, only its head."""
         connection = None
         try:
-            route = self._routes.get(path) or self._prepare(method, path)
-            connection = await self._connections.take()
-            reply = await connection.exchange(self._head(route, headers, body) + (body or b""))
-            if not isinstance(reply, Reply):
-                message, content = reply
-                reply = Reply(message.code, message.headers, b"")
-                if body is not None:
-                    reply.body = await self._read(message.code, message.headers, content)
+            request, lines = self._routes.get(path) or self._prepare(method, path)
+            try:
+                connection = await self._connector.connect(request, [], self._timeout)
+            except TimeoutError as error:
+                raise AttemptFailed(
+                    Failure("unreachable", "connection", "no connection in time", True, slow=True)
+                ) from error
+            transport, protocol = connection.transport, connection.protocol
+            if transport is None or protocol is None or transport.is_closing():
+                raise aiohttp.ClientConnectionError("the connection was closed immediately after it was opened")
+            # aiohttp accepts truncated compressed bodies; `_unpacked` does not.
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+            transport.write(_head(request, lines, headers, body) + (body or b""))
+            message, content = await protocol.read()
+            while 100 <= message.code < 200 and message.code != 101:
+                message, content = await protocol.read()
+            status, fields = message.code, message.headers
+            if body is None:
+                data = b""
+            elif status >= 300:
+                data = await _read_error(fields, content)
+            else:
+                data = await self._read(status, fields, content)
         except BaseException as error:
             if connection is not None:
                 connection.close()
             if isinstance(error, aiohttp.ClientError | HttpProcessingError | OSError | ValueError):
                 raise AttemptFailed(_translate(error)) from error
             raise
-        self._connections.give_back(connection)
-        return reply
+        connection.release()  # closes it if the reply was not read to its end
+        return Reply(status, fields, data)
 
     def _prepare(self, method: str, path: str) -> _Route:
-        """Format the first line and the headers that all requests to `path` share."""
+        """Build the parts that all requests to `path` share: connection parameters and header lines."""
         url = URL(self._base.rstrip("/") + path + self._query)
-        request = aiohttp.ClientRequest(method, url, headers=self._headers)
+        request = aiohttp.ClientRequest(method, url, headers=self._headers, proxy=self._proxy)
         target = str(url) if self._proxy is not None and not request.is_ssl() else url.raw_path_qs
-        headers = {name.lower(): f"{name}: {value}" for name, value in request.headers.items()}
-        headers.pop("content-length", None)
-        lines = {"": f"{method} {target} HTTP/1.1", **headers}
-        route = self._routes[path] = ("\r\n".join(lines.values()), lines)
+        lines = {name.lower(): f"{name}: {value}" for name, value in request.headers.items()}
+        route = self._routes[path] = (request, {"": f"{method} {target} HTTP/1.1", **lines})
         return route
-
-    def _head(self, route: _Route, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        """Format the first line and the headers of a request. `headers` override the headers of the endpoint."""
-        text, lines = route
-        own = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
-        if not "".join(own.values()).isprintable():
-            raise ValueError("a header contains a line break or another control character")
-        if self._proxy is not None and (secret := self._connections.proxy_authorization) is not None:
-            own["proxy-authorization"] = f"Proxy-Authorization: {secret}"
-        if body is not None:
-            own["content-length"] = f"Content-Length: {len(body)}"
-        if not own.keys().isdisjoint(lines):
-            text = "\r\n".join(line for name, line in lines.items() if name not in own)
-        return "\r\n".join((text, *own.values(), "\r\n")).encode()
 
     async def _read(self, status: int, headers: Mapping[str, str], content: aiohttp.StreamReader) -> bytes:
         """Read and decompress a body. A large body waits until fewer than `LARGE_AT_ONCE` others are being read."""
-        if status >= 300:
-            return await _read_error(headers, content)
-        is_plain = "Content-Encoding" not in headers
-        if is_plain and content.is_eof() and content.total_bytes <= min(LARGE_REPLY, self._body_cap):
-            return content.read_nowait()
         length = int(headers.get("Content-Length", -1))
-        if is_plain and 0 <= length <= LARGE_REPLY:
+        if 0 <= length <= LARGE_REPLY and "Content-Encoding" not in headers:
             return await content.read()
         too_large = bad_reply(f"the body is larger than {self._body_cap / 2**20:g} MB", status)
         if length > self._body_cap:
@@ -167,6 +182,20 @@ class Transport:
                 if len(body) > self._body_cap:
                     raise AttemptFailed(too_large)
             return bytes(body)
+
+
+def _head(
+    request: aiohttp.ClientRequest, lines: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
+) -> bytes:
+    """Format the first line and the headers of a request. `headers` override the headers of the endpoint."""
+    own = {name.lower(): f"{name}: {value}" for name, value in headers.items()}
+    if not "".join(own.values()).isprintable():
+        raise ValueError("a header contains a line break or another control character")
+    if (authorization := request.headers.get("Proxy-Authorization")) is not None:  # set by the connector
+        own["proxy-authorization"] = f"Proxy-Authorization: {authorization}"
+    if body is not None:
+        own["content-length"] = f"Content-Length: {len(body)}"
+    return "\r\n".join((*{**lines, **own}.values(), "\r\n")).encode()
 
 
 async def _unpacked(headers: Mapping[str, str], content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
@@ -214,6 +243,17 @@ async def _read_error(headers: Mapping[str, str], content: aiohttp.StreamReader)
                 if len(body) >= ERROR_CAP:
                     break
     return bytes(body[:ERROR_CAP])
+
+
+def _make_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+    """Create a socket with TCP keepalive, to detect a lost connection while a model reasons without sending data."""
+    sock = socket.socket(*address[:3])
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)  # Linux, macOS
+    for option, value in ((idle, 60), (getattr(socket, "TCP_KEEPINTVL", None), 15)):
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
 
 
 def find_proxy(url: URL) -> URL | None:
