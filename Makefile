@@ -24,7 +24,7 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -
 # Python are nothing to speak of.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib || true; }
 
-.PHONY: help setup quickstart test test-all test-rest test-random check format bench chaos docs clean
+.PHONY: help setup quickstart test test-all test-rest test-random check format bench chaos vendor docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,9 @@ format: setup ## Rewrite the code as the formatter wants it
 
 bench: setup ## Measure speed and memory against a bare loop; exits 1 on a miss
 	$(BIN)/python -m benchmarks
+
+vendor: ## Fetch the browser libraries of `bench view` again (needs npm)
+	$(PYTHON) scripts/vendor_view.py
 
 chaos: setup ## Kill, fill the disk, damage, resume, and report what was lost: SEED=7 ROUNDS=200 for more
 	PYTHONPATH=tests/support $(BIN)/python tests/chaos --seed $(SEED) --rounds $(ROUNDS)

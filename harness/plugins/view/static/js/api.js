@@ -1,0 +1,68 @@
+/** Requests to the server of `bench view`, and its events. */
+
+import { useEffect, useRef, useState } from "../vendor/hooks.js";
+
+export class ApiError extends Error {
+  /** A refused request: `start` and `end` are the place of the mistake in a query, if there is one. */
+  constructor(status, { error, start, end }) {
+    super(error || `the server answered with status ${status}`);
+    this.status = status;
+    this.start = start;
+    this.end = end;
+  }
+}
+
+/** Address of an API call with its parameters; empty ones are left out. */
+export function address(path, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const query = new URLSearchParams(given).toString();
+  return `api/${path}${query ? `?${query}` : ""}`;
+}
+
+export async function get(path, parameters, signal) {
+  let reply;
+  try {
+    reply = await fetch(address(path, parameters), { signal, headers: { Accept: "application/json" } });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, { error: "the server does not answer: has `bench view` ended?" });
+  }
+  const body = await reply.json().catch(() => ({}));
+  if (!reply.ok) throw new ApiError(reply.status, body);
+  return body;
+}
+
+/**
+ * The answer to an API call, asked again when the address or `revision` changes. Until a new answer is there, `data`
+ * is the last one, and `isOld` says so.
+ */
+export function useApi(path, parameters = {}, revision = 0) {
+  const url = path === null ? null : address(path, parameters);
+  const [state, setState] = useState({ url: null, data: null, error: null });
+  useEffect(() => {
+    if (url === null) return undefined;
+    const control = new AbortController();
+    get(path, parameters, control.signal).then(
+      (data) => setState({ url, data, error: null }),
+      (error) => {
+        if (error.name !== "AbortError") setState((last) => ({ url, data: last.data, error }));
+      },
+    );
+    return () => control.abort();
+  }, [url, revision]);
+  return { data: state.data, error: state.url === url ? state.error : null, isOld: state.url !== url };
+}
+
+/** Listen to the server's events about some runs (`null`: only about the list of runs) while a page is shown. */
+export function useEvents(ids, onEvent) {
+  const handler = useRef(onEvent);
+  handler.current = onEvent;
+  useEffect(() => {
+    if (ids === undefined) return undefined;
+    const source = new EventSource(address("events", { runs: ids === null ? "" : ids }));
+    for (const name of ["run", "runs"]) {
+      source.addEventListener(name, (event) => handler.current(name, event.data ? JSON.parse(event.data) : null));
+    }
+    return () => source.close();
+  }, [ids]);
+}

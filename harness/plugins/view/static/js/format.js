@@ -1,0 +1,71 @@
+/** Numbers, times and texts as the pages show them. A missing value is an en dash. */
+
+export const NONE = "–";
+
+/** A reward or mean, with at most `digits` decimals. */
+export function score(value, digits = 3) {
+  if (value === null || value === undefined) return NONE;
+  return Number.isInteger(value) ? String(value) : value.toFixed(digits);
+}
+
+/** A mean, always with three decimals, so that columns align. */
+export function mean(value) {
+  return value === null || value === undefined ? NONE : value.toFixed(3);
+}
+
+export function interval(low, high) {
+  return low === null || low === undefined ? "" : `${low.toFixed(3)} … ${high.toFixed(3)}`;
+}
+
+export function count(value) {
+  return value === null || value === undefined ? NONE : value.toLocaleString("en");
+}
+
+/** `1,234` up to 10,000, then `12.3k`, `4.5M`. */
+export function compact(value) {
+  if (value === null || value === undefined) return NONE;
+  if (value < 10_000) return count(Math.round(value));
+  const [unit, size] = value < 1e6 ? ["k", 1e3] : value < 1e9 ? ["M", 1e6] : ["B", 1e9];
+  return `${(value / size).toPrecision(3)}${unit}`;
+}
+
+export function dollars(value) {
+  if (value === null || value === undefined) return NONE;
+  return `$${value >= 1 || value === 0 ? value.toFixed(2) : value.toPrecision(2)}`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return NONE;
+  if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export function share(part, whole) {
+  if (!whole) return NONE;
+  const percent = (100 * part) / whole;
+  return part && percent < 1 ? "< 1 %" : part < whole && percent > 99 ? "> 99 %" : `${Math.round(percent)} %`;
+}
+
+const DAY = { day: "numeric", month: "short" };
+const MINUTE = { hour: "2-digit", minute: "2-digit", hour12: false };
+
+export function moment(iso) {
+  if (!iso) return NONE;
+  const time = new Date(iso);
+  const year = time.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return `${time.toLocaleDateString("en-GB", { ...DAY, ...year })} ${time.toLocaleTimeString("en-GB", MINUTE)}`;
+}
+
+export function plural(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** A value of any type on one line. */
+export function line(value) {
+  if (value === null || value === undefined) return NONE;
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+  return (typeof value === "string" ? value : JSON.stringify(value)).replace(/\s+/g, " ");
+}

@@ -1,0 +1,123 @@
+/** The list of runs. */
+
+import { useMemo, useRef, useState } from "../vendor/hooks.js";
+import { useApi, useEvents } from "./api.js";
+import { compact, count, dollars, duration, mean, moment, plural } from "./format.js";
+import { useKeys } from "./keys.js";
+import { go, link } from "./router.js";
+import { Pages, Problem, State, Whisker, html } from "./ui.js";
+
+const PAGE = 200;
+
+const COLUMNS = [
+  { name: "env", label: "environment", value: (run) => (run.name || run.env).toLowerCase() },
+  { name: "model", label: "model", value: (run) => run.model.toLowerCase() },
+  { name: "state", label: "state", value: (run) => run.state },
+  { name: "mean", label: "mean", value: (run) => run.mean, isNumber: true },
+  { name: "scored", label: "scored", value: (run) => run.scored, isNumber: true },
+  { name: "tokens", label: "tokens", value: (run) => run.tokens, isNumber: true },
+  { name: "cost", label: "cost", value: (run) => run.cost, isNumber: true },
+  { name: "seconds", label: "time", value: (run) => run.seconds, isNumber: true },
+  { name: "created", label: "started", value: (run) => run.created, isNumber: true },
+];
+
+function ordered(runs, sort, isDown) {
+  const column = COLUMNS.find((each) => each.name === sort);
+  if (!column) return runs;
+  const isMissing = (value) => value === null || value === undefined || value === "";
+  return [...runs].sort((a, b) => {
+    const [first, second] = [column.value(a), column.value(b)];
+    if (isMissing(first) || isMissing(second)) return isMissing(first) - isMissing(second);
+    return (first < second ? -1 : first > second ? 1 : 0) * (isDown ? -1 : 1);
+  });
+}
+
+function Choice({ label, value, values, onChoose }) {
+  return html`<label class="choice"><span>${label}</span>
+    <select value=${value} onChange=${(event) => onChoose(event.target.value)}>
+      <option value="">all</option>
+      ${values.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}
+    </select></label>`;
+}
+
+export function RunsPage({ parameters }) {
+  const [revision, setRevision] = useState(0);
+  const { data, error } = useApi("runs", {}, revision);
+  const search = useRef(null);
+  const table = useRef(null);
+  useEvents(null, () => setRevision((last) => last + 1));
+
+  const { text = "", env = "", model = "", state = "", since = "", suite = "", sort = "", desc = "" } = parameters;
+  const offset = Number(parameters.offset) || 0;
+  const set = (changes, replace = false) => go(link([], { ...parameters, offset: "", ...changes }), { replace });
+  const runs = data ? data.runs : [];
+  const found = useMemo(() => {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const kept = runs.filter((run) => {
+      const all = `${run.env} ${run.name} ${run.model} ${run.id} ${run.suite} ${run.kind}`.toLowerCase();
+      return words.every((word) => all.includes(word)) && (!env || (run.name || run.env) === env)
+        && (!model || run.model === model) && (!state || run.state === state) && (!suite || run.suite === suite)
+        && (!since || (run.created || "") >= since);
+    });
+    return ordered(kept, sort, desc === "1");
+  }, [runs, text, env, model, state, since, suite, sort, desc]);
+  const values = (of) => [...new Set(runs.map(of))].filter(Boolean).sort();
+
+  const move = (step) => {
+    const links = [...(table.current?.querySelectorAll("tbody a.main") || [])];
+    const at = links.indexOf(document.activeElement);
+    links[Math.min(Math.max(at + step, 0), links.length - 1)]?.focus();
+  };
+  useKeys({ "/": () => search.current?.focus(), j: () => move(1), k: () => move(-1) });
+
+  if (error && !data) return html`<main><${Problem} error=${error} /></main>`;
+  if (!data) return html`<main><p class="wait">Loading the list of runs …</p></main>`;
+  const shown = found.slice(offset, offset + PAGE);
+  const isFiltered = text || env || model || state || since || suite;
+  const hasCost = runs.some((run) => run.cost !== null);
+  const heading = (column) => {
+    const isSorted = sort === column.name;
+    const next = !isSorted ? { sort: column.name, desc: column.isNumber ? "1" : "" } : { sort: column.name, desc: desc === "1" ? "" : "1" };
+    return html`<th key=${column.name} scope="col" class=${column.isNumber ? "n" : ""} aria-sort=${isSorted ? (desc === "1" ? "descending" : "ascending") : undefined}>
+      <button type="button" class="sort" onClick=${() => set(next)}>${column.label}${isSorted ? (desc === "1" ? " ↓" : " ↑") : ""}</button></th>`;
+  };
+  const columns = COLUMNS.filter((column) => column.name !== "cost" || hasCost);
+  return html`<main class="runs">
+    <h1 class="unseen">Runs</h1>
+    <div class="filters" role="search">
+      <input ref=${search} type="search" aria-label="search runs" placeholder="Search runs   /" value=${text}
+        onInput=${(event) => set({ text: event.target.value }, true)} />
+      <${Choice} label="environment" value=${env} values=${values((run) => run.name || run.env)} onChoose=${(value) => set({ env: value })} />
+      <${Choice} label="model" value=${model} values=${values((run) => run.model)} onChoose=${(value) => set({ model: value })} />
+      <${Choice} label="state" value=${state} values=${values((run) => run.state)} onChoose=${(value) => set({ state: value })} />
+      <label class="choice"><span>since</span><input type="date" value=${since} onChange=${(event) => set({ since: event.target.value })} /></label>
+      ${isFiltered && html`<button type="button" class="small" onClick=${() => go(link([]))}>Clear</button>`}
+    </div>
+    <p class="quiet" role="status">${isFiltered ? `${count(found.length)} of ${plural(runs.length, "run")}` : plural(runs.length, "run")} in ${data.root}</p>
+    ${!runs.length && html`<p>There are no runs here yet. <code>bench run gsm8k -n 10</code> makes one.</p>`}
+    ${found.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="runs"><table ref=${table} class="list">
+      <thead><tr>${columns.map(heading)}</tr></thead>
+      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} hasCost=${hasCost} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
+    </table></div>`}
+    <${Pages} offset=${offset} limit=${PAGE} total=${found.length} onGo=${(place) => set({ offset: place || "" })} />
+  </main>`;
+}
+
+function RunRow({ run, hasCost, onSuite }) {
+  const planned = run.planned ?? null;
+  const isShort = planned !== null && run.scored !== null && run.scored < planned;
+  return html`<tr>
+    <th scope="row"><a class="main" href=${link(["run", run.id])}>${run.name || run.env}</a>
+      ${run.private && html` <span class="tag" title="private: pushed and bundled only on request">private</span>`}
+      ${run.kind && run.kind !== "run" && html` <span class="tag">${run.kind}</span>`}
+      <span class="quiet id">${run.id}${run.suite && html` · <button type="button" class="linklike" title="show the runs of this invocation" onClick=${() => onSuite(run.suite)}>suite</button>`}</span></th>
+    <td class="model">${run.model}</td>
+    <td><${State} state=${run.state} /></td>
+    <td class="n mean"><span class="figure">${mean(run.mean)}</span><${Whisker} mean=${run.mean} low=${run.low} high=${run.high} /></td>
+    <td class=${`n${isShort ? " warn" : ""}`}>${count(run.scored)}${planned !== null && html`<span class="quiet"> / ${count(planned)}</span>`}</td>
+    <td class="n">${compact(run.tokens)}</td>
+    ${hasCost && html`<td class="n">${dollars(run.cost)}</td>`}
+    <td class="n">${duration(run.seconds)}</td>
+    <td class="n" title=${run.created}>${moment(run.created)}</td>
+  </tr>`;
+}
