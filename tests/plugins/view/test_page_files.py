@@ -41,7 +41,9 @@ def test_pages_name_no_address_outside() -> None:
 
 def test_pages_never_make_markup_of_text() -> None:
     for file in OURS:
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", file.read_text())
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", file.read_text()
+        )
 
 
 def test_every_module_that_is_imported_is_there() -> None:

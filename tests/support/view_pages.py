@@ -1,0 +1,157 @@
+"""Recorded runs for tests of the pages of `bench view`, and what a person does there: keys, clicks, waiting."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from struct import pack
+
+from chromium import Tab
+from run_samples import finished
+from store_samples import example, failed, generated, scored
+
+from harness.core.records import Record
+from harness.core.types import Usage
+from harness.store.rundir import RunDir
+
+CHARACTERS = {"Enter": "\r", "Escape": "", "Tab": ""}
+
+
+async def press(tab: Tab, *keys: str) -> None:
+    """Press keys one after the other: characters, or names such as `Enter`."""
+    for key in keys:
+        text = CHARACTERS.get(key, key if len(key) == 1 else "")
+        await tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
+        await tab.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+
+async def type_text(tab: Tab, text: str) -> None:
+    """Type text where the focus is."""
+    await tab.call("Input.insertText", text=text)
+
+
+async def shows(tab: Tab, text: str, where: str = "main") -> None:
+    """Wait until an element contains the text."""
+    await tab.until(f"(document.querySelector({json.dumps(where)})?.textContent || '').includes({json.dumps(text)})")
+
+
+async def go(tab: Tab, place: str) -> None:
+    """Go to a place of the pages: the part of the address behind `#`."""
+    await tab.js(f"void (location.hash = {json.dumps(place)})")
+
+
+async def click(tab: Tab, selector: str) -> None:
+    """Click the first element, once it is there."""
+    await tab.until(f"document.querySelector({json.dumps(selector)}) !== null")
+    await tab.js(f"void document.querySelector({json.dumps(selector)}).click()")
+
+
+def picture(colour: tuple[int, int, int] = (11, 102, 195), side: int = 24) -> str:
+    """The address of a small PNG, as messages hold images."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return pack(">I", len(data)) + kind + data + pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + bytes(colour) * side) * side
+    head = pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def conversation(index: int) -> list[dict[str, object]]:
+    """Messages of two turns: reasoning, a tool call with its result, then an answer in Markdown with code."""
+    call = {"id": f"call-{index}", "type": "function"}
+    function = {"name": "look_up", "arguments": json.dumps({"city": "Bern", "day": index})}
+    answer = (
+        f"The answer is **{index + 1}**.\n\n```python\ndef answer():\n    return {index + 1}\n```\n\n- first\n- second"
+    )
+    return [
+        {"role": "assistant", "content": "", "reasoning_content": f"Let me think about {index}.",
+         "tool_calls": [{**call, "function": function}]},
+        {"role": "tool", "tool_call_id": f"call-{index}", "content": json.dumps({"degrees": 20 + index})},
+        {"role": "assistant", "content": answer},
+    ]  # fmt: skip
+
+
+def mixed_records(examples: int = 6, rollouts: int = 3) -> Iterator[Record]:
+    """Examples of all kinds of outcomes. Rollout r of example e is right if e + r is even; the last rollout of the
+    last example failed."""
+    for index in range(examples):
+        prompt = [
+            {"role": "system", "content": "Use the tool."},
+            {"role": "user", "content": [
+                {"type": "text", "text": f"What is {index} + 1?"},
+                {"type": "image_url", "image_url": {"url": picture()}},
+            ]},
+        ]  # fmt: skip
+        yield example(index, prompt=prompt, info={"level": "hard" if index % 2 else "easy", "tags": ["a", "b"]})
+        for rollout in range(rollouts):
+            if (index, rollout) == (examples - 1, rollouts - 1):
+                yield failed(index, rollout)
+                continue
+            usage = Usage(1000 + index, 200, requests=2, cost=0.01)
+            yield generated(index, rollout, completion=conversation(index), usage=usage, stop_condition="done")
+            right = float((index + rollout) % 2 == 0)
+            metrics = {"correct": right, "format": 1.0}
+            yield scored(index, rollout, right, metrics=metrics, extra={"judgements": [
+                {"model": "lab/judge", "label": "yes" if right else "no", "text": f"I judge rollout {rollout}."},
+            ]})  # fmt: skip
+
+
+def mixed_run(out: Path, **changes: object) -> RunDir:
+    """A finished run of `mixed_records`."""
+    planned = {"num_examples": 6, "rollouts_per_example": 3}
+    return finished(out, mixed_records(), planned=planned, **changes)
+
+
+HOSTILE = (
+    "<img src=x onerror=\"window.hacked='{}'\"><script>window.hacked='{}'</script>\" onmouseover=\"window.hacked=1"
+)
+"""Text that becomes a program where it is taken for markup."""
+
+
+def hostile(field: str) -> str:
+    """Hostile text that says where it was shown."""
+    return f"{field} " + HOSTILE.replace("{}", field)
+
+
+def hostile_run(out: Path) -> RunDir:
+    """A run with hostile text in every field that a page shows."""
+    link = (
+        "[click](javascript:window.hacked=1) ![picture](http://127.0.0.1:9/x.png) <b onclick='window.hacked=1'>bold</b>"
+    )
+    fence = "```python\n</code></pre>" + hostile("code") + "\n```"
+    prompt = [
+        {"role": hostile("role"), "name": hostile("name"), "content": f"{hostile('content')}\n\n{link}\n\n{fence}"}
+    ]
+    call = {"id": "1", "type": "function", "function": {"name": hostile("function"), "arguments": hostile("arguments")}}
+    completion = [
+        {"role": "assistant", "content": hostile("reply"), "reasoning": hostile("reasoning"), "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": hostile("result")},
+        {"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "data:text/html,<script>window.hacked=1</script>"}},
+            {"type": hostile("type"), "x": hostile("part")},
+        ]},
+    ]  # fmt: skip
+    state = {hostile("state name"): {hostile("inner"): hostile("state value")}}
+    judgement = {
+        "model": hostile("judge"),
+        "label": hostile("label"),
+        "text": hostile("judgement"),
+        "prompt": hostile("asked"),
+    }
+    records: list[Record] = [
+        example(0, example_id=hostile("id"), prompt=prompt, answer=hostile("answer"), task=hostile("task"),
+                info={hostile("info name"): hostile("info value")}),
+        generated(0, 0, completion=completion, stop_condition=hostile("stop"), state=state),
+        scored(0, 0, 0.0, metrics={hostile("metric"): 0.0}, extra={"judgements": [judgement]}),
+        failed(0, 1, reason=hostile("reason"), error=hostile("error")),
+    ]  # fmt: skip
+    return finished(
+        out, records, model=hostile("model"), name=hostile("environment"), command=hostile("command"),
+        settings={hostile("setting"): hostile("value")}, versions={hostile("package"): hostile("version")},
+        planned={"num_examples": 1, "rollouts_per_example": 2},
+    )  # fmt: skip
