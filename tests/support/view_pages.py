@@ -17,15 +17,16 @@ from harness.core.records import Record
 from harness.core.types import Usage
 from harness.store.rundir import RunDir
 
-CHARACTERS = {"Enter": "\r", "Escape": "", "Tab": ""}
+CHARACTERS = {"Enter": ("\r", 13), "Escape": ("", 27), "Tab": ("", 9)}
+"""Text and key code of keys that are no characters."""
 
 
 async def press(tab: Tab, *keys: str) -> None:
     """Press keys one after the other: characters, or names such as `Enter`."""
     for key in keys:
-        text = CHARACTERS.get(key, key if len(key) == 1 else "")
-        await tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
-        await tab.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+        text, code = CHARACTERS.get(key, (key, 0))
+        await tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, windowsVirtualKeyCode=code)
+        await tab.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
 
 async def type_text(tab: Tab, text: str) -> None:

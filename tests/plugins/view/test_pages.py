@@ -75,7 +75,7 @@ def test_runs_are_listed_searched_and_sorted(out: Path, in_browser: Browser) -> 
         await tab.until(
             f"document.querySelector('{links}').hash.includes('{two.id}') === {str(_mean(two) > _mean(one)).lower()}"
         )
-        await press(tab, "j", "Enter")
+        await press(tab, "Escape", "j", "Enter")
         await tab.until("location.hash.startsWith('#/run/')")
         await shows(tab, "mean reward")
         await press(tab, "u")
@@ -135,7 +135,6 @@ def test_a_mistake_in_a_query_is_marked_at_its_place(out: Path, in_browser: Brow
         assert await texts(tab, "#query-error mark") == ["stopp"]
         await click(tab, ".clear")
         await shows(tab, "6 examples, 18 rollouts")
-        await press(tab, "/")
         await type_text(tab, "sto")
         await tab.until("document.querySelectorAll('#offered li').length > 0")
         await press(tab, "Tab")
@@ -189,6 +188,7 @@ def test_keys_go_through_a_run(out: Path, in_browser: Browser) -> None:
             ("]", "1/1"),
             ("]", "1/2"),
             ("[", "1/1"),
+            ("n", "1/2"),
             ("n", "2/1"),
             ("N", "1/2"),
             ("k", "0/0"),
@@ -245,7 +245,6 @@ def test_hostile_text_stays_text(out: Path, in_browser: Browser) -> None:
             "model",
             "reason",
             "stop",
-            "metric",
             "setting",
             "value",
             "command",
@@ -265,7 +264,7 @@ def test_hostile_text_stays_text(out: Path, in_browser: Browser) -> None:
             await tab.js("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
             seen = await tab.js("document.querySelector('main').textContent")
             names = {
-                "0/0": "name content code function arguments reply reasoning result judge judgement info",
+                "0/0": "metric name content code function arguments reply reasoning result judge judgement info",
                 "0/1": "reason error",
             }
             for field in names[place].split():

@@ -6,7 +6,7 @@ import { compact, count, dollars, duration, moment, score } from "./format.js";
 import { useKeys } from "./keys.js";
 import { Message } from "./message.js";
 import { Markdown } from "./text.js";
-import { go, link } from "./router.js";
+import { go, here, link } from "./router.js";
 import { Copy, LongText, NONE, Problem, Strip, Tree, dotKind, html, toClipboard } from "./ui.js";
 
 /** Messages that are drawn together, once they come near the window. */
@@ -32,6 +32,8 @@ export function RolloutPage({ id, index, r, parameters }) {
   };
   const turns = data ? data.messages.filter((each) => each.turn).length : 0;
   const toTurn = (number) => number >= 1 && number <= turns && go(place(index, r, { turn: number }), { replace: true });
+  // From the address, since keys can be quicker than drawing.
+  const turnHere = (none) => Number(here().parameters.turn) || none;
   const sibling = (by) => {
     const at = data?.siblings.findIndex((each) => each.r === r) ?? -1;
     const other = data?.siblings[at + by];
@@ -44,7 +46,7 @@ export function RolloutPage({ id, index, r, parameters }) {
   };
   useKeys({
     j: () => step("example", 1), k: () => step("example", -1), n: () => step("failed", 1), N: () => step("failed", -1),
-    J: () => toTurn((Number(turn) || 0) + 1), K: () => toTurn((Number(turn) || 2) - 1),
+    J: () => toTurn(turnHere(0) + 1), K: () => toTurn(turnHere(2) - 1),
     "]": () => sibling(1), "[": () => sibling(-1), u: () => go(link(["run", id], list)), g: () => go(link(["run", id], { ...list })),
     "/": () => go(link(["run", id], { ...list, focus: "query" })), t: askTurn, m: () => setRaw(!isRaw),
     y: async () => setNote((await toClipboard(location.href)) ? "The link is copied." : "Copying failed."),

@@ -53,7 +53,7 @@ function Head({ data, live }) {
       <${Tile} label="time of a rollout" note=${latency ? `95 % within ${duration(latency.p95)}` : ""}>${latency ? duration(latency.p50) : NONE}<//>
       <${Tile} label="time of the run">${duration(run.seconds)}<//>
     </dl>
-    ${metrics.length > 1 && html`<details class="metrics" open><summary>Metrics</summary><div class="scroll"><table class="plain-table">
+    ${metrics.length > 0 && html`<details class="metrics" open><summary>Metrics</summary><div class="scroll"><table class="plain-table">
       <thead><tr><th scope="col">metric</th><th scope="col" class="n">mean</th><th scope="col">95 % interval</th><th scope="col" class="n">values</th></tr></thead>
       <tbody>${metrics.map((each) => html`<tr key=${each.name}><th scope="row">${each.name}</th><td class="n">${mean(each.mean)}</td>
         <td class="quiet">${interval(each.low, each.high) || NONE}</td><td class="n">${count(each.scored)}</td></tr>`)}</tbody></table></div></details>`}
