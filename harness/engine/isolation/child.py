@@ -201,6 +201,10 @@ def _description(environment: Environment) -> JsonDict:
     }
 
 
+_ROW_FIELDS = ("example_id", "prompt", "answer", "task", "info")
+"""Attributes of a `Row`."""
+
+
 def _rows(environment: Environment, first: int) -> list[JsonDict]:
     """Return dataset rows from index `first` on. Stops before an invalid row, so that its error is raised only when
     that row is requested."""
@@ -212,7 +216,7 @@ def _rows(environment: Environment, first: int) -> list[JsonDict]:
             if index == first:
                 raise
             break
-        rows.append({name: getattr(row, name) for name in type(row).__slots__})
+        rows.append({name: getattr(row, name) for name in _ROW_FIELDS})
     return rows
 
 

@@ -264,7 +264,7 @@ def test_hostile_text_stays_text(out: Path, in_browser: Browser) -> None:
             await tab.js("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
             seen = await tab.js("document.querySelector('main').textContent")
             names = {
-                "0/0": "metric name content code function arguments reply reasoning result judge judgement info",
+                "0/0": "metric name content code function arguments reply reasoning result judge judgement value inner",
                 "0/1": "reason error",
             }
             for field in names[place].split():

@@ -1,6 +1,6 @@
 /** Keys of the pages: each page says what its keys do, and the help lists them. */
 
-import { useEffect } from "../vendor/hooks.js";
+import { useLayoutEffect } from "../vendor/hooks.js";
 
 const layers = [];
 
@@ -32,7 +32,8 @@ export const DIALOG = 2;
 
 /** While a component is shown, these keys call its functions. */
 export function useKeys(keys, level = PAGE) {
-  useEffect(() => {
+  // Before anything else can happen: a key may follow at once.
+  useLayoutEffect(() => {
     const held = { keys, level };
     layers.push(held);
     return () => layers.splice(layers.indexOf(held), 1);
