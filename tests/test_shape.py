@@ -39,17 +39,17 @@ LINES = {
     "__init__": (115, 102),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     "agents": (6109, 3877),
-    "authoring": (2318, 1573),  # bench env copy, bundled environments
+    "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     "cli": (9730, 6706),
-    "core": (2655, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
-    "engine": (7118, 4876),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "core": (2654, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
+    "engine": (7121, 4876),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    "models": (3446, 2171),  # errors with setting and remedy as fields, an argument a line
+    "models": (3440, 2165),  # errors with setting and remedy as fields, an argument a line
     "multi": (4149, 2636),  # the observer is notified by methods, not by callbacks set on runs
     "plugins": (1, 0),
     "plugins/classic": (5892, 3810),
@@ -58,20 +58,20 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1217, 735),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-    "plugins/view": (3900, 2650),  # bench view: the server, its index of a journal, and its answers
+    "plugins/view": (3230, 2175),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
-    "reference": (946, 594),
+    "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     "report": (8826, 6088),
     "results": (5, 2),
-    "rubrics": (3197, 1927),  # judge.openai; judges that sync functions ask
+    "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     "settings": (4742, 3141),  # marks of options that all commands share; environment sources; JSON Schemas
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6660, 4120),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6659, 4119),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
