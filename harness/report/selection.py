@@ -24,6 +24,7 @@ from harness.store.codec import to_text
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import in_order, outcomes, read_journal
+from harness.store.query import shown_name
 from harness.store.query_match import Query, QueryColumn, QueryColumns, compile_query, fold, is_missing
 from harness.store.rundir import RunDir
 
@@ -128,11 +129,11 @@ class Search:
             if self.missing.get(whole) == self.total:
                 prefix, _, name = whole.partition(".")
                 near = nearest(name, list(self.info_names)) if prefix == "info" else None
-                yield f"no rollout has {whole}" + (f': did you mean "info.{near}"?' if near else "")
+                yield f"no rollout has {whole}" + (f": did you mean {shown_name(f'info.{near}')}?" if near else "")
         for column, word in () if self.found else self.query.words:
             values = self.seen.get(column.name, {})
             near = nearest(word, list(values))
-            if near and not any(fold(word) in fold(value) for value in values):
+            if near and column.kind != "choice" and not any(fold(word) in fold(value) for value in values):
                 yield f'no rollout has {column.name} "{word}": did you mean "{near}"?'
 
     def _watch(self, rollout: RunRollout, columns: Sequence[QueryColumn[RunRollout]]) -> None:

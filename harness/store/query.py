@@ -118,7 +118,7 @@ def parse_query(text: str) -> Node:
 def query_text(node: Node) -> str:
     """Convert a syntax tree back to the text of a query; `parse_query` converts the text to an equal tree."""
     if isinstance(node, Term):
-        return f"{_name_text(node.column)}{node.operator}{_quoted(node.value)}"
+        return f"{name_text(node.column)}{node.operator}{_quoted(node.value)}"
     if isinstance(node, Negation):
         return f"-{_grouped(node.part)}"
     return (" or " if isinstance(node, AnyOf) else " ").join(map(_grouped, node.parts))
@@ -145,11 +145,18 @@ def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _name_text(name: str) -> str:
+def name_text(name: str) -> str:
+    """Format the name of a column as a query spells it."""
     head, dot, rest = name.partition(".")
     if not dot or _PLAIN_NAME.fullmatch(rest):
         return name
     return f"{head}." + '"' + rest.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def shown_name(name: str) -> str:
+    """Format the name of a column for a message: in quotes, or as a query spells it if that has quotes of its own."""
+    text = name_text(name)
+    return text if '"' in text else f'"{text}"'
 
 
 def pointer(query: str, start: int, end: int) -> Sequence[str]:

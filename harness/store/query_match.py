@@ -13,7 +13,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar, cast
 
 from harness.settings.wording import nearest
 from harness.store.codec import to_text
-from harness.store.query import AllOf, Negation, Node, QueryError, Term, parse_query, terms_of
+from harness.store.query import AllOf, Negation, Node, QueryError, Term, name_text, parse_query, shown_name, terms_of
 
 T = TypeVar("T")
 
@@ -72,25 +72,32 @@ class QueryColumns(Generic[T]):
         names = [*self.columns, *self.known]
         prefix, dot, rest = name.partition(".")
         if name.casefold() in self.synonyms:
-            return f'did you mean "{self.synonyms[name.casefold()]}"?'
+            return f"did you mean {shown_name(self.synonyms[name.casefold()])}?"
         if dot and prefix in self.families:
             members = [each for each in self.known if each.startswith(f"{prefix}.")]
             near = nearest(rest, [each.removeprefix(f"{prefix}.") for each in members])
             if near:
-                return f'did you mean "{prefix}.{near}"?'
-            return f"there is {', '.join(members)}" if members else f"the runs have no column {prefix}.NAME"
+                return f"did you mean {shown_name(f'{prefix}.{near}')}?"
+            return (
+                f"there is {', '.join(map(name_text, members))}"
+                if members
+                else f"the runs have no column {prefix}.NAME"
+            )
         near = next((each for each in self.known if each.partition(".")[2] == name), None) or nearest(name, names)
         if near:
-            return f'did you mean "{near}"?'
+            return f"did you mean {shown_name(near)}?"
         return f"there are {', '.join([*self.columns, *(f'{prefix}.NAME' for prefix in self.families)])}"
 
     def column(self, name: str) -> QueryColumn[T]:
-        """The column with a name that is given outside a query, as for sorting and grouping.
+        """The column with a name that is given outside a query, as for sorting and grouping. The part of the name after
+        the dot may be quoted as in a query.
 
         Raises:
             QueryError: there is no such column.
         """
-        found = self.find(name)
+        prefix, _, rest = name.partition(".")
+        quoted = rest[:1] in ("'", '"') and rest[-1:] == rest[:1]
+        found = self.find(name) or (self.find(f"{prefix}.{rest[1:-1]}") if quoted else None)
         if found is None:
             raise QueryError(f'there is no column "{name}"; {self.advice(name)}', name, 0, len(name))
         return found
