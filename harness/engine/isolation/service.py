@@ -85,6 +85,11 @@ class _Run:
         """Return the function that asks judge `spec` about the rollout of `state`; valid while `order` is executed."""
         place = next((number for number, each in enumerate(self._specs) if each is spec), None)
         judge = None if place is None else self._judges[place]
+        if judge is None and spec.is_undeclared:
+            raise EnvironmentFault(
+                f"the judge {spec.model!r} was first named while a rollout was scored, and an isolated environment can "
+                "only ask the judges that its rubric had before; run it without isolation, or give the rubric a Judge"
+            )
         if judge is None:
             raise EnvironmentFault(f"the judge {spec.model!r} was not among the rubric's judges when the run began")
         example = state.example if isinstance(state, State) else None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from bench_command import Bench
+from dead_ports import free_port
 
 from harness.agents import EvalFnWrapper, EvalResult, EvalRunner, ExternalLLMClient, RolloutAgentLoop
 from harness.plugins.osmosis.rubric import ensure_api_key_available, evaluate_rubric
@@ -55,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif body["model"] != "m":
             self.server.asked.append({**body, "key": self.headers.get("authorization")})
         data = json.dumps(reply).encode()
-        self.send_response(200 if text is not None else 404)
+        self.send_response(200 if text is not None else 401 if body["model"] == "refusing" else 404)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
@@ -169,3 +171,81 @@ def test_a_failure_that_a_function_catches_is_no_score(judges: Judges) -> None:
         assert run.scores == {}
         assert "not valid JSON" in run.score_errors["catches"]
         assert "asyncio.to_thread" in run.score_errors["blocks"]
+
+
+# In environments that `bench` runs
+
+GRADED = """
+from osmosis_ai import evaluate_rubric
+
+from harness import Rubric, SingleTurnEnv
+
+
+def graded(completion, answer):
+    info = {"provider": "openai", "model": "judge"}
+    return evaluate_rubric("Right?", completion[-1]["content"], info, ground_truth=answer)
+
+
+def load_environment():
+    rows = [{"question": f"{n} + {n}", "answer": str(2 * n)} for n in range(3)]
+    return SingleTurnEnv(dataset=rows, rubric=Rubric([graded]))
+"""
+
+
+@pytest.fixture
+def ended(bench: Bench) -> Callable[..., tuple[int, list[float | None]]]:
+    """A function that runs a command, and returns its exit code and the rewards of the newest run."""
+
+    def ended(*arguments: str) -> tuple[int, list[float | None]]:
+        done = bench(*arguments, "-q")
+        shown = bench("runs", "show", "latest", "--where", "reward<=1 or outcome:unscored", "--json")
+        assert shown.code == 0, (done, shown)
+        return done.code, [each["reward"] for each in json.loads(shown.out)["rollouts"]]
+
+    return ended
+
+
+RUN = ("run", "./graded.py", "-m", "reference/echo", "-n", "3", "-r", "1")
+
+
+def test_a_run_asks_its_judge_and_a_rescore_asks_it_again(judges: Judges, ended: Any, write: Any) -> None:
+    write("graded.py", GRADED)
+    assert ended(*RUN) == (0, [0.5] * 3)
+    assert [asked["key"] for asked in judges.asked] == ["Bearer key-canary-7001"] * 3
+    assert ended("rescore", "latest") == (0, [0.5] * 3)
+    assert len(judges.asked) == 6
+
+
+def test_a_judge_that_cannot_be_reached_stops_the_run_and_a_rescore_scores_it(
+    judges: Judges, ended: Any, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("graded.py", GRADED)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{free_port()}/v1")
+        code, rewards = ended(*RUN)
+    assert code == 1 and set(rewards) <= {None}
+    assert ended("rescore", "latest") == (0, [0.5] * 3)
+
+
+def test_an_isolated_environment_is_told_why_it_cannot_ask(
+    judges: Judges, ended: Any, bench: Bench, write: Any
+) -> None:
+    write("graded.py", GRADED)
+    assert ended(*RUN, "--isolate") == (1, [None] * 3)
+    assert judges.asked == []
+    shown = json.loads(bench("runs", "show", "latest", "--group-by", "error", "--json").out)
+    [group] = shown["groups"]
+    assert "an isolated environment can only ask the judges that its rubric had before" in group["value"]
+
+
+def test_a_key_that_the_judge_refuses_stops_an_evaluation(judges: Judges) -> None:
+    def graded(solution_str: str, ground_truth: str, extra_info: Any) -> float:
+        try:
+            return evaluate_rubric("Right?", solution_str, {**JUDGE, "model": "refusing"})
+        except ProviderRequestError:
+            return 0.0
+
+    result = evaluation(judges, graded)
+    assert result.stop_reason is not None and result.stopped_early
+    assert "the judge refusing cannot be used" in result.stop_reason
+    assert result.score_errors == {"graded": 2}
