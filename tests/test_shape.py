@@ -44,7 +44,7 @@ LINES = {
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     "cli": (9730, 6706),
     "core": (2654, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
-    "engine": (7121, 4876),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7126, 4881),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -57,12 +57,12 @@ LINES = {
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
-    "plugins/osmosis": (1217, 735),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
+    "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     "plugins/view": (3230, 2175),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8826, 6088),
+    "report": (8827, 6089),
     "results": (5, 2),
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
@@ -71,7 +71,7 @@ LINES = {
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6659, 4119),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6673, 4128),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
