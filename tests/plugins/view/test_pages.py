@@ -17,6 +17,7 @@ from view_pages import click, go, hostile, hostile_run, mixed_run, press, shows,
 from view_server import Client, viewing
 
 from harness.core.records import Record
+from harness.core.types import JsonDict
 from harness.store.rundir import RunDir
 
 AXE = Path(__file__).resolve().parents[2] / "data" / "axe" / "axe.min.js"
@@ -353,12 +354,10 @@ def test_pages_fit_every_width_and_are_accessible(out: Path, in_browser: Browser
 
 @pytest.mark.slow
 def test_a_transcript_of_5000_turns_scrolls(out: Path, in_browser: Browser) -> None:
-    completion: list[dict[str, object]] = []
+    completion: list[JsonDict] = []
     for number in range(1, 5001):
-        completion += [
-            {"role": "assistant", "content": f"guess {number}"},
-            {"role": "user", "content": f"no, not {number}"},
-        ]
+        completion.append({"role": "assistant", "content": f"guess {number}"})
+        completion.append({"role": "user", "content": f"no, not {number}"})
     records: list[Record] = [example(0), generated(0, 0, completion=completion), scored(0, 0, 1.0)]
     run = finished(out, records, planned={"num_examples": 1, "rollouts_per_example": 1})
 
