@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nursery
 import pytest
 import typer
 from tables import for_each_row
@@ -93,11 +94,7 @@ def completed(shell: str, line: str, folder: Path, *, split: str = " ") -> list[
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.argv[0] = 'bench'; from harness.cli.main import main; main()"],
-        env={**os.environ, **asked, "_BENCH_COMPLETE": f"complete_{shell}"},
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = nursery.run(["bench"], cwd=folder, environ={**os.environ, **asked, "_BENCH_COMPLETE": f"complete_{shell}"})
     assert done.stderr == ""
     if shell == "zsh":
         return re.findall(r'(?:\(\(|^)"([^"]+)"', done.stdout, re.MULTILINE)
