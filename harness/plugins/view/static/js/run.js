@@ -49,11 +49,11 @@ function Head({ data, live }) {
       <${Tile} label="no score" note=${unscored.slice(0, 2).map((each) => `${each.reason} ${count(each.count)}`).join(", ")}>
         <span class=${missing ? "warn" : ""}>${count(missing)}</span><//>
       <${Tile} label="tokens" note=${usage ? `${compact(usage.input_tokens)} in, ${compact(usage.output_tokens)} out` : ""}>${compact(run.tokens)}<//>
-      <${Tile} label="cost">${dollars(run.cost)}<//>
+      ${run.cost !== null && html`<${Tile} label="cost">${dollars(run.cost)}<//>`}
       <${Tile} label="time of a rollout" note=${latency ? `95 % within ${duration(latency.p95)}` : ""}>${latency ? duration(latency.p50) : NONE}<//>
       <${Tile} label="time of the run">${duration(run.seconds)}<//>
     </dl>
-    ${metrics.length > 0 && html`<details class="metrics" open><summary>Metrics</summary><div class="scroll"><table class="plain-table">
+    ${metrics.length > 0 && html`<details class="metrics" open=${metrics.length <= 4}><summary>${plural(metrics.length, "metric")}</summary><div class="scroll"><table class="plain-table">
       <thead><tr><th scope="col">metric</th><th scope="col" class="n">mean</th><th scope="col">95 % interval</th><th scope="col" class="n">values</th></tr></thead>
       <tbody>${metrics.map((each) => html`<tr key=${each.name}><th scope="row">${each.name}</th><td class="n">${mean(each.mean)}</td>
         <td class="quiet">${interval(each.low, each.high) || NONE}</td><td class="n">${count(each.scored)}</td></tr>`)}</tbody></table></div></details>`}
@@ -165,7 +165,7 @@ function ExampleRows({ id, rows, row, parameters }) {
       return html`<tr key=${each.index} class=${place === row ? "here" : ""}>
         <th scope="row"><a class="main" href=${hrefOf(id, each.index, first.r, parameters)}>${each.example}</a></th>
         <td><${Strip} rollouts=${each.rollouts} hrefOf=${(rollout) => hrefOf(id, each.index, rollout.r, parameters)} /></td>
-        <td class="n">${score(each.mean)}</td>
+        <td class="n">${mean(each.mean)}</td>
         ${hasValue && html`<td class="n">${line(each.value)}</td>`}${hasTask && html`<td>${each.task}</td>`}
         <td class="said"><span>${each.prompt}</span></td><td class="said"><span>${each.reply}</span></td>
         ${hasAnswer && html`<td class="said short"><span>${each.answer}</span></td>`}
