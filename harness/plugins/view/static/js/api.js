@@ -20,14 +20,15 @@ export function address(path, parameters = {}) {
 }
 
 export async function get(path, parameters, signal) {
-  let reply;
+  let reply, body;
   try {
     reply = await fetch(address(path, parameters), { signal, headers: { Accept: "application/json" } });
+    body = await reply.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, { error: "the server does not answer: has `bench view` ended?" });
+    if (!reply) throw new ApiError(0, { error: "the server does not answer: has `bench view` ended?" });
+    throw new ApiError(reply.status, { error: `the server's answer with status ${reply.status} cannot be read` });
   }
-  const body = await reply.json().catch(() => ({}));
   if (!reply.ok) throw new ApiError(reply.status, body);
   return body;
 }
