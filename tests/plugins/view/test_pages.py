@@ -179,7 +179,7 @@ def test_keys_go_through_a_run(out: Path, in_browser: Browser) -> None:
 
     async def at(tab: Tab, place: str) -> None:
         await tab.until(f"location.hash.startsWith('#/run/{run.id}/ex/{place}')")
-        await tab.until("document.querySelector('main.old') === null")
+        await shows(tab, "Example {} rollout {}".format(*place.split("/")), ".rolloutbar h1")
 
     async def visit(tab: Tab) -> None:
         await opened(tab, client, f"#/run/{run.id}/ex/0/0")

@@ -9,6 +9,12 @@ import { Markdown } from "./text.js";
 import { go, here, link } from "./router.js";
 import { Copy, LongText, NONE, Problem, Strip, Tree, dotKind, html, toClipboard } from "./ui.js";
 
+/** Example and rollout that the address names. */
+function placeHere() {
+  const { parts } = here();
+  return [Number(parts[3]), Number(parts[4])];
+}
+
 /** Messages that are drawn together, once they come near the window. */
 const CHUNK = 60;
 
@@ -21,23 +27,29 @@ export function RolloutPage({ id, index, r, parameters }) {
   const list = { q, sort, desc };
   const place = (i, n, more = {}) => link(["run", id, "ex", i, n], { ...list, ...more });
 
-  const step = async (by, dir) => {
-    try {
-      const found = await get(`${path}/step`, { ...list, index, r, by, dir });
-      if (found.index === null) setNote(dir > 0 ? "This is the last one." : "This is the first one.");
-      else go(place(found.index, found.r));
-    } catch (problem) {
-      setNote(problem.message);
-    }
+  // Steps wait for one another and begin where the last one led: keys can be quicker than answers.
+  const steps = useRef(Promise.resolve());
+  const step = (by, dir) => {
+    steps.current = steps.current.then(async () => {
+      const [i, n] = placeHere();
+      try {
+        const found = await get(`${path}/step`, { ...list, index: i, r: n, by, dir });
+        if (found.index === null) setNote(dir > 0 ? "This is the last one." : "This is the first one.");
+        else go(place(found.index, found.r));
+      } catch (problem) {
+        setNote(problem.message);
+      }
+    });
   };
   const turns = data ? data.messages.filter((each) => each.turn).length : 0;
   const toTurn = (number) => number >= 1 && number <= turns && go(place(index, r, { turn: number }), { replace: true });
   // From the address, since keys can be quicker than drawing.
   const turnHere = (none) => Number(here().parameters.turn) || none;
   const sibling = (by) => {
-    const at = data?.siblings.findIndex((each) => each.r === r) ?? -1;
+    const [i, n] = placeHere();
+    const at = data?.siblings.findIndex((each) => each.r === n) ?? -1;
     const other = data?.siblings[at + by];
-    if (other) go(place(index, other.r));
+    if (other) go(place(i, other.r));
     else setNote(by > 0 ? "This is the last rollout of the example." : "This is the first rollout of the example.");
   };
   const askTurn = () => {
