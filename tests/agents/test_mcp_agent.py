@@ -134,8 +134,8 @@ def test_two_tools_that_would_have_one_name_are_refused() -> None:
     with pytest.raises(MCPLoadError) as caught:
         MCPAgentLoop(server)
     assert str(caught.value) == (
-        "the MCP server's tools 'a.b' and 'a_b' would both be named 'a_b' for the model, because names of tools "
-        "have at most 64 letters, digits, _ and -; rename one"
+        "the MCP server's tools 'a.b' and 'a_b' would both be named 'a_b' for the model, because a tool's name "
+        "may have only letters, digits, _ and -, at most 64 of them; rename one"
     )
 
 

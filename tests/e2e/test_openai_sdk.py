@@ -111,7 +111,7 @@ def test_an_uncaught_error_of_the_sdk_is_the_error_of_the_call(error: ModelError
 
 @pytest.mark.parametrize(
     ("asks", "words"),
-    [({"stream": True}, "remove stream=True"), ({"model": "other"}, "the model 'other' is requested")],
+    [({"stream": True}, "remove stream=True"), ({"model": "other"}, "the model 'other' was requested")],
 )
 def test_what_is_not_supported_is_a_fault_of_the_environment(asks: dict[str, Any], words: str) -> None:
     env = Sums()
@@ -178,8 +178,8 @@ def test_an_agent_may_handle_the_sdks_exception() -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda client: client.completions.create(model="scripted", prompt="2"), "only chat.completions.create"),
-        (lambda client: client.models.list(), "GET /models is requested"),
+        (lambda client: client.completions.create(model="scripted", prompt="2"), "only with chat.completions.create"),
+        (lambda client: client.models.list(), "GET /models was requested"),
         (
             lambda client: client.chat.completions.create(
                 model="scripted", messages=PROMPT, tools=[{"type": "function"}]

@@ -377,8 +377,8 @@ def test_an_author_may_add_to_the_answers() -> None:
     ("options", "words"),
     [
         ({"message_type": "completion"}, "tools require message_type='chat'"),
-        ({"tool_defs": [{"type": "function"}]}, "pass functions as tools="),
-        ({"oai_tools": [{"type": "function"}]}, "pass functions as tools="),
+        ({"tool_defs": [{"type": "function"}]}, "pass the tools as functions"),
+        ({"oai_tools": [{"type": "function"}]}, "pass the tools as functions"),
         ({"tools": [add, add]}, "two tools are called 'add'"),
         ({"tools": ["add"]}, "a tool must be a function"),
         ({"max_output_chars": 0}, "max_output_chars"),

@@ -118,12 +118,12 @@ def test_a_parquet_file_is_read(tmp_path: Path) -> None:
     [
         ([{"question": "a?", "answer": "1"}, {"question": "b?"}], r"rows\.jsonl, row 2: there is no column 'answer'"),
         ([{"query": "a?", "answer": "1"}], r"row 1: there is no column 'question'; it has query, answer"),
-        ([{"question": " ", "answer": "1"}], r"row 1: column 'question' must be a text"),
-        ([{"question": "a?", "answer": None}], r"row 1: column 'answer' must be a text"),
+        ([{"question": " ", "answer": "1"}], r"row 1: column 'question' must be a non-blank string"),
+        ([{"question": "a?", "answer": None}], r"row 1: column 'answer' must be a non-blank string"),
         ([{"question": "a?", "answer": "many"}], r"row 1: column 'answer' must be a number or end in `#### <number>`"),
         ([{"question": "a?", "answer": "#### 1 or 2"}], r"row 1: column 'answer' must be a number"),
         ([["a?", "1"]], r"row 1: must be an object"),
-        ([], r"holds no rows"),
+        ([], r"has no rows"),
     ],
 )
 def test_a_wrong_row_is_named_with_file_row_and_column(tmp_path: Path, rows: list[object], words: str) -> None:

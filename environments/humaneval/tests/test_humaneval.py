@@ -155,8 +155,8 @@ def test_a_file_is_read_in_its_own_order(tmp_path: Path, suffix: str) -> None:
     [
         ("[1]", "row 2: must be an object with the columns task_id, prompt"),
         ("{", "row 2: not JSON"),
-        (json.dumps({**LEAP, "test": ""}), "row 2: column 'test' must be a text, not ''"),
-        (json.dumps({**LEAP, "test": None}), "row 2: column 'test' must be a text, not None"),
+        (json.dumps({**LEAP, "test": ""}), "row 2: column 'test' must be a non-blank string, not ''"),
+        (json.dumps({**LEAP, "test": None}), "row 2: column 'test' must be a non-blank string, not None"),
         (json.dumps({name: LEAP[name] for name in LEAP if name != "prompt"}), "row 2: there is no column 'prompt'"),
         (json.dumps({**LEAP, "entry_point": "leap"}), "does not define the function that 'entry_point' names, 'leap'"),
     ],
@@ -173,7 +173,7 @@ def test_a_damaged_archive_and_an_empty_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text("\n")
     with pytest.raises(EnvironmentLoadError, match=r"a\.jsonl\.gz cannot be read"):
         read_rows(str(tmp_path / "a.jsonl.gz"), "test")
-    with pytest.raises(EnvironmentLoadError, match="holds no rows"):
+    with pytest.raises(EnvironmentLoadError, match="has no rows"):
         read_rows(str(tmp_path / "b.jsonl"), "test")
 
 

@@ -194,7 +194,7 @@ def test_columns_are_read_as_they_are_named(
         ({**CITY, "choices": "Paris, London"}, "must be a list of texts"),
         ({**CITY, "choices": ["Paris", " "]}, "must be a list of texts"),
         ({**CITY, "choices": ["Paris", None]}, "must be a list of texts"),
-        ({**CITY, "question": ""}, "column 'question' must be a text"),
+        ({**CITY, "question": ""}, "column 'question' must be a non-blank string"),
         ({"choices": ["a", "b"], "answer": 0}, "there is no column 'question'; it has choices, answer"),
         (["?"], "must be an object"),
     ],

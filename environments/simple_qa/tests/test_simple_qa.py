@@ -160,9 +160,9 @@ def test_files_are_read_with_either_name_of_the_question(tmp_path: Path) -> None
     [
         ([{"problem": "a?"}], r"rows\.jsonl, row 1: there is no column 'answer'; it has problem"),
         ([{"prompt": "a?", "answer": "1"}], "there is no column 'question'; it has prompt, answer"),
-        ([{"problem": " ", "answer": "1"}], "column 'problem' must be a text"),
+        ([{"problem": " ", "answer": "1"}], "column 'problem' must be a non-blank string"),
         ([["a?"]], "must be an object"),
-        ([], "holds no rows"),
+        ([], "has no rows"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path: Path, rows: list[object], words: str) -> None:
