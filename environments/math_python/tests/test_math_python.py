@@ -305,7 +305,10 @@ def test_files_are_read_with_the_answer_or_the_box_of_the_solution(tmp_path: Pat
     ("rows", "words"),
     [
         ([{"question": "a?", "answer": "1"}], r"rows\.jsonl, row 1: there is no column 'problem'; it has question,"),
-        ([{"problem": "a?", "answer": "1"}, {"problem": " ", "answer": "1"}], "row 2: column 'problem' must be a non-blank string"),
+        (
+            [{"problem": "a?", "answer": "1"}, {"problem": " ", "answer": "1"}],
+            "row 2: column 'problem' must be a non-blank string",
+        ),
         ([{"problem": "a?"}], "there is no column 'answer'"),
         ([{"problem": "a?", "answer": ""}], "column 'answer' must be LaTeX or a number"),
         ([{"problem": "a?", "answer": True}], "column 'answer' must be LaTeX or a number"),
