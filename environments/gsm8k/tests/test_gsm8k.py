@@ -172,7 +172,8 @@ def test_without_the_hub_loading_fails_and_names_both_alternatives(tmp_path: Pat
         environ={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
     )
     words = (
-        "dataset 'openai/gsm8k', subset 'main' (split 'test') cannot be loaded from the Hub; without the Hub use -a "
+        "dataset 'openai/gsm8k', subset 'main' (split 'test') cannot be loaded from the Hub; "
+        "to run without the Hub, use -a "
     )
     assert f"EnvironmentLoadError: {words}" in done.stderr
     assert '{"dataset": "PATH.jsonl"}' in done.stderr

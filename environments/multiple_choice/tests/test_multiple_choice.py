@@ -436,7 +436,7 @@ def test_a_gated_dataset_says_what_to_do_and_a_missing_one_what_else_there_is(tm
     assert "accept its conditions at https://huggingface.co/datasets/Idavidrein/gpqa" in str(gated.value)
     assert (
         "EnvironmentLoadError: dataset 'cais/mmlu', subset 'all' (split 'test') cannot be loaded from the Hub; "
-        "without the Hub use "
+        "to run without the Hub, use "
     ) in str(missing.value)
     assert '{"benchmark": "sample"}' in str(missing.value)
     assert "gated:" not in str(missing.value)
