@@ -101,6 +101,16 @@ class Tab:
             while not await self.js(source):
                 await self.js("new Promise((done) => setTimeout(done, 10))")
 
+    async def gives(self, source: str, value: object) -> None:
+        """Wait until an expression of the page has that value; the failure says what it was at last."""
+        seen: object = None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while (seen := await self.js(source)) != value:
+                    await self.js("new Promise((done) => setTimeout(done, 10))")
+        except TimeoutError:
+            assert seen == value, source
+
     async def look(self, width: int, *, height: int = 900, scheme: str = "light", media: str = "screen") -> None:
         """Become a window of that width, with or without the wish for a dark page."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}

@@ -48,8 +48,9 @@ def keep(name: str, picture: bytes) -> None:
         (Path(folder) / name).write_bytes(picture)
 
 
-async def texts(tab: Tab, selector: str) -> list[str]:
-    return await tab.js(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent.trim())")
+def texts(selector: str) -> str:
+    """The expression whose value is the text of each element."""
+    return f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent.trim())"
 
 
 async def place_of(tab: Tab) -> str:
@@ -64,9 +65,8 @@ def test_runs_are_listed_searched_and_sorted(out: Path, in_browser: Browser) -> 
         await shows(tab, "2 runs")
         assert "token" not in await tab.js("location.href"), "the token is not left in the address"
         links = "tbody a.main"
-        assert await tab.js(f"[...document.querySelectorAll('{links}')].map(e => e.hash)") == [
-            f"#/run/{two.id}", f"#/run/{one.id}",
-        ]  # fmt: skip
+        hashes = f"[...document.querySelectorAll('{links}')].map(e => e.hash)"
+        await tab.gives(hashes, [f"#/run/{two.id}", f"#/run/{one.id}"])
         await press(tab, "/")
         await type_text(tab, "lab/other")
         await shows(tab, "1 of 2 runs")
@@ -99,22 +99,22 @@ def test_a_run_is_searched_by_kinds_of_failures(out: Path, in_browser: Browser) 
     async def visit(tab: Tab) -> None:
         await opened(tab, client, f"#/run/{run.id}?by=metrics")
         await shows(tab, "6 examples, 18 rollouts")
-        assert await tab.js("document.querySelectorAll('.examples .dot').length") == 18
-        assert await tab.js("document.querySelectorAll('.examples .dot-pass').length") == 9
-        assert await tab.js("document.querySelectorAll('.examples .dot-none').length") == 1
-        groups = await texts(tab, ".groups tbody th")
-        assert sorted(groups) == ["(none)", "correct=0 format=1", "correct=1 format=1"]
+        await tab.gives("document.querySelectorAll('.examples .dot').length", 18)
+        await tab.gives("document.querySelectorAll('.examples .dot-pass').length", 9)
+        await tab.gives("document.querySelectorAll('.examples .dot-none').length", 1)
+        names = "[...document.querySelectorAll('.groups tbody th')].map(e => e.textContent.trim()).sort()"
+        await tab.gives(names, ["(none)", "correct=0 format=1", "correct=1 format=1"])
         await tab.js(
             "void [...document.querySelectorAll('.groups button')]"
             ".find(e => e.textContent.startsWith('correct=0')).click()"
         )
         await shows(tab, "6 examples, 8 rollouts of 6 and 18")
+        await tab.until("document.getElementById('query').value !== ''")
         query = await tab.js("document.getElementById('query').value")
-        assert query
         assert f"q={quote(query, safe='')}".replace("%20", "+") in await place_of(tab)
         await tab.js("history.back()")
         await shows(tab, "6 examples, 18 rollouts")
-        assert await tab.js("document.getElementById('query').value") == ""
+        await tab.gives("document.getElementById('query').value", "")
         await click(tab, ".histogram .column:first-child")
         await shows(tab, "8 rollouts of")
         assert tab.complaints == []
@@ -133,13 +133,13 @@ def test_a_mistake_in_a_query_is_marked_at_its_place(out: Path, in_browser: Brow
         await type_text(tab, "reward<1 stopp:done")
         await press(tab, "Enter")
         await shows(tab, 'did you mean "stop"?', "#query-error")
-        assert await texts(tab, "#query-error mark") == ["stopp"]
+        await tab.gives(texts("#query-error mark"), ["stopp"])
         await click(tab, ".clear")
         await shows(tab, "6 examples, 18 rollouts")
         await type_text(tab, "sto")
         await tab.until("document.querySelectorAll('#offered li').length > 0")
         await press(tab, "Tab")
-        assert await tab.js("document.getElementById('query').value") == "stop:"
+        await tab.gives("document.getElementById('query').value", "stop:")
         assert [each for each in tab.complaints if "400" not in each] == []
 
     with viewing(out) as client:
@@ -152,22 +152,21 @@ def test_a_rollout_is_a_transcript_with_its_score(out: Path, in_browser: Browser
     async def visit(tab: Tab) -> None:
         await opened(tab, client, f"#/run/{run.id}/ex/2/1")
         await shows(tab, "What is 2 + 1?", ".transcript")
-        assert await texts(tab, ".message .role") == ["system", "user", "assistant", "assistant"], (
-            "results are at their calls"
-        )
-        assert await tab.js("document.querySelector('.reasoning').open") is False
-        assert "Let me think about 2." in (await texts(tab, ".reasoning"))[0]
-        assert "degrees" in (await texts(tab, ".call .result"))[0]
-        assert await tab.js("document.querySelector('img.picture').naturalWidth") == 24
-        assert await texts(tab, ".markdown strong") == ["3"]
-        assert await tab.js("document.querySelectorAll('.markdown .tok-keyword').length") == 2
-        side = (await texts(tab, ".side"))[0]
+        # Results are at their calls.
+        await tab.gives(texts(".message .role"), ["system", "user", "assistant", "assistant"])
+        await tab.gives("document.querySelector('.reasoning').open", False)
+        await shows(tab, "Let me think about 2.", ".reasoning")
+        await shows(tab, "degrees", ".call .result")
+        await tab.gives("document.querySelector('img.picture').naturalWidth", 24)
+        await tab.gives(texts(".markdown strong"), ["3"])
+        await tab.gives("document.querySelectorAll('.markdown .tok-keyword').length", 2)
+        for text in ("I judge rollout 1.", "level"):
+            await shows(tab, text, ".side")
+        side = await tab.js("document.querySelector('.side').textContent")
         assert re.search(r"reward\s*0.*correct\s*0.*format\s*1", side)
-        assert "I judge rollout 1." in side
-        assert "level" in side
         await click(tab, ".rolloutbar button[title^='Markdown']")
         await tab.until("document.querySelectorAll('.markdown strong').length === 0")
-        assert "**3**" in (await texts(tab, ".transcript"))[0]
+        await shows(tab, "**3**", ".transcript")
         assert tab.complaints == []
 
     with viewing(out) as client:
@@ -260,16 +259,14 @@ def test_hostile_text_stays_text(out: Path, in_browser: Browser) -> None:
         await tab.until("document.querySelectorAll('#offered li').length > 0")
         for place in ("0/0", "0/1"):
             await go(tab, f"#/run/{run.id}/ex/{place}")
-            await tab.until("document.querySelector('main.rollout') && !document.querySelector('main.old')")
-            await tab.js("void document.querySelectorAll('details').forEach(e => { e.open = true })")
-            await tab.js("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
-            seen = await tab.js("document.querySelector('main').textContent")
+            opened_all = "document.querySelectorAll('details').forEach(e => { e.open = true })"
             names = {
                 "0/0": "metric name content code function arguments reply reasoning result judge judgement value inner",
                 "0/1": "reason error",
             }
             for field in names[place].split():
-                assert f"{field} <img src=x" in seen, field
+                seen = json.dumps(f"{field} <img src=x")
+                await tab.until(f"({opened_all}, document.querySelector('main').textContent.includes({seen}))")
         assert await tab.js("window.hacked === undefined"), await tab.js("window.hacked")
         assert (
             await tab.js("document.querySelectorAll('main img, main script, main [onerror], main [onclick]').length")
