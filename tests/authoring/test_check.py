@@ -170,6 +170,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_blocks_the_event_loop_is_named_once_with_how_often(write: Write) -> None:
     blocks = "async def right(completion, answer):\n    import time\n    time.sleep(0.5)"
     report = check_environment(write(changed(("def right(completion, answer):", blocks))), num_examples=2)

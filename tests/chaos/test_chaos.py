@@ -32,6 +32,7 @@ def test_a_round(scene: Scene, this: Round | Other) -> None:
     assert verdict.faults or this.title.startswith("random points"), "a named round always does its damage"
 
 
+@pytest.mark.slow
 def test_what_the_scene_imports_is_nobody_elses(scene: Scene) -> None:
     ours = str(scene.cwd.parent)
     assert [path for path in sys.path if path.startswith(ours)] == []

@@ -121,6 +121,7 @@ def arrived(model: EchoModel, *places: str) -> None:
     assert [place for place in places if CANARIES[place] not in model.heard] == []
 
 
+@pytest.mark.slow
 def test_no_key_of_a_run_is_anywhere(shop: Workshop, model: EchoModel, hub: HubServer) -> None:
     shop.environment("nosy", NOSY.replace("QUESTIONS", repr(QUESTIONS)))
     shop.write(".env", f"MODEL_KEY='{CANARIES['.env']}'\n")
@@ -237,6 +238,7 @@ def scored(call):
 NAMED = f"score {CANARIES['a literal of a model']}"
 
 
+@pytest.mark.slow
 def test_no_key_of_a_model_is_anywhere(shop: Workshop, model: EchoModel, hub: HubServer) -> None:
     shop.write("scoring.py", SCORING)
     tasks = [{"id": each, "prompt": each} for each in ("say", "break", "refuse", NAMED)]
@@ -542,6 +544,7 @@ def load_environment(url: str):
 """
 
 
+@pytest.mark.slow
 def test_no_key_of_code_and_of_a_suite_is_anywhere(shop: Workshop, model: EchoModel) -> None:
     shop.environment("classic", CLASSIC.replace("KEY", CANARIES["a key in code"]))
     shop.write(

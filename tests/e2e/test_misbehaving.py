@@ -177,6 +177,7 @@ def test_ctrl_c_while_an_environment_is_loaded_is_the_users(shop: Workshop, plac
     assert "Traceback" not in done.err and not (shop.cwd / "outputs").exists()
 
 
+@pytest.mark.slow
 def test_what_it_leaves_running_is_listed_with_its_number(play: Callable[[str], Played]) -> None:
     played = play("leaves_behind")
     pids = [int(pid) for pid in re.findall(r"sleep 3600 \(process (\d+)\)", played.done.err)]

@@ -142,6 +142,7 @@ def test_long_texts_are_cut_until_they_are_requested(out: Path) -> None:
     assert "cut" not in whole
 
 
+@pytest.mark.slow
 def test_an_answer_is_never_larger_than_the_limit(out: Path) -> None:
     many = [{"role": "assistant", "content": "x" * 3_000} for _ in range(30_000)]
     run = finished(out, [example(info={"x": ["y" * 150] * 200_000}), generated(completion=many), scored()])
