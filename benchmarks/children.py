@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,10 +109,11 @@ class Ran:
     journal_bytes: int
 
 
-def run_bench(url: str, rollouts: int, in_flight: int, cwd: Path) -> Ran:
-    """`rollouts` single-turn rollouts with `bench run`."""
+def run_bench(url: str, rollouts: int, in_flight: int, cwd: Path, turns: int = 1, rows: int = 0) -> Ran:
+    """`rollouts` rollouts of so many turns with `bench run`, of a dataset with at least so many rows."""
+    arguments = json.dumps({"rows": max(rows, rollouts), "turns": turns})
     cost = measure(
-        bench("run", "bench-load", "-a", json.dumps({"rows": rollouts}), "-n", str(rollouts), "-r", "1",
+        bench("run", "bench-load", "-a", arguments, "-n", str(rollouts), "-r", "1",
               "-c", str(in_flight), "-m", "load", "-b", url, "--json", "-q", "-o", str(cwd)),
         cwd,
     )  # fmt: skip
@@ -127,12 +129,41 @@ def run_bench(url: str, rollouts: int, in_flight: int, cwd: Path) -> Ran:
     return Ran(cost, run["summary"]["wall_s"], busy, journal.stat().st_size)
 
 
-def run_eval(url: str, runs: int, in_flight: int, cwd: Path) -> float:
-    """Wall seconds, from the first dispatch to the last acknowledgement, of one `bench eval` of `runs` rows."""
+def first_request_of_resume(url: str, rollouts: int, cwd: Path, rows: int) -> tuple[float, Cost]:
+    """Resume the only run in `cwd` for `rollouts` of its `rows`: CPU seconds up to the first request, and the cost."""
+    before = requests_so_far(url)
+    cpu_s = math.nan
+
+    def until_asked(pid: int) -> None:
+        nonlocal cpu_s
+        while requests_so_far(url) == before and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(0.01)
+        cpu_s = cpu_so_far(pid)
+
+    arguments = json.dumps({"rows": rows, "turns": 1})
+    cost = measure(
+        bench("run", "bench-load", "-a", arguments, "-n", str(rollouts), "-r", "1", "-c", "64", "-m", "load",
+              "-b", url, "--json", "-q", "-o", str(cwd), "--resume"),
+        cwd,
+        until_asked,
+    )  # fmt: skip
+    run = json.loads(cost.output)["runs"][0]
+    assert run["summary"]["scored"] == rollouts, run["summary"]
+    return cpu_s, cost
+
+
+def requests_so_far(url: str) -> int:
+    """Requests that the server has had."""
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/stats", timeout=30) as reply:
+        return int(json.load(reply)["requests"])
+
+
+def run_eval(url: str, runs: int, in_flight: int, cwd: Path) -> tuple[Cost, float]:
+    """One `bench eval` of `runs` rows: its cost, and wall seconds from first dispatch to last acknowledgement."""
     rows = cwd / "rows.jsonl"
     row = {"system_prompt": "Answer with a number.", "ground_truth": "4"}
     rows.write_text("".join(json.dumps({**row, "user_prompt": f"{i} + 4?"}) + "\n" for i in range(runs)))
-    measure(
+    cost = measure(
         bench("eval", "-m", "bench_agent:Asker", "-d", str(rows), "--eval-fn", "bench_agent:has_answer",
               "--model", "load", "--base-url", url, "--batch-size", str(in_flight), "-q",
               "--output-dir", str(cwd / "out")),
@@ -141,7 +172,7 @@ def run_eval(url: str, runs: int, in_flight: int, cwd: Path) -> float:
     [summary] = (cwd / "out").rglob("summary.json")
     seconds = float(json.loads(summary.read_text())["wall_s"])
     shutil.rmtree(cwd / "out")
-    return seconds
+    return cost, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +184,9 @@ class Bare:
     busy_s: float
 
 
-def run_bare(url: str, requests: int, in_flight: int, line_bytes: int, cwd: Path) -> Bare:
+def run_bare(url: str, requests: int, in_flight: int, line_bytes: int, cwd: Path, turns: int = 1) -> Bare:
     """The same work with nothing around it."""
-    arguments = [url, str(requests), str(in_flight), str(line_bytes)]
+    arguments = [url, str(requests), str(in_flight), str(line_bytes), str(turns)]
     cost = measure([sys.executable, "-m", "benchmarks.bare", *arguments], cwd)
     result = json.loads(cost.output)
     return Bare(cost, result["wall_s"], result["busy_s"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
-from harness import Environment, Rubric, SingleTurnEnv
-from harness.core.types import JsonDict, Messages
+from harness import Environment, MultiTurnEnv, Rubric, SingleTurnEnv
+from harness.core.state import State
+from harness.core.types import JsonDict, Messages, Prompt
 
 
 class Rows(Sequence[JsonDict]):
@@ -36,6 +37,17 @@ def is_right(completion: Messages, answer: str) -> float:
     return float(answer in str(completion[-1]["content"]))
 
 
-def load_environment(rows: int = 2000) -> Environment:
-    """`rows` questions."""
-    return SingleTurnEnv(dataset=Rows(rows), rubric=Rubric([is_right]))
+class Turns(MultiTurnEnv):
+    """A conversation whose other side always says the same."""
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Prompt:
+        """Ask for the answer again."""
+        return [{"role": "user", "content": "Are you sure? Say it again."}]
+
+
+def load_environment(rows: int = 2000, turns: int = 1) -> Environment:
+    """`rows` questions, each a conversation of so many turns."""
+    rubric = Rubric([is_right])
+    if turns > 1:
+        return Turns(max_turns=turns, dataset=Rows(rows), rubric=rubric)
+    return SingleTurnEnv(dataset=Rows(rows), rubric=rubric)

@@ -68,8 +68,9 @@ OTHER_TOOLS = {
         "--model_args", "--num_fewshot", "--output_path", "--predict_only", "--tasks", "--use_cache",
     },
     "docs/guides/from-verifiers.md": {"--skip-upload", "--hosted"},
+    "docs/concepts/scale.md": {"--peer"},
 }  # fmt: skip
-"""Options of the tools that a page compares with."""
+"""Options of the tools that a page compares with, and of the measurements."""
 
 LOOSE = {
     "docs/guides/running.md": "how many rollouts are in flight when the interval is narrow enough",
