@@ -42,9 +42,10 @@ LINES = {
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
-    "cli": (9730, 6706),
+    # checks of the arguments that Python programs pass to evaluate()
+    "cli": (9836, 6772),
     "core": (2654, 1465),  # the client for the openai SDK; records and states that are made in a third of the time
-    "engine": (7126, 4881),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7128, 4882),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -67,11 +68,11 @@ LINES = {
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    "settings": (4742, 3141),  # marks of options that all commands share; environment sources; JSON Schemas
+    "settings": (4758, 3151),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6673, 4128),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6679, 4132),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

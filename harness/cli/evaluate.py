@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import sys
 import threading
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
@@ -18,8 +17,10 @@ import uvloop
 
 from harness.agents.client import ExternalLLMClient
 from harness.agents.settings import code_digests, code_files
+from harness.cli.call_arguments import dashed, described, plain, read_environments
 from harness.cli.call_display import progress_of
 from harness.cli.execute import check_hub, push_runs, record_suite
+from harness.cli.options import check_resuming
 from harness.core.errors import HarnessError, UsageError
 from harness.core.messages import Labels
 from harness.core.redact import redactor
@@ -28,7 +29,7 @@ from harness.engine.budget import Budget
 from harness.engine.evaluation import Evaluation
 from harness.engine.listeners import EvaluationListener
 from harness.engine.load_environments import Loader
-from harness.engine.prepare import LiveRun, StartOptions
+from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.engine.progress import RunState
 from harness.envs.environment import Environment
 from harness.models.pool import CallSettings, ClientPool
@@ -70,7 +71,7 @@ class EvaluatedRun:
     state: RunState
     """`done`, `stopped` (early, by a budget or a broken endpoint), `interrupted` or `failed`."""
     note: str
-    """Why the run stopped early; "" for a complete run."""
+    """Why the run failed or stopped early; "" for a complete run."""
     path: Path | None
     """The run folder; None with `save_results=False`."""
     summary: Summary | None
@@ -130,12 +131,25 @@ class EvaluatedRuns(Sequence[EvaluatedRun]):
         return [run.path for run in self._runs if run.path is not None]
 
     def rows(self, *, backend: Backend = "pandas") -> Frame:
-        """Data frame with one row per rollout of all runs; see `harness.results.rollouts_df`."""
-        return rollouts_df(self.paths, backend=backend)
+        """Data frame with one row per rollout of all runs; see `harness.results.rollouts_df`.
+
+        Raises:
+            UsageError: no run was saved.
+        """
+        return rollouts_df(self._saved(), backend=backend)
 
     def messages(self, *, backend: Backend = "pandas") -> Frame:
-        """Data frame with one row per message of all runs; see `harness.results.messages_df`."""
-        return messages_df(self.paths, backend=backend)
+        """Data frame with one row per message of all runs; see `harness.results.messages_df`.
+
+        Raises:
+            UsageError: no run was saved.
+        """
+        return messages_df(self._saved(), backend=backend)
+
+    def _saved(self) -> list[Path]:
+        if not self.paths:
+            raise UsageError("no rollouts were saved; remove save_results=False")
+        return self.paths
 
 
 async def aevaluate(
@@ -163,11 +177,14 @@ async def aevaluate(
         **settings: Settings by their TOML names (`num_examples=100`, `sampling_args={...}`, `max_cost=5`).
 
     Returns:
-        The runs, in order. A run that a budget or a broken endpoint stopped early says so in `state` and `note`.
+        The runs, in order. A run that a budget or a broken endpoint stopped early says so in `state` and `note`, and so
+        does one of several whose environment cannot be loaded.
 
     Raises:
-        HarnessError: a setting is invalid or a run cannot start. No request was sent.
+        HarnessError: a setting is invalid or no run can start. No request was sent.
     """
+    with _spelled():
+        check_resuming(resume=resume, resume_from=resume_from, retry_failed=retry_failed)
     start = StartOptions(
         " ".join(sys.argv),
         suite_id=new_run_id(),
@@ -208,20 +225,12 @@ class _Call:
         client: object,
         settings: Mapping[str, object],
     ) -> None:
-        if not isinstance(environments, str | Path | Environment | Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"environments: must be names, paths or environments, not {type(environments).__name__}")
-        several = [environments] if isinstance(environments, str | Path | Environment) else list(environments)
-        self._objects: dict[str, Environment] = {}
-        names: list[str] = []
-        flags: dict[str, object] = {**settings, "model": model}
-        for each in several:
-            names.append(_name_of(each) if isinstance(each, Environment) else str(each))
-            if isinstance(each, Environment):
-                if names[-1] in self._objects:
-                    raise UsageError(f"two environments are called {names[-1]!r}; give one of them a different env_id")
-                self._objects[names[-1]] = each
+        names, self._objects = read_environments(environments)
+        if not isinstance(model, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"model: must be the name of a model, not {described(model)}; pass a client as client=…")
+        flags: dict[str, object] = {name: plain(value) for name, value in settings.items()} | {"model": model}
         if any(each.env_args for each in self._objects.values()):
-            if len(several) > 1 or "env_args" in settings:
+            if len(names) > 1 or "env_args" in settings:
                 raise UsageError("an environment object with arguments must be evaluated alone, and without env_args")
             flags["env_args"] = self._objects[names[0]].env_args
         endpoint = None if client is None else _endpoint(client, model)
@@ -248,7 +257,8 @@ class _Call:
         await asyncio.to_thread(check_hub, resolution)
         missing_keys(resolution, os.environ)
         budget = Budget(resolution.limits)
-        evaluation = Evaluation(resolution.runs, loader, budget=budget, start=start)
+        evaluation = Evaluation(resolution.runs, loader, budget=budget, start=start, needs_all=False)
+        begun: list[LiveRun | FailedRun] = []
         with progress_of(evaluation, budget, shown=progress) as display:
             for notice in resolution.notices:
                 display.say(f"note: {notice}")
@@ -257,38 +267,34 @@ class _Call:
                 display.step()
 
             evaluation.listener = EvaluationListener(
-                begin=lambda runs: record_suite(resolution, start.command, str(start.suite_id), runs), finished=finished
+                admit=lambda runs, _: begun.extend(runs),
+                begin=lambda _: record_suite(resolution, start.command, str(start.suite_id), begun),
+                finished=finished,
             )
             runs = await evaluation.run()
             failures = await asyncio.to_thread(push_runs, runs, display)
         if failures:
             raise failures[0][1]
-        return EvaluatedRuns([_ended(run) for run in runs], [_report(run) for run in runs])
+        return EvaluatedRuns([_ended(run) for run in begun], [_report(run) for run in begun])
 
 
-def _ended(run: LiveRun) -> EvaluatedRun:
+def _ended(run: LiveRun | FailedRun) -> EvaluatedRun:
     progress = run.progress
-    path = run.folder.path if run.is_saved else None
-    return EvaluatedRun(
-        progress.name, progress.env_id, progress.model, progress.state, progress.note, path, run.summary
+    path, summary = (
+        (None, None) if isinstance(run, FailedRun) else (run.folder.path if run.is_saved else None, run.summary)
     )
+    return EvaluatedRun(progress.name, progress.env_id, progress.model, progress.state, progress.note, path, summary)
 
 
-def _report(run: LiveRun) -> RunReport:
+def _report(run: LiveRun | FailedRun) -> RunReport:
     progress = run.progress
+    if isinstance(run, FailedRun):
+        return RunReport(progress.name, progress.env_id, progress.model, state="failed", note=progress.note)
     path = str(run.folder.path) if run.is_saved else None
     return RunReport(
         progress.name, progress.env_id, progress.model, path, run.summary, progress.state, progress.note,
         error=progress.first_error,
     )  # fmt: skip
-
-
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-def _name_of(environment: Environment) -> str:
-    """Return the name of an environment object: its `env_id`, else one from its class (`my-task` for `MyTask`)."""
-    return environment.env_id or _WORD.sub("-", type(environment).__name__).lower()
 
 
 def _found(name: str, environment: Environment) -> FoundEnvironment:
@@ -314,7 +320,7 @@ def _endpoint(client: object, model: str | None) -> Endpoint:
         return Endpoint(str(address).rstrip("/"), None, model, key=key)
     if callable(getattr(client, "request", None)):
         name = model or type(client).__name__
-        return Endpoint(f"http://{_WORD.sub('-', type(client).__name__).lower()}.client.invalid/v1", None, name,
+        return Endpoint(f"http://{dashed(type(client).__name__)}.client.invalid/v1", None, name,
                         client=_OwnClient(cast(ModelClient, client)))  # fmt: skip
     raise UsageError(
         f"client must be an openai client, an ExternalLLMClient, or an object with async request(call) -> "

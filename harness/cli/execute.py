@@ -156,8 +156,9 @@ def _say_what_differs(runs: Sequence[LiveRun], display: Display) -> None:
     """Print notes where a run will differ from the request, such as fewer examples than requested."""
     for run in runs:
         name, asked, there = run.progress.name, run.plan.rollouts.asked_examples, run.plan.rollouts.num_examples
-        if asked > there:
-            source = run.plan.resolved.origins["env.num_examples"].source
+        origin = run.plan.resolved.origins["env.num_examples"]
+        if asked > there and origin.layer != "builtin":
+            source = origin.source
             typed = f"{source} = {asked}" if ": " in source else source  # a file and key, or an option with its value
             display.say(f"note: {name}: {typed} asks for more than the {there} examples of its dataset")
         if note := stand_in_note(run.plan.judges):

@@ -11,12 +11,23 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli.completion import models
+from harness.core.errors import UsageError
+from harness.core.messages import Message
 from harness.core.redact import hidden_words
 from harness.settings.checks import NONE_WORD
 from harness.settings.schema import BY_FLAT_NAME, SETTINGS, SHARED, SHORTCUT_BY_KEY, SHORTCUTS, Kind, Setting
 from harness.settings.wording import MASK, is_secret_header
 
-__all__ = ["SAVING", "SHARED", "TRUST_HELP", "RunOptions", "command_text", "setting_keys", "setting_parameter"]
+__all__ = [
+    "SAVING",
+    "SHARED",
+    "TRUST_HELP",
+    "RunOptions",
+    "check_resuming",
+    "command_text",
+    "setting_keys",
+    "setting_parameter",
+]
 
 _TYPES: Mapping[Kind, Any] = {"boolean": bool, "table": list[str], "headers": list[str]}
 """Types for typer. All others are text, which `settings.flags` parses, so that all commands report the same errors."""
@@ -38,6 +49,21 @@ SAVING = ("save_results", "save_to_hf_hub", "hf_hub_dataset_name", "hf_public", 
 _KEY_OPTIONS = ("--api-key", "--baseline-api-key")
 
 TRUST_HELP = "Trust a run from another machine: run its code and send keys to its hosts without asking."
+
+
+def check_resuming(*, resume: bool, resume_from: object, retry_failed: bool) -> None:
+    """Reject options that conflict.
+
+    Raises:
+        UsageError: an option requires or excludes another.
+    """
+    if resume and resume_from is not None:
+        problem = (
+            "{resume} and {resume_from} are mutually exclusive: the first finds the newest run, the second names one"
+        )
+        raise UsageError(Message(problem))
+    if retry_failed and not resume and resume_from is None:
+        raise UsageError(Message("{retry_failed} requires {resume} or {resume_from}"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.cli.dry_run import dry_run
 from harness.cli.grouped import argument, command_of, option, switch
-from harness.cli.options import TRUST_HELP, RunOptions, setting_keys
+from harness.cli.options import TRUST_HELP, RunOptions, check_resuming, setting_keys
 from harness.cli.stdout import print_notices
 from harness.cli.trust import check_trust, recorded_in
 from harness.core.errors import UsageError
@@ -49,13 +49,7 @@ class CommandOptions(RunOptions):
             UsageError: an option requires or excludes another.
         """
         resuming = self.resume or self.resume_from is not None
-        if self.resume and self.resume_from is not None:
-            raise UsageError(
-                "--resume and --resume-from are mutually exclusive: the first finds the newest run, the second "
-                "names one"
-            )
-        if self.retry_failed and not resuming:
-            raise UsageError("--retry-failed requires --resume or --resume-from")
+        check_resuming(resume=self.resume, resume_from=self.resume_from, retry_failed=self.retry_failed)
         if self.dry_run and resuming:
             raise UsageError("--dry-run does not read recorded runs: remove --resume and --resume-from")
 

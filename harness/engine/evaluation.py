@@ -54,6 +54,8 @@ class Evaluation:
     """Maximum number of rollouts that all runs together generate at a time; None applies only each run's own limit."""
     at_once: int | None = None
     """Maximum number of runs that execute at the same time; None executes all at once."""
+    needs_all: bool = True
+    """Whether `run` starts no run if one of them cannot begin; else it starts the others."""
     drain: float = DRAIN_SECONDS
     """Seconds that rollouts in flight have to finish after `interrupt` is called."""
     progress: list[RunProgress] = field(init=False)
@@ -134,11 +136,11 @@ class Evaluation:
         """Prepare and execute the runs inside the caller's event loop.
 
         Returns:
-            The ended runs, each with its status in `progress` and its results in `summary`. Locks are released and
-            temporary folders deleted, even on cancellation.
+            The runs that began, ended, each with its status in `progress` and its results in `summary`. Locks are
+            released and temporary folders deleted, even on cancellation.
 
         Raises:
-            HarnessError: one of the runs cannot begin, so none does.
+            HarnessError: no run can begin, or, with `needs_all`, one of them cannot.
         """
         async with self.hosted() as runs:
             await asyncio.to_thread(self.listener.begin, runs)
@@ -150,7 +152,7 @@ class Evaluation:
         """Context manager that prepares the runs for `play` and releases them at the end.
 
         Raises:
-            HarnessError: one of the runs cannot begin, so none does.
+            HarnessError: no run can begin, or, with `needs_all`, one of them cannot.
         """
         made: list[LiveRun | FailedRun] = []
         given_up = threading.Event()
@@ -162,9 +164,9 @@ class Evaluation:
 
         try:
             await asyncio.to_thread(make)
-            for run in made:
-                if isinstance(run, FailedRun):
-                    raise run.error
+            errors = [run.error for run in made if isinstance(run, FailedRun)]
+            if errors and (self.needs_all or len(errors) == len(made)):
+                raise errors[0]
             yield [run for run in made if isinstance(run, LiveRun)]
         finally:
             given_up.set()

@@ -159,8 +159,8 @@ class Display:
                 held = max(progress.held, progress.resumed)  # `resumed` is still being counted
                 resumed = f", {numerals.count(held)} of them done before" if held else ""
                 if not self._quiet:
-                    name, total = title(progress, with_model=True), numerals.count(progress.total)
-                    self._print(f"{name}: {total} rollouts{resumed}")
+                    name, total = title(progress, with_model=True), numerals.counted(progress.total, "rollout")
+                    self._print(f"{name}: {total}{resumed}")
             if not watch.is_open or (is_last and watch.last_line is not None):
                 watch.has_end_line = True
                 self._print(_end_line(watch, now, with_model=with_model))

@@ -83,11 +83,12 @@ class WrittenBound:
 Written: TypeAlias = dict[Bound, WrittenBound]
 
 
-def read_flags(flags: Mapping[str, object]) -> Written:
+def read_flags(flags: Mapping[str, object], *, is_call: bool = False) -> Written:
     """Parse the limits among command-line values.
 
     Args:
         flags: Values by key, as typed; None for an option that was not given.
+        is_call: Whether the values are arguments of a Python call; messages then spell them as `max_cost=5`.
 
     Raises:
         ConfigError: a value is not a valid limit.
@@ -96,7 +97,7 @@ def read_flags(flags: Mapping[str, object]) -> Written:
     for bound in BOUNDS:
         value = flags.get(bound)
         if value is not None:
-            where = f"{FLAGS[bound]} {value}"
+            where = f"{bound}={value}" if is_call else f"{FLAGS[bound]} {value}"
             found[bound] = WrittenBound(_READERS[bound](number(value), where), where)
     return found
 

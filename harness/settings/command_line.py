@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -105,10 +105,14 @@ def _given(setting: Setting, value: object, flag: str) -> list[object]:
     if setting.is_table:
         if isinstance(value, Mapping):
             return [dict(cast("Mapping[str, object]", value))]
-        texts = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
+        texts = [value] if isinstance(value, str) else cast("Sequence[str]", value)
+        if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return [value]  # refused by the validator
         return [values.headers(texts, flag)] if setting.door.kind == "headers" else [*values.table_texts(texts, flag)]
     if setting.door.kind == "list":
-        return [values.names(value) if isinstance(value, str) else list(cast("Sequence[object]", value))]
+        if isinstance(value, str):
+            return [values.names(value)]
+        return [list(cast("Iterable[object]", value)) if isinstance(value, Iterable) else value]
     return [values.number(value) if setting.door.kind in ("integer", "number") else value]
 
 

@@ -135,9 +135,19 @@ class _Resolution:
     known: Registry | None = None
     given: Mapping[str, FoundEnvironment] | None = None
 
+    @property
+    def is_call(self) -> bool:
+        """Whether a Python program resolves its settings, not a command."""
+        return self.given is not None
+
+    @property
+    def command(self) -> str:
+        """Beginning of messages about environments that no file names: the command, or the argument of the call."""
+        return "environments" if self.is_call else COMMANDS["run_command"]
+
     def resolution(self) -> Resolution:
-        cli = command_line(self.flags, is_call=self.given is not None)
-        suite = read_target(self.target, self.cwd)
+        cli = command_line(self.flags, is_call=self.is_call)
+        suite = read_target(self.target, self.cwd, self.command)
         if NAME.path in cli and len(suite.entries) > 1:
             raise ConfigError(
                 Message(
@@ -156,7 +166,9 @@ class _Resolution:
         notices += [*shadowed(drafts), *not_used(drafts)]
         notices += [notice for draft in drafts for notice in draft.notices]
         notices += [*duplicate_run_notices(runs), *self._idle_flags(runs)]
-        limits, idle = budget.settle(budget.read_flags(self.flags), suite.budget, [o.budget for o in self.overrides])
+        limits, idle = budget.settle(
+            budget.read_flags(self.flags, is_call=self.is_call), suite.budget, [o.budget for o in self.overrides]
+        )
         return Resolution(runs, tuple(dict.fromkeys([*notices, *idle])), suite.path, limits)
 
     def _registry(self, suite: SuiteRequest) -> tuple[Registry, list[str]]:
@@ -207,7 +219,7 @@ class _Resolution:
         if ENV_ID.path not in asked:
             raise ConfigError(f'{entry.place.of()}: the environment is missing; add env_id = "…" here or in [env]')
         named = asked[ENV_ID.path]
-        where = named.origin.source if named.origin.layer != "cli" else COMMANDS["run_command"]
+        where = named.origin.source if named.origin.layer != "cli" else self.command
         ours = BUILT_INS.get(str(named.value))
         found = ours.found if ours is not None else (self.given or {}).get(str(named.value))
         found = found or require_environment(str(named.value), where, self.cwd)

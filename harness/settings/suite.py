@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 from harness.core.errors import ConfigError
-from harness.core.messages import COMMANDS
 from harness.core.size_limits import read_text
 from harness.settings.agent_evals import KEYS as AGENT_KEYS
 from harness.settings.agent_evals import read_agent_eval
@@ -69,12 +68,13 @@ class SuiteRequest:
     """Notices about keys without effect."""
 
 
-def read_target(target: str, cwd: Path) -> SuiteRequest:
+def read_target(target: str, cwd: Path, command: str) -> SuiteRequest:
     """Parse a target into runs.
 
     Args:
         target: A `.toml` file, or environments separated by commas.
         cwd: Base of relative paths.
+        command: The command, or the argument of a Python call, that names the target in messages.
 
     Raises:
         ConfigError: the file does not exist or is invalid, or the target has no name.
@@ -90,7 +90,6 @@ def read_target(target: str, cwd: Path) -> SuiteRequest:
     for name in names:
         if name == target.strip() and (suffix := Path(name).suffix) and suffix != ".py" and not (cwd / name).exists():
             raise ConfigError(f"{name}: no such file; a suite file ends in .toml{_similar_file(cwd / name, cwd)}")
-    command = COMMANDS["run_command"]
     entries = [
         SuiteEntry(
             entry_for(ENV_ID, check(ENV_ID, name, command), Origin("cli", f"{command} {target}")), Place(command, name)

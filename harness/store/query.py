@@ -4,7 +4,7 @@
     any       = all ("or" all)*
     all       = condition (["and"] condition)*
     condition = ("-" | "not") condition | "(" any ")" | term | text
-    term      = NAME (":" | "=" | "!=" | "<" | "<=" | ">" | ">=") (WORD | QUOTED)
+    term      = NAME (":" | "=" | "==" | "!=" | "<" | "<=" | ">" | ">=") (WORD | QUOTED)
     text      = WORD | QUOTED                 the same as text:WORD
 
 Text is quoted with " or '; inside it, a quote or a backslash is escaped by a backslash. In a name, parts after a dot
@@ -31,8 +31,11 @@ DEEPEST = 50
 LONGEST = 10_000
 """Maximum length of a query in characters."""
 
-_OPERATOR = re.compile(r":|!=|<=|>=|<|>|=")
+_OPERATOR = re.compile(r":|!=|<=|>=|<|>|==?")
 _KEYWORD = re.compile(r"(and|or|not)(?=[\s()\"']|$)(?!\s*(?::|!=|<|>|=))", re.IGNORECASE)
+_FOREIGN = {"&": "and", "&&": "and", "|": "or", "||": "or", "!": "not"}
+"""Signs of other query languages, and the keyword for each."""
+
 _SIMPLE = re.compile(r"[^\s()\"'\\=][^\s()\\]*")
 """Pattern of a value that needs no quotes."""
 
@@ -259,13 +262,16 @@ class _Parser:
         self._blanks()
         operator = _OPERATOR.match(text, self._at)
         if operator is None:
+            if word := _FOREIGN.get(text[start:end]):
+                raise QueryError(f"write {word}, or quotes around a text to search for", text, start, end)
             self._at = end
             return Term(TEXT, ":", text[start:end], start, start, end)
         self._at = operator.end()
         self._blanks()
         value_start = self._at
-        value = self._value(name, operator[0])
-        return Term(name, operator[0], value, start, value_start, self._at)
+        sign = "=" if operator[0] == "==" else operator[0]
+        value = self._value(name, sign)
+        return Term(name, sign, value, start, value_start, self._at)
 
     def _name(self) -> str:
         """Read the name of a column, or a keyword that needs none."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 from bench_runs import served
 from workplace import MODULES
 
 import harness
 from harness import Rubric, SingleTurnEnv, aevaluate, evaluate
-from harness.core.errors import ConfigError, EnvironmentNotFound, UsageError
+from harness.core.errors import ConfigError, EnvironmentLoadError, EnvironmentNotFound, UsageError
 from harness.core.types import ModelCall, ModelResponse, Usage
 
 
@@ -117,16 +119,63 @@ def test_a_budget_stops_and_says_so() -> None:
         ({"client": Adder(), "environments": "suite.toml"}, UsageError, "a suite file already names its models"),
         ({"environments": "revrse-text"}, EnvironmentNotFound, "did you mean 'reverse-text'?"),
         ({"environments": [Sums(), Sums()]}, UsageError, "two environments are called 'sums'"),
+        ({"environments": []}, UsageError, "environments: is empty; give at least one name"),
+        ({"environments": Sums}, UsageError, "not the class Sums; call it: Sums"),
+        ({"environments": right}, UsageError, "not the function right; call it: right"),
+        ({"environments": ["wordle", None]}, UsageError, r"environments\[1\]: must be a name, .*not NoneType"),
+        ({"environments": Sums(env_id="a,b")}, UsageError, "env_id 'a,b': must not contain a comma"),
+        ({"environments": "a b"}, ConfigError, 'environments "a b": env_id must be'),
+        ({"model": Adder()}, UsageError, "model: must be the name of a model, not Adder; pass a client as client="),
+        ({"env_args": [1]}, ConfigError, r"env_args \[1\]: env_args must be a table"),
+        ({"state_columns": 3}, ConfigError, "state_columns 3: state_columns must be a list"),
+        ({"max_cost": "five"}, ConfigError, "max_cost=five: must be an amount"),
+        ({"retry_failed": True}, UsageError, "retry_failed=True requires resume=True or resume_from"),
+        ({"resume": True, "resume_from": "x"}, UsageError, "resume=True and resume_from are mutually exclusive"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, object], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words.replace("?", r"\?")):
-        evaluate(cast("str", arguments.pop("environments", "reverse-text")), None, progress=False, **arguments)
+        environments, model = arguments.pop("environments", "reverse-text"), arguments.pop("model", None)
+        evaluate(cast("str", environments), cast("str", model), progress=False, **arguments)
     assert not Path("outputs").exists()
 
 
 def test_unsaved_runs_have_no_rows() -> None:
-    [run] = evaluate("reverse-text", "reference/oracle", num_examples=2, save_results=False, progress=False)
+    runs = evaluate("reverse-text", "reference/oracle", num_examples=2, save_results=False, progress=False)
+    [run] = runs
     assert run.path is None and run.summary is not None and run.summary.scored == 6
-    with pytest.raises(UsageError, match="save_results=False"):
-        run.rows()
+    for read in (run.rows, run.messages, runs.rows, runs.messages):
+        with pytest.raises(UsageError, match="save_results=False"):
+            read()
+
+
+def test_numbers_of_numpy_and_paths_are_values_of_settings(tmp_path: Path) -> None:
+    [run] = evaluate(
+        "reverse-text",
+        "reference/oracle",
+        num_examples=np.int64(2),
+        rollouts_per_example=np.int32(1),
+        env_args={"seed": np.int64(3)},
+        sampling_args={"temperature": np.float32(0.5), "stop": np.array(["x"])},
+        shuffle=np.bool_(True),
+        output_dir=tmp_path / "here",
+        max_tokens_total=np.int64(10_000),
+        progress=False,
+    )
+    assert run.path is not None and run.path.is_relative_to(tmp_path / "here") and len(run.rows()) == 2
+    settings = tomllib.loads((run.path / "config.toml").read_text())["eval"][0]
+    assert settings["env"]["env_args"] == {"seed": 3} and settings["env"]["shuffle"] is True
+    assert settings["model"]["sampling_args"] == {"temperature": 0.5, "stop": ["x"]}
+
+
+def test_environments_that_cannot_be_loaded_are_failed_runs_beside_others(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def load_environment():\n    raise ValueError('no dataset')\n")
+    runs = evaluate([broken, "reverse-text"], "reference/oracle", num_examples=2, progress=False)
+    assert [(run.name, run.state) for run in runs] == [("broken", "failed"), ("reverse-text", "done")]
+    assert "no dataset" in runs[0].note and (runs[0].path, runs[0].summary) == (None, None)
+    assert len(runs.rows()) == 6 and "no dataset" in repr(runs)
+    [suite] = Path("outputs/suites").glob("*.json")
+    assert json.loads(suite.read_text())["failed"] == ["broken"]
+    with pytest.raises(EnvironmentLoadError, match="no dataset"):
+        evaluate([broken, broken], "reference/oracle", num_examples=2, progress=False)

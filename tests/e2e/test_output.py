@@ -312,3 +312,6 @@ def test_a_dataset_smaller_than_what_is_asked_for_is_said(shop: Workshop) -> Non
     done = shop.bench("run", "many.toml", "-r", "1", "-m", "reference/oracle")
     asked = "note: sums: many.toml: eval[0].num_examples = 30 asks for more than the 7 examples of its dataset"
     assert asked in " ".join(done.said.split())
+    done = shop.bench("run", "sums", "-r", "1", "-m", "reference/oracle", "-a", "size=1")
+    assert "asks for more" not in done.said, "nobody asked for the five of the default"
+    assert "1 rollout\n" in done.err

@@ -118,6 +118,11 @@ def test_a_json_value_is_compared_by_its_type() -> None:
     assert holds('info.deep:"\\"x\\":1"', deep={"x": 1}) and holds("has:info.n", n=0) and not holds("has:info.n", n=[])
 
 
+def test_two_equals_signs_are_one() -> None:
+    assert parse_query("reward==1") == parse_query("reward = 1") and holds("stop==length", stop="length")
+    assert query_text(parse_query('text:"&&" reward == 1')) == "text:&& reward=1"
+
+
 def test_an_id_is_compared_as_a_whole() -> None:
     assert holds("example:1", example=1) and not holds("example:1", example=11) and holds("example<10", example="9")
     assert holds("example:q/1", example="Q/1") and not holds("example:q", example="q/1")
@@ -155,6 +160,8 @@ WRONG = [
     ("reward<1 and", 12, 12, "a condition such as reward<1 is expected here"),
     ("reward<1 and and stop:x", 13, 14, "expected here, not 'and'"),
     ("reward<1 -", 9, 10, "a condition is expected after the negation"),
+    ("reward<1 && stop:x", 9, 11, "write and, or quotes around a text to search for"),
+    ("reward<1 || stop:x", 9, 11, "write or, or quotes"),
     ("not or", 4, 6, "a condition is expected here, not 'or'"),
     ('text:"abc', 5, 9, "the quote is not closed"),
     ('text:"abc"d', 10, 11, "a space is expected after the closing quote"),
