@@ -248,6 +248,7 @@ class _Call:
     async def run(self, start: StartOptions, *, progress: bool) -> EvaluatedRuns:
         """Evaluate all runs, push those that request it, and return them."""
         resolution, loader = self._resolution, Loader()
+        begun: list[LiveRun | FailedRun] = []
         for run in resolution.runs:
             if (environment := self._objects.get(run.settings.env.env_id)) is not None:
                 if run.settings.env.is_isolated:
@@ -258,7 +259,6 @@ class _Call:
         missing_keys(resolution, os.environ)
         budget = Budget(resolution.limits)
         evaluation = Evaluation(resolution.runs, loader, budget=budget, start=start, needs_all=False)
-        begun: list[LiveRun | FailedRun] = []
         with progress_of(evaluation, budget, shown=progress) as display:
             for notice in resolution.notices:
                 display.say(f"note: {notice}")
@@ -280,9 +280,8 @@ class _Call:
 
 def _ended(run: LiveRun | FailedRun) -> EvaluatedRun:
     progress = run.progress
-    path, summary = (
-        (None, None) if isinstance(run, FailedRun) else (run.folder.path if run.is_saved else None, run.summary)
-    )
+    path = run.folder.path if isinstance(run, LiveRun) and run.is_saved else None
+    summary = run.summary if isinstance(run, LiveRun) else None
     return EvaluatedRun(progress.name, progress.env_id, progress.model, progress.state, progress.note, path, summary)
 
 

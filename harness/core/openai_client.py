@@ -150,6 +150,8 @@ def _sdk() -> tuple[ModuleType, ModuleType]:
         ) from error
     import importlib
 
+    for name in ("chat.completions", "completions"):  # which the SDK imports when they are first used
+        importlib.import_module(f"openai.resources.{name}")
     base = next(kind for kind in openai.DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
     return openai, importlib.import_module(base.__module__.split(".")[0])
 

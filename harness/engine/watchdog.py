@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from harness.core import openai_client
 from harness.usercode.exceptions import where
 
 logger = logging.getLogger(__name__)
@@ -139,6 +140,7 @@ class Watchdog:
 
     def _watch(self, watched: int) -> None:
         suspect: FrameType | None = None
+        excused = 0.0  # the last beat before the openai package was imported
         looked = time.monotonic()
         while not self._stop.wait(_PERIOD):
             now, beat = time.monotonic(), self._beat
@@ -149,7 +151,11 @@ class Watchdog:
             if now - beat < self._threshold:
                 suspect = None
                 continue
-            frame = self._environment_frame(sys._current_frames().get(watched))  # pyright: ignore[reportPrivateUsage]  # the only way
+            stack = sys._current_frames().get(watched)  # pyright: ignore[reportPrivateUsage]  # the only way
+            if beat == excused or self._imports_sdk(stack):
+                excused, suspect, stack = beat, None, None
+                continue
+            frame, stack = self._environment_frame(stack), None
             if frame is not None and (frame is suspect or was_locked_out):
                 self._note(frame, beat)
                 frame = None
@@ -162,6 +168,14 @@ class Watchdog:
         while frame is not None and frame.f_code.co_filename not in self._names:
             frame = frame.f_back
         return frame
+
+    def _imports_sdk(self, frame: FrameType | None) -> bool:
+        """Return whether the environment's code waits for the first import of the openai package, made for it."""
+        while frame is not None and frame.f_code.co_filename not in self._names:
+            if frame.f_code.co_filename == openai_client.__file__:
+                return True
+            frame = frame.f_back
+        return False
 
     def _note(self, frame: FrameType, beat: float) -> None:
         """Report the blocking code at once, then measure for how long it blocks."""

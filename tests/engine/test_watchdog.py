@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import sys
 import textwrap
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
+from harness.core import openai_client
+from harness.core.errors import EnvironmentFault
+from harness.core.types import Chat
 from harness.engine.watchdog import Blocked, Watchdog
 
 CODE = """
@@ -34,6 +39,10 @@ CODE = """
                 await asyncio.sleep(0.1)
             except asyncio.CancelledError:
                 pass
+
+    async def asks(client, event):
+        client()
+        event.wait(1)  # the same turn of the loop, which is late by the import
 
     async def many_short_ones():
         for _ in range(40):
@@ -110,6 +119,27 @@ def test_threads_of_the_environment_are_its_own_business(module: ModuleType) -> 
         await asyncio.to_thread(module.wait, threading.Event(), 0.6)
 
     assert watch(module, in_a_thread).found == ()
+
+
+def test_an_author_is_not_blamed_for_the_import_of_the_openai_package(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`state.openai` imports it when it is first read, which takes a second on a slow machine."""
+    (tmp_path / "openai.py").write_text("import sys\nsys.modules['noticed'].wait(2)\nraise ImportError('slow')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "openai", raising=False)
+    openai_client._sdk.cache_clear()  # pyright: ignore[reportPrivateUsage]
+
+    async def asks(dog: Watchdog) -> None:
+        monkeypatch.setitem(sys.modules, "noticed", cast("ModuleType", Noticed(dog, 1)))
+
+        def client() -> None:
+            with pytest.raises(EnvironmentFault, match="openai package"):
+                openai_client.async_openai(cast("Chat", None), names=None)
+
+        await module.asks(client, Noticed(dog, 1))
+
+    assert watch(module, asks).found == ()
 
 
 def test_without_files_to_look_for_there_is_no_thread() -> None:
