@@ -68,7 +68,7 @@ LINES = {
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    "settings": (4758, 3151),  # messages that spell settings as Python calls do
+    "settings": (4763, 3153),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders

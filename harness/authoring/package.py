@@ -195,7 +195,7 @@ def _entry_point(found: FoundEnvironment, package: Package) -> Finding:
 
 
 def _defaults(found: FoundEnvironment, package: Package) -> Finding:
-    if found.notice:
+    if found.notice and not found.defaults:
         return fail("defaults", found.notice, "include the package's own pyproject.toml in its module")
     if found.defaults:
         table = (found.defaults_source or "").rpartition(" [")[2].rstrip("]")

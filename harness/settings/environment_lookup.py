@@ -9,7 +9,7 @@ from harness.core.errors import EnvironmentNotFound
 from harness.settings.built_in import as_built_in
 from harness.settings.environment_sources import FoundEnvironment
 from harness.settings.packages import (
-    BUNDLED,
+    comes_with_bench,
     find_environment,
     installed_environments,
     local_environments,
@@ -42,7 +42,7 @@ def require_environment(env_id: str, where: str, cwd: Path) -> FoundEnvironment:
     module = module_name(env_id)
     local = {module_name(name): (name, path) for name, path in local_environments(cwd / LOCAL_FOLDER).items()}
     if found is not None:
-        is_copied = module in local and found.path is None and any(BUNDLED in f.parents for f in found.source_files)
+        is_copied = module in local and found.path is None and comes_with_bench(found)
         if is_copied:
             path = shown_path(local[module][1], cwd)
             notice = (

@@ -85,6 +85,11 @@ def find_environment(env_id: str, cwd: Path | None = None) -> FoundEnvironment |
     )
 
 
+def comes_with_bench(found: FoundEnvironment) -> bool:
+    """Return whether the code of an environment is the one in the wheel of bench."""
+    return any(BUNDLED in file.parents for file in found.source_files)
+
+
 def is_bundled(dist: Distribution) -> bool:
     """Return whether a distribution was installed as part of the wheel of bench."""
     return Path(str(dist.locate_file(""))) == BUNDLED

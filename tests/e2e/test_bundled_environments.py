@@ -85,6 +85,8 @@ def test_a_copy_is_the_users_own(user: Author) -> None:
     assert json.loads(own)["runs"][0]["state"] == "done"
     bundled = user.run("-m", "harness.cli.main", "run", "reverse-text", "-n", "1", "-m", "reference/oracle", "-o", "x")
     assert "the copy in environments/reverse_text is not used" in bundled.stderr
+    assert "is sound" in user.bench("env", "check", "reverse-text"), "the copy is no fault of the bundled one"
+    assert "0.1.0, part of bench; imported" in user.bench("doctor", "reverse-text", "-m", "reference/oracle")
     user.bench("env", "copy", "./environments/reverse_text", "--path", "elsewhere")
     copied = user.cwd / "elsewhere" / "reverse_text"
     assert (copied / "reverse_text" / "__init__.py").read_bytes() == module.read_bytes()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from harness.authoring.child_process import import_problem
 from harness.cli.doctor.findings import Diagnosis, note, ok, problem
-from harness.settings.packages import FoundEnvironment
+from harness.settings.packages import FoundEnvironment, comes_with_bench
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -251,7 +251,7 @@ def check_environments(wanted: Sequence[WantedEnvironment], installed: Installed
             found.append(ok("environments", each.name, "is built in"))
             continue
         fault, seconds = next(imported)
-        version = f"{each.found.dist_version}, installed"
+        version = f"{each.found.dist_version}, {'part of bench' if comes_with_bench(each.found) else 'installed'}"
         if not each.found.dist_name:
             version = "not installed; used from its files"
         if fault:
