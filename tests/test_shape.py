@@ -51,7 +51,10 @@ LINES = {
     "eval": (25, 14),
     "keys": (3, 1),
     "models": (3440, 2165),  # errors with setting and remedy as fields, an argument a line
-    "multi": (4149, 2636),  # the observer is notified by methods, not by callbacks set on runs
+    "multi": (
+        4150,
+        2637,
+    ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     "plugins/classic": (5892, 3810),
     "plugins/exports": (1807, 1357),
@@ -68,7 +71,7 @@ LINES = {
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    "settings": (4763, 3153),  # messages that spell settings as Python calls do
+    "settings": (4769, 3159),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4170, 2393),
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders

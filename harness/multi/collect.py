@@ -20,7 +20,7 @@ from harness.store.outcomes import outcomes
 UNKNOWN_USAGE = TaskUsage(
     inputTokens=None, outputTokens=None, reasoningTokens=None, cachedTokens=None, requests=0, unreported=0
 )
-"""Token usage of a task without a reply, and of a run whose journal cannot be summed."""
+"""Token usage of a task without a reply, of a run of such tasks, and of a run whose journal cannot be summed."""
 
 TIMEOUT = "timeout"
 """Reason of a task that timed out, and the word by which the documented format recognizes timeout errors."""

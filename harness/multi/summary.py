@@ -49,6 +49,7 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
     total = len(results)
     not_run = max(0, outcome.planned - total)
     errors = sum("error" in each for each in results)
+    is_unknown = outcome.summary is None or all(each["usage"] == UNKNOWN_USAGE for each in results)
     return ModelSummary(
         modelId=model_id,
         total=total,
@@ -60,7 +61,7 @@ def summarize_model(model_id: str, results: Sequence[TaskResult], outcome: RunOu
         aborted=not_run > 0 or (outcome.fail_fast and errors > 0),
         notRun=not_run,
         stopReason=outcome.stop_reason,
-        usage=UNKNOWN_USAGE if outcome.summary is None else to_usage(outcome.summary.usage),
+        usage=UNKNOWN_USAGE if is_unknown or outcome.summary is None else to_usage(outcome.summary.usage),
         cost=None if outcome.summary is None else number(outcome.summary.usage.cost),
         meta=_meta(results, outcome),
     )

@@ -122,10 +122,16 @@ def table_texts(texts: Iterable[str], where: str) -> list[dict[str, object]]:
 
 def _table_text(text: str, where: str) -> dict[str, object]:
     name, equals, value = text.partition("=")
-    if text.startswith(("{", "[", '"')) or not equals or not name.strip():
+    if text.startswith(("{", "[", '"')):
         return json_object(text, where)
+    if not equals or not name.strip():
+        raise ConfigError(f'{where}: must be KEY=VALUE, or a JSON object such as \'{{"key": "value"}}\'')
     path = key_path(name, where)
-    table: dict[str, object] = {path[-1]: toml_or_text(value)}
+    try:
+        table: dict[str, object] = {path[-1]: toml_or_text(value)}
+    except ConfigError as error:
+        error.place = f"{where} {name.strip()}"
+        raise
     for part in reversed(path[:-1]):
         table = {part: table}
     return table

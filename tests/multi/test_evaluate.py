@@ -201,6 +201,8 @@ def test_the_timeout_of_the_options_is_for_tasks_that_do_not_say() -> None:
         assert [each.get("error") for each in result["models"][0]["results"]] == [
             "MultiModelEvaluator timeout after 50ms", "MultiModelEvaluator timeout after 90ms",
         ]  # fmt: skip
+        used = result["summary"][0]["usage"]
+        assert (used["inputTokens"], used["outputTokens"]) == (None, None), "what no reply reported is unknown, not 0"
 
     served(lambda _: never(), use)
 

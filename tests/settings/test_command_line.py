@@ -95,7 +95,7 @@ def test_a_later_set_wins(here: Path) -> None:
         ({"env_args": ['{"a": }']}, "-a: not valid JSON: "),
         ({"env_args": ["[1]"]}, "-a: must be a JSON object"),
         ({"env_args": ['"text"']}, "-a: must be a JSON object"),
-        ({"env_args": ["word"]}, "-a: not valid JSON: "),
+        ({"env_args": ["word"]}, "-a: must be KEY=VALUE, or a JSON object"),
         ({"extra_env_kwargs": ['{"a": 1, "a": 2}']}, "-x: not valid JSON: the key 'a' occurs twice"),
         ({"sampling_args": ['{"a": NaN}']}, "-S: not valid JSON: NaN is not a valid JSON value"),
         ({"extra_headers": ["no colon"]}, "--header: must be 'Name: Value'"),
