@@ -35,6 +35,7 @@ PACKAGES = (
     Package("preact", "11.2.0", {"dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "hooks.js"}),
     Package("htm", "3.1.1", {"dist/htm.module.js": "htm.js"}),
     Package("marked", "18.2.1", {"lib/marked.esm.js": "marked.js"}),
+    Package("diff", "9.0.0", {"dist/diff.min.js": "diff.js"}),
     Package(
         "prismjs",
         "1.30.0",

@@ -14,7 +14,7 @@ from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import write_fitted, write_json, write_result, write_text
 from harness.core.errors import UsageError
 from harness.report.compare import planning, sides, verdicts
-from harness.report.compare.pairing import pairs_of
+from harness.report.compare.pairing import measures_of, pairs_of
 from harness.report.compare.screen import Compared, averages_of, labels, screen
 from harness.report.compare.sides import REWARD, ComparedRun, Match, read_side
 from harness.report.result_table.cells import table_of_sides
@@ -121,29 +121,10 @@ def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, clus
         [
             sides.match(pair.name, read(pair.candidate, measure), read(pair.baseline, measure), pair.column)
             for pair in pairs
-            for measure in ([metric] if metric else _measures(pair.candidate, pair.baseline))
+            for measure in ([metric] if metric else measures_of(pair.candidate, pair.baseline))
         ]
     )
     return Compared(tuple(matches), tuple(unmatched), averages_of(matches))
-
-
-def _measures(candidate: RunDir, baseline: RunDir) -> list[str]:
-    """Return the metrics to compare in two runs: the reward or, for agent evaluations with several reward functions,
-    each function that both runs have.
-
-    Raises:
-        UsageError: the runs have no function in common.
-    """
-    ours, theirs = candidate.read_manifest(), baseline.read_manifest()
-    if not ours.functions and not theirs.functions:
-        return [REWARD]
-    common = [name for name in ours.metric_names if name in theirs.metric_names]
-    if not common:
-        told = (
-            f"{each.path} ({', '.join(named.metric_names)})" for each, named in ((candidate, ours), (baseline, theirs))
-        )
-        raise UsageError(f"the runs have no eval function in common: {' and '.join(told)}")
-    return common
 
 
 def _json(found: Compared) -> dict[str, object]:

@@ -179,7 +179,7 @@ class Builder:
         """Compute the rows of rollouts, and write them."""
         numbers = sorted(touched)
         batch = _Batch(self._number_names, self._word_names)
-        examples: list[tuple[int, str, str, str, str]] = []
+        examples: list[tuple[int, str, str, str, str, str]] = []
         replies: list[tuple[int, str]] = []
         reader = JournalReader(recorded.path) if numbers else None
         for number in numbers:
@@ -344,9 +344,10 @@ def _word(value: object) -> Word:
     return value if isinstance(value, str) else tuple(cast("list[str]", value))
 
 
-def _example_row(place: int, example: Example) -> tuple[int, str, str, str, str]:
+def _example_row(place: int, example: Example) -> tuple[int, str, str, str, str, str]:
     prompt = safe_text(lambda: last_text(example.prompt, "user", PREVIEW))
-    return place, json.dumps(example.example_id), preview(example.task), preview(example.answer), preview(prompt)
+    texts = preview(example.task), preview(example.answer), preview(prompt)
+    return place, example.key, json.dumps(example.example_id), *texts
 
 
 def safe_text(read: Any) -> str:

@@ -24,7 +24,7 @@ from harness.store.safe_files import open_binary
 if TYPE_CHECKING:
     import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file's content. An index of another version is built again."""
 
 PART = 8192
@@ -38,7 +38,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE part (part INTEGER PRIMARY KEY, stamp INTEGER);
 CREATE TABLE piece (name TEXT, part INTEGER, data BLOB, PRIMARY KEY (name, part));
 CREATE TABLE word (name TEXT, code INTEGER, value TEXT, PRIMARY KEY (name, code)) WITHOUT ROWID;
-CREATE TABLE example (place INTEGER PRIMARY KEY, id TEXT, task TEXT, answer TEXT, prompt TEXT);
+CREATE TABLE example (place INTEGER PRIMARY KEY, key TEXT, id TEXT, task TEXT, answer TEXT, prompt TEXT);
 CREATE TABLE reply (number INTEGER PRIMARY KEY, text TEXT);
 """
 
@@ -205,11 +205,18 @@ class IndexFile:
         rows = self._db.execute("SELECT value FROM word WHERE name = ? AND code >= ? ORDER BY code", (name, first))
         return [json.loads(value) for (value,) in rows]
 
-    def add_texts(self, examples: Iterable[tuple[int, str, str, str, str]], replies: Iterable[tuple[int, str]]) -> None:
-        """Add the beginnings of texts: of examples as (position, id as JSON, task, answer, prompt), and of replies as
-        (rollout, text)."""
-        self._db.executemany("INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?, ?)", examples)
+    def add_texts(
+        self, examples: Iterable[tuple[int, str, str, str, str, str]], replies: Iterable[tuple[int, str]]
+    ) -> None:
+        """Add the beginnings of texts: of examples as (position, key, id as JSON, task, answer, prompt), and of
+        replies as (rollout, text)."""
+        self._db.executemany("INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?, ?, ?)", examples)
         self._db.executemany("INSERT OR REPLACE INTO reply VALUES (?, ?)", replies)
+
+    def keys(self) -> dict[int, tuple[str, object]]:
+        """Key and id of every example, by its position."""
+        rows = self._db.execute("SELECT place, key, id FROM example")
+        return {place: (key, json.loads(example_id)) for place, key, example_id in rows}
 
     def examples(self, places: Sequence[int]) -> dict[int, tuple[object, str, str, str]]:
         """Id, task, and the beginnings of answer and prompt, of the examples at some positions."""

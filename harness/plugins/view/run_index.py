@@ -300,6 +300,13 @@ class RunIndex:
         found = np.flatnonzero(self.array("place") == place)
         return found[np.argsort(self.array("r")[found], kind="stable")].tolist()
 
+    @property
+    def keys(self) -> dict[int, tuple[str, object]]:
+        """Key and id of every example, by its position in tables. The key is a hash of the example's content."""
+        if "keys" not in self.derived:
+            self.derived["keys"] = {} if self._file is None else self._file.keys()
+        return self.derived["keys"]
+
     def texts(self, places: list[int], numbers: list[int]) -> tuple[dict[int, Any], dict[int, str]]:
         """Beginnings of texts: of examples by their position, of replies by the number of the rollout."""
         if self._file is None:

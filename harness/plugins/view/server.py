@@ -15,6 +15,7 @@ from aiohttp import web
 from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
 from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, refused
+from harness.plugins.view.compare_page import MOST_RUNS, SHOWN, SORTS, Examples, compare_page, pair_page, pair_step
 from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.rollout_page import rollout_page
@@ -94,6 +95,9 @@ class ViewServer:
                 web.get("/api/runs/{run}/rollouts/{index}/{rollout}", self._rollout),
                 web.get("/api/runs/{run}/groups", self._groups),
                 web.get("/api/runs/{run}/step", self._step),
+                web.get("/api/compare", self._compare),
+                web.get("/api/compare/step", self._compare_step),
+                web.get("/api/compare/{index}", self._compared_example),
                 web.get("/api/columns/{run}/values", self._values),
                 web.get("/api/events", self._events),
                 web.get("/{path:.*}", self._static),
@@ -201,6 +205,46 @@ class ViewServer:
         except RunNotFound:
             return await self._read(request, read, LINK_PATIENCE)
 
+    async def _compared(self, request: web.Request, read: Callable[[list[RunIndex]], JsonDict]) -> web.Response:
+        """Answer with a value that a function reads from the indexes of several runs."""
+        run_ids = list(dict.fromkeys(each for each in request.query.get("runs", "").split(",") if each))
+        if not 2 <= len(run_ids) <= MOST_RUNS:
+            raise BadRequest(f"A comparison needs two different runs, and has at most {MOST_RUNS}.")
+
+        def reading() -> str:
+            indexes = [self.indexes.of(self.runs.find(each)) for each in run_ids]
+            for index in indexes:
+                index.wait(PATIENCE)
+            return to_text(read(indexes))
+
+        return text_response(await asyncio.to_thread(reading))
+
+    async def _compare(self, request: web.Request) -> web.Response:
+        examples, measure = compared_examples(request), request.query.get("measure", "")
+        offset, limit = whole(request, "offset", 0), whole(request, "limit", 100)
+        return await self._compared(request, lambda indexes: compare_page(indexes, measure, examples, offset, limit))
+
+    async def _compared_example(self, request: web.Request) -> web.Response:
+        place, measure = natural(request, "index"), request.query.get("measure", "")
+
+        def read(indexes: list[RunIndex]) -> JsonDict:
+            found = pair_page(indexes, measure, place)
+            if found is None:
+                raise RunNotFound(f"The runs do not share the example at position {place} of {indexes[0].entry.id}.")
+            return found
+
+        return await self._compared(request, read)
+
+    async def _compare_step(self, request: web.Request) -> web.Response:
+        examples, measure = compared_examples(request), request.query.get("measure", "")
+        place, by = whole(request, "index", 0), request.query.get("by", "example")
+        if by not in ("example", "flip"):
+            raise BadRequest("The parameter by is example or flip.")
+        direction = -1 if request.query.get("dir") == "-1" else 1
+        return await self._compared(
+            request, lambda indexes: pair_step(indexes, measure, examples, place, by, direction)
+        )
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         run_ids = [run_id for run_id in request.query.get("runs", "").split(",") if run_id]
         try:
@@ -260,6 +304,19 @@ def selection(request: web.Request) -> Selection:
     """Query and order among the parameters of the request."""
     query = request.query
     return Selection(query.get("q", ""), query.get("sort", ""), query.get("desc", "") == "1")
+
+
+def compared_examples(request: web.Request) -> Examples:
+    """Which examples of a comparison to show, from the parameters of the request.
+
+    Raises:
+        BadRequest: the order, or the choice of examples, is unknown.
+    """
+    found = Examples(selection(request), request.query.get("show", ""))
+    for name, value, known in (("sort", found.choice.sort, SORTS), ("show", found.show, SHOWN)):
+        if value not in known:
+            raise BadRequest(f"The parameter {name} is one of: {', '.join(filter(None, known))}.")
+    return found
 
 
 def natural(request: web.Request, name: str) -> int:

@@ -93,7 +93,7 @@ def example_order(found: Sorted, choice: Selection) -> Array:
         use = in_order & there[index.order]
         owners, first = np.unique(found.owner[use], return_index=True)
         keys[owners], has[owners] = ranks[index.order][use][first], True
-    return chosen[_sorted(keys[chosen], has[chosen], descending=choice.descending)]
+    return chosen[sorted_positions(keys[chosen], has[chosen], descending=choice.descending)]
 
 
 def rollout_order(found: Sorted, choice: Selection) -> Array:
@@ -103,10 +103,10 @@ def rollout_order(found: Sorted, choice: Selection) -> Array:
     if found.values is None:
         return chosen[::-1] if choice.descending else chosen
     keys, has = found.values.keys()
-    return chosen[_sorted(keys[chosen], has[chosen], descending=choice.descending)]
+    return chosen[sorted_positions(keys[chosen], has[chosen], descending=choice.descending)]
 
 
-def _sorted(keys: Array, has: Array, *, descending: bool) -> Array:
+def sorted_positions(keys: Array, has: Array, *, descending: bool) -> Array:
     """Positions in sorted order; equal ones keep their order, those without a value are last."""
     with np.errstate(invalid="ignore"):
         ordered = np.where(has, -keys if descending else keys, np.inf)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import StoreError, UsageError
+from harness.report.compare.sides import REWARD
 from harness.report.text import clean
 from harness.stats.difference import ALPHA
 from harness.stats.paired import fewest_pairs
@@ -92,6 +93,25 @@ def pairs_of(names: Sequence[str], output_dir: Path) -> tuple[list[Pair], list[s
         why = "".join(f"{each} " for each in unmatched)
         raise UsageError(f"nothing to compare: {why}Name two runs, two suites, or a suite with several models")
     return pairs, unmatched
+
+
+def measures_of(candidate: RunDir, baseline: RunDir) -> list[str]:
+    """Return the metrics to compare in two runs: the reward or, for agent evaluations with several reward functions,
+    each function that both runs have.
+
+    Raises:
+        UsageError: the runs have no function in common.
+    """
+    ours, theirs = candidate.read_manifest(), baseline.read_manifest()
+    if not ours.functions and not theirs.functions:
+        return [REWARD]
+    common = [name for name in ours.metric_names if name in theirs.metric_names]
+    if not common:
+        told = (
+            f"{each.path} ({', '.join(named.metric_names)})" for each, named in ((candidate, ours), (baseline, theirs))
+        )
+        raise UsageError(f"the runs have no eval function in common: {' and '.join(told)}")
+    return common
 
 
 def _pair(name: str, candidate: Member, baseline: Member, column: str) -> Pair:

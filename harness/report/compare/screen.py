@@ -140,7 +140,7 @@ def _group(group: Sequence[Match], named: Sequence[str], width: int) -> Iterator
         columns[-1].append(Column("cost", [numerals.dollars(side.usage.cost) for side in sides]))
     yield from grid(named, "run", columns, width)
     for label, side in zip(named, sides, strict=True):
-        for words in _missing(label, side):
+        for words in missing(label, side):
             yield from prose(words, width)
     yield Text()
     yield from prose(f"Difference from {named[0]}, example by example; + is better", width, "bold")
@@ -157,11 +157,12 @@ def _group(group: Sequence[Match], named: Sequence[str], width: int) -> Iterator
     yield from grid(named[1:], "run", columns, width)
     yield Text()
     for label, match in zip(named[1:], group, strict=True):
-        for words in _said(label, named[0], match):
+        for words in explained(label, named[0], match):
             yield from prose(words, width)
 
 
-def _missing(label: str, side: ComparedRun) -> Iterator[str]:
+def missing(label: str, side: ComparedRun) -> Iterator[str]:
+    """Sentences about rollouts without a score or not run, and about an early end."""
     if side.unscored:
         yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
     if side.ended_early is not None:
@@ -175,7 +176,7 @@ def _missing(label: str, side: ComparedRun) -> Iterator[str]:
         yield f"{label}: {left} of {numerals.count(side.planned)} rollouts not run ({clean(state)})."
 
 
-def _said(label: str, baseline: str, match: Match) -> Iterator[str]:
+def explained(label: str, baseline: str, match: Match) -> Iterator[str]:
     """Sentences that explain a comparison's figures."""
     size = numerals.difference(match.estimate).lstrip("+-")
     if match.is_found:
