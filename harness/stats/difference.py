@@ -120,7 +120,8 @@ class Difference:
         if not estimate.stderr or self.unpaired is not None or self.units < self.least:
             return None
         seen = Components(estimate.stderr**2 * estimate.examples, 0.0, 0.0)  # as in `settling_examples`
-        return detectable(seen, estimate.examples, alpha=ALPHA / self.comparisons)
+        found = detectable(seen, estimate.examples, alpha=ALPHA / self.comparisons)
+        return None if math.isnan(found) else found
 
     @property
     def settling(self) -> int | None:

@@ -226,6 +226,12 @@ def test_nothing_scored_is_no_comparison(tmp_path: Path) -> None:
     assert found.detectable is None
 
 
+def test_too_few_pairs_for_a_correction_reveal_no_difference(tmp_path: Path) -> None:
+    one = both(tmp_path, {n: [float(n < 3)] for n in range(6)}, {n: [1.0] for n in range(6)})
+    assert only(one).detectable is not None
+    assert [each.detectable for each in adjust([one, one])] == [None, None]
+
+
 def test_clusters_are_the_unit(tmp_path: Path) -> None:
     dice = random.Random(1)
     infos = {n: {"book": n // 4} for n in range(20)}

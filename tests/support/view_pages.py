@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,38 @@ from struct import pack
 from chromium import Tab
 from run_samples import finished
 from store_samples import example, failed, generated, scored
+from view_server import Client
 
 from harness.core.records import Record
 from harness.core.types import Usage
 from harness.store.rundir import RunDir
 
+LOOKS = [(390, "light"), (1440, "light"), (1440, "dark"), (1920, "light")]
+"""Width of a window, and light or dark."""
+
 CHARACTERS = {"Enter": ("\r", 13), "Escape": ("", 27), "Tab": ("", 9)}
 """Text and key code of keys that are no characters."""
+
+
+async def opened(tab: Tab, client: Client, place: str = "#/", width: int = 1440, scheme: str = "light") -> None:
+    """Open the printed link, as a person does, and go to a place."""
+    await tab.look(width, scheme=scheme)
+    await tab.open(f"{client.link}{place}")
+
+
+def keep(name: str, picture: bytes) -> None:
+    """Keep a picture for people, where `BENCH_KEEP_PICTURES` names a folder."""
+    if folder := os.environ.get("BENCH_KEEP_PICTURES"):
+        (Path(folder) / name).write_bytes(picture)
+
+
+def texts(selector: str) -> str:
+    """The expression whose value is the text of each element."""
+    return f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent.trim())"
+
+
+async def place_of(tab: Tab) -> str:
+    return str(await tab.js("location.hash"))
 
 
 async def press(tab: Tab, *keys: str) -> None:
@@ -119,8 +145,8 @@ def hostile(field: str) -> str:
     return f"{field} " + HOSTILE.replace("{}", field)
 
 
-def hostile_run(out: Path) -> RunDir:
-    """A run with hostile text in every field that a page shows."""
+def hostile_run(out: Path, reply: str = "reply", **changes: object) -> RunDir:
+    """A run with hostile text in every field that a page shows, also in the reply that begins with `reply`."""
     link = (
         "[click](javascript:window.hacked=1) ![picture](http://127.0.0.1:9/x.png) <b onclick='window.hacked=1'>bold</b>"
     )
@@ -130,7 +156,7 @@ def hostile_run(out: Path) -> RunDir:
     ]
     call = {"id": "1", "type": "function", "function": {"name": hostile("function"), "arguments": hostile("arguments")}}
     completion = [
-        {"role": "assistant", "content": hostile("reply"), "reasoning": hostile("reasoning"), "tool_calls": [call]},
+        {"role": "assistant", "content": hostile(reply), "reasoning": hostile("reasoning"), "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": hostile("result")},
         {"role": "user", "content": [
             {"type": "image_url", "image_url": {"url": "data:text/html,<script>window.hacked=1</script>"}},
@@ -154,5 +180,34 @@ def hostile_run(out: Path) -> RunDir:
     return finished(
         out, records, model=hostile("model"), name=hostile("environment"), command=hostile("command"),
         settings={hostile("setting"): hostile("value")}, versions={hostile("package"): hostile("version")},
-        planned={"num_examples": 1, "rollouts_per_example": 2},
+        planned={"num_examples": 1, "rollouts_per_example": 2}, **changes,
     )  # fmt: skip
+
+
+def compared_records(right: int, wording: str = "I think", examples: int = 6) -> Iterator[Record]:
+    """Examples with two rollouts of three turns each. The first `right` examples are right; the first turn is the same
+    in all runs, and the second begins with the wording."""
+    for index in range(examples):
+        question = f"A shop sells {index + 2} boxes of {index + 3} pens. How many pens are that?"
+        yield example(index, prompt=[{"role": "user", "content": question}], answer=str((index + 2) * (index + 3)))
+        for rollout in range(2):
+            found = (index + 2) * (index + 3) + (0 if index < right else 1)
+            call = {"id": f"{wording}-{rollout}", "type": "function"}
+            function = {"name": "multiply", "arguments": json.dumps({"a": index + 2, "b": index + 3})}
+            completion = [
+                {"role": "assistant", "content": "I multiply.", "tool_calls": [{**call, "function": function}]},
+                {"role": "tool", "tool_call_id": call["id"], "content": str((index + 2) * (index + 3))},
+                {"role": "assistant", "content": f"{wording} that the shop sells {found} pens in all boxes together."},
+                {"role": "user", "content": "Are you sure?"},
+                {"role": "assistant", "content": f"Yes: **{found}**."},
+            ]  # fmt: skip
+            yield generated(index, rollout, completion=completion, usage=Usage(900, 80 + index, requests=3, cost=0.01))
+            reward = 1.0 if index < right else float(rollout == 1 and index == right)
+            yield scored(index, rollout, reward, metrics={"correct": reward})
+
+
+def compared_run(out: Path, right: int, letters: str, wording: str = "I think", **changes: object) -> RunDir:
+    """A finished run of `compared_records`."""
+    planned = {"num_examples": 6, "rollouts_per_example": 2}
+    records = compared_records(right, wording)
+    return finished(out, records, letters=letters, planned=planned, model=f"lab/{letters}", **changes)

@@ -148,6 +148,7 @@ class _Comparing:
         comparisons = [
             {
                 **match_json(each, 0), "run": candidate, "label": named[candidate], "problem": "",
+                "estimate": {"mean": each.estimate.mean, "low": each.estimate.low, "high": each.estimate.high},
                 "sentences": list(explained(named[candidate], named[0], each)),
             }
             for candidate, each in matches

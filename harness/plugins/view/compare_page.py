@@ -18,9 +18,6 @@ from harness.plugins.view.tables import MOST_ROWS, RowWriter, Selection, plain, 
 from harness.report.compare.sides import REWARD
 from harness.store.query import QueryError
 
-MOST_RUNS = 8
-"""Maximum number of runs to compare."""
-
 SORTS = ("", "difference", "example", "mean")
 """Orders of the examples: the largest difference first; by difference; in the order of the first run; by its mean."""
 

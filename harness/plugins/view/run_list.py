@@ -15,6 +15,9 @@ from harness.store.find_runs import all_runs
 from harness.store.invocations import is_run
 from harness.store.values import number, table
 
+MOST_COMPARED = 8
+"""Maximum number of runs to compare with one another."""
+
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 

@@ -15,13 +15,13 @@ from aiohttp import web
 from harness.core.errors import HarnessError
 from harness.core.types import JsonDict
 from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, refused
-from harness.plugins.view.compare_page import MOST_RUNS, SHOWN, SORTS, Examples, compare_page, pair_page, pair_step
+from harness.plugins.view.compare_page import SHOWN, SORTS, Examples, compare_page, pair_page, pair_step
 from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
 from harness.plugins.view.run_info import run_info
-from harness.plugins.view.run_list import RunList, RunNotFound, RunRemoved, listed
+from harness.plugins.view.run_list import MOST_COMPARED, RunList, RunNotFound, RunRemoved, listed
 from harness.plugins.view.tables import Selection, examples_page, rollouts_page, step
 from harness.store.codec import to_text
 from harness.store.query import QueryError
@@ -208,8 +208,8 @@ class ViewServer:
     async def _compared(self, request: web.Request, read: Callable[[list[RunIndex]], JsonDict]) -> web.Response:
         """Answer with a value that a function reads from the indexes of several runs."""
         run_ids = list(dict.fromkeys(each for each in request.query.get("runs", "").split(",") if each))
-        if not 2 <= len(run_ids) <= MOST_RUNS:
-            raise BadRequest(f"A comparison needs two different runs, and has at most {MOST_RUNS}.")
+        if not 2 <= len(run_ids) <= MOST_COMPARED:
+            raise BadRequest(f"A comparison needs two different runs, and has at most {MOST_COMPARED}.")
 
         def reading() -> str:
             indexes = [self.indexes.of(self.runs.find(each)) for each in run_ids]

@@ -7,15 +7,21 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.core.errors import UsageError
 from harness.core.loopback import is_loopback
-from harness.plugins.view.run_list import RunList
+from harness.plugins.view.run_list import MOST_COMPARED, RunList
 from harness.store.find_runs import choose
+from harness.store.rundir import RunDir
 
-_RUNS_HELP = "Show only these: runs or suites by id, the beginning of an id, a path, or `latest`. [all]"
+_RUNS_HELP = (
+    "Show only these: runs or suites by id, the beginning of an id, a path, or `latest`. Two runs or more are compared "
+    "with the first. [all]"
+)
 
 
 def view(
@@ -34,22 +40,40 @@ def view(
     if not runs and not output_dir.is_dir():
         raise UsageError(f"no folder {output_dir}: make a run with bench run, or name the output folder with -o")
     paths = choose(output_dir, runs).runs if runs else None
+    together = paths or []
+    place = _comparison(together) if len(together) == len(runs or []) else ""
     if not is_loopback(host):
         _say(
             f"warning: {host} is not a loopback address: everybody who gets the link and can reach this machine over "
             "the network can read the runs; the connection is not encrypted"
         )
-    _serve(RunList(output_dir, paths), host, port, opens=not no_open and sys.stdout.isatty())
+    _serve(RunList(output_dir, paths), (host, port), place, opens=not no_open and sys.stdout.isatty())
 
 
-def _serve(runs: RunList, host: str, port: int, *, opens: bool) -> None:
+def _comparison(paths: Sequence[Path]) -> str:
+    """Address of the page that compares runs, within the pages; "" if there are too few or too many."""
+    return (
+        f"#/compare/{quote(','.join(RunDir(path).id for path in paths), safe=',')}"
+        if 2 <= len(paths) <= MOST_COMPARED
+        else ""
+    )
+
+
+def _serve(runs: RunList, address: tuple[str, int], place: str, *, opens: bool) -> None:
     """Serve until SIGINT or SIGTERM.
+
+    Args:
+        runs: The runs to show.
+        address: Host and port.
+        place: Page to open; "" for the list of runs.
+        opens: Whether to open a browser.
 
     Raises:
         UsageError: the address is in use, or is not an address of this machine.
     """
     import uvloop
 
+    host, port = address
     from harness.plugins.view.server import ViewServer
 
     async def main() -> None:
@@ -59,7 +83,7 @@ def _serve(runs: RunList, host: str, port: int, *, opens: bool) -> None:
             loop.add_signal_handler(number, stop.set)
         server = ViewServer(runs)
         try:
-            link = await server.start(host, port)
+            link = await server.start(host, port) + place
         except OSError as error:
             where = f"{host}, port {port}" if port else host
             raise UsageError(

@@ -3,58 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from chromium import Browser, Tab, browser
+from chromium import Browser, Tab
 from run_samples import finished, summarized
 from store_samples import example, generated, rollouts, scored, write
-from view_pages import click, go, hostile, hostile_run, mixed_run, press, shows, type_text
-from view_server import Client, viewing
+from view_pages import (
+    LOOKS,
+    click,
+    compared_run,
+    go,
+    hostile,
+    hostile_run,
+    keep,
+    mixed_run,
+    opened,
+    place_of,
+    press,
+    shows,
+    texts,
+    type_text,
+)
+from view_server import viewing
 
 from harness.core.records import Record
 from harness.core.types import JsonDict
 from harness.store.rundir import RunDir
 
 AXE = Path(__file__).resolve().parents[2] / "data" / "axe" / "axe.min.js"
-
-LOOKS = [(390, "light"), (1440, "light"), (1440, "dark"), (1920, "light")]
-
-
-@pytest.fixture(scope="module")
-def in_browser() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "outputs"
-
-
-async def opened(tab: Tab, client: Client, place: str = "#/", width: int = 1440, scheme: str = "light") -> None:
-    """Open the printed link, as a person does, and go to a place."""
-    await tab.look(width, scheme=scheme)
-    await tab.open(f"{client.link}{place}")
-
-
-def keep(name: str, picture: bytes) -> None:
-    """Keep a picture for people, where `BENCH_KEEP_PICTURES` names a folder."""
-    if folder := os.environ.get("BENCH_KEEP_PICTURES"):
-        (Path(folder) / name).write_bytes(picture)
-
-
-def texts(selector: str) -> str:
-    """The expression whose value is the text of each element."""
-    return f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent.trim())"
-
-
-async def place_of(tab: Tab) -> str:
-    return str(await tab.js("location.hash"))
 
 
 def test_runs_are_listed_searched_and_sorted(out: Path, in_browser: Browser) -> None:
@@ -322,19 +301,27 @@ def finish(run: RunDir) -> None:
 
 
 def test_pages_fit_every_width_and_are_accessible(out: Path, in_browser: Browser) -> None:
-    run = mixed_run(out)
-    places = {"runs": "#/", "run": f"#/run/{run.id}", "rollout": f"#/run/{run.id}/ex/2/1"}
+    run = mixed_run(out, minute=0)
+    pair = ",".join(compared_run(out, right, 4 * letter, minute=right).id for right, letter in ((6, "b"), (3, "c")))
+    places = {
+        "runs": f"#/?chosen={pair}", "run": f"#/run/{run.id}", "rollout": f"#/run/{run.id}/ex/2/1",
+        "compare": f"#/compare/{pair}", "pair": f"#/compare/{pair}/ex/4",
+    }  # fmt: skip
+    words = {
+        "runs": "2 runs chosen", "run": "6 examples, 18", "rollout": "The answer is", "compare": "lab/cccc and lab/bbbb are tied",
+        "pair": "First difference: turn 2",
+    }  # fmt: skip
 
     async def visit(tab: Tab) -> None:
         await opened(tab, client)
-        await shows(tab, "1 run")
+        await shows(tab, "3 runs")
         await tab.js(AXE.read_text() + "; 0")
         for width, scheme in LOOKS:
             await tab.look(width, scheme=scheme)
             for name, place in places.items():
                 await go(tab, place)
                 await tab.until(f"document.querySelector('main.{name}') && !document.querySelector('.wait, .old')")
-                await shows(tab, {"runs": "1 run", "run": "6 examples, 18", "rollout": "The answer is"}[name])
+                await shows(tab, words[name])
                 assert await tab.js("document.documentElement.scrollWidth <= innerWidth"), (name, width)
                 keep(f"view-{name}-{width}-{scheme}.png", await tab.screenshot())
                 found = await tab.js(

@@ -42,6 +42,22 @@ def test_it_prints_a_link_and_ends_at_ctrl_c(tmp_path: Path) -> None:
     assert (out, err, code) == ("", "Ctrl-C ends the server.\n", 0)
 
 
+def test_several_runs_are_opened_side_by_side(tmp_path: Path) -> None:
+    first, second = (finished(tmp_path / "outputs", minute=minute) for minute in range(2))
+    process, link = started(tmp_path, "latest", first.id)
+    try:
+        assert link.endswith(f"#/compare/{second.id},{first.id}")
+        client = Client(link)
+        client.open_link()
+        runs = f"{second.id},{first.id}"
+        assert [each["id"] for each in client.get("/api/compare", runs=runs)["runs"]] == runs.split(",")
+    finally:
+        ended(process)
+    process, link = started(tmp_path, first.id, first.id)
+    ended(process)
+    assert "#" not in link
+
+
 def test_another_address_is_served_with_a_warning(tmp_path: Path) -> None:
     finished(tmp_path / "outputs")
     process, link = started(tmp_path, "--host", "0.0.0.0")

@@ -39,19 +39,35 @@ export async function get(path, parameters, signal) {
  */
 export function useApi(path, parameters = {}, revision = 0) {
   const url = path === null ? null : address(path, parameters);
-  const [state, setState] = useState({ url: null, data: null, error: null });
+  const [state, setState] = useState({ url: null, data: null, error: null, answered: -1 });
   useEffect(() => {
     if (url === null) return undefined;
     const control = new AbortController();
-    get(path, parameters, control.signal).then(
-      (data) => setState({ url, data, error: null }),
+    const ask = () => get(path, parameters, control.signal).then(
+      (data) => {
+        setState({ url, data, error: null, answered: revision });
+        if (data.scan) ask(); // the same request continues to read the journal
+      },
       (error) => {
-        if (error.name !== "AbortError") setState((last) => ({ url, data: last.data, error }));
+        if (error.name !== "AbortError") setState((last) => ({ url, data: last.data, error, answered: revision }));
       },
     );
+    ask();
     return () => control.abort();
   }, [url, revision]);
-  return { data: state.data, error: state.url === url ? state.error : null, isOld: state.url !== url };
+  return { data: state.data, error: state.url === url ? state.error : null, isOld: state.url !== url, answered: state.answered };
+}
+
+/** As `useApi`, asked again after an event about one of the runs `ids`, once the last answer is there. */
+export function useLiveApi(ids, path, parameters) {
+  const [wanted, setWanted] = useState(0);
+  const [asked, setAsked] = useState(0);
+  const found = useApi(path, parameters, asked);
+  useEvents(ids, () => setWanted((last) => last + 1));
+  useEffect(() => {
+    if (found.answered === asked) setAsked(wanted);
+  }, [wanted, found.answered, asked]);
+  return found;
 }
 
 /** Listen to the server's events about some runs (`null`: only about the list of runs) while a page is shown. */

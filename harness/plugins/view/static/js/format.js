@@ -8,6 +8,17 @@ export function score(value, digits = 3) {
   return Number.isInteger(value) ? String(value) : value.toFixed(digits);
 }
 
+/** A difference with its sign. */
+export function signed(value) {
+  if (value === null || value === undefined) return NONE;
+  return value === 0 ? "0" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(3)}`;
+}
+
+export function pValue(value) {
+  if (value === null || value === undefined) return NONE;
+  return value < 0.001 ? "<0.001" : value.toFixed(3);
+}
+
 /** A mean, always with three decimals, so that columns align. */
 export function mean(value) {
   return value === null || value === undefined ? NONE : value.toFixed(3);

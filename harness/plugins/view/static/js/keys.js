@@ -5,7 +5,7 @@ import { useLayoutEffect } from "../vendor/hooks.js";
 const layers = [];
 
 function isTyping(target) {
-  return target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
+  return target.isContentEditable || (["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) && target.type !== "checkbox");
 }
 
 addEventListener("keydown", (event) => {

@@ -2,7 +2,9 @@
 
 import { h, render } from "../vendor/preact.js";
 import { useEffect, useState } from "../vendor/hooks.js";
+import { ComparePage, idsOf } from "./compare.js";
 import { DIALOG, FRAME, useKeys } from "./keys.js";
+import { PairPage } from "./pair.js";
 import { RolloutPage } from "./rollout.js";
 import { go, link, usePlace } from "./router.js";
 import { RunPage } from "./run.js";
@@ -33,7 +35,9 @@ function useTheme() {
 
 const KEYS = [
   ["j  k", "next, previous example or run"],
-  ["n  N", "next, previous failure"],
+  ["n  N", "next, previous failure; in a comparison, example that differs"],
+  ["x  c", "choose a run; compare the chosen runs, or this run with another one"],
+  ["d", "in a comparison: the first difference"],
   ["]  [", "next, previous rollout of the example; page of a table"],
   ["J  K", "next, previous turn"],
   ["t", "go to a turn"],
@@ -59,6 +63,7 @@ function Help({ onClose }) {
 }
 
 function titleOf(parts) {
+  if (parts[0] === "compare" && parts[1]) return `${parts[2] === "ex" ? `${parts[3]} · ` : ""}${idsOf(parts[1]).join(" · ")} · compare`;
   if (parts[0] !== "run") return "bench view";
   return parts[2] === "ex" ? `${parts[3]} #${parts[4]} · ${parts[1]}` : `${parts[1]} · bench view`;
 }
@@ -69,6 +74,10 @@ function Page({ parts, parameters }) {
   if (kind === "run" && id && what === undefined) return html`<${RunPage} id=${id} parameters=${parameters} />`;
   if (kind === "run" && what === "ex" && NUMBER.test(index) && NUMBER.test(r)) {
     return html`<${RolloutPage} id=${id} index=${Number(index)} r=${Number(r)} parameters=${parameters} />`;
+  }
+  if (kind === "compare" && id && what === undefined) return html`<${ComparePage} key=${id} ids=${idsOf(id)} parameters=${parameters} />`;
+  if (kind === "compare" && what === "ex" && NUMBER.test(index)) {
+    return html`<${PairPage} key=${id} ids=${idsOf(id)} index=${Number(index)} parameters=${parameters} />`;
   }
   return html`<main><p class="problem">There is no such page. <a href="#/">All runs</a></p></main>`;
 }
@@ -86,12 +95,13 @@ function App() {
   });
   const up = () => parts.length && go("#/");
   useKeys({ "?": () => setHelp(true), u: up }, FRAME);
-  const { q = "", sort = "", desc = "" } = parameters;
+  const { q = "", sort = "", desc = "", show = "", measure = "" } = parameters;
   return html`<a class="skip" href=${location.hash || "#/"} onClick=${(event) => { event.preventDefault(); document.querySelector("main")?.scrollIntoView(); document.querySelector("main a, main button, main input")?.focus(); }}>Skip to the page</a>
     <header class="top">
       <nav aria-label="place"><a class="brand" href="#/">bench <b>view</b></a>
         ${parts[0] === "run" && parts[1] && html`<span class="crumb"><span aria-hidden="true">/</span> <a href=${link(["run", parts[1]], parts[2] ? { q, sort, desc } : {})}>${parts[1]}</a></span>`}
-        ${parts[2] === "ex" && html`<span class="crumb"><span aria-hidden="true">/</span> <span>rollout</span></span>`}</nav>
+        ${parts[0] === "compare" && parts[1] && html`<span class="crumb"><span aria-hidden="true">/</span> <a href=${link(["compare", parts[1]], parts[2] ? { q, sort, desc, show, measure } : {})}>compare ${idsOf(parts[1]).length} runs</a></span>`}
+        ${parts[2] === "ex" && html`<span class="crumb"><span aria-hidden="true">/</span> <span>${parts[0] === "compare" ? "example" : "rollout"}</span></span>`}</nav>
       <span class="tools"><button type="button" class="small" onClick=${nextTheme} title="colours: as the system, light, dark">Theme: ${theme}</button>
         <button type="button" class="small" onClick=${() => setHelp(true)} aria-label="keys and queries">?</button></span>
     </header>

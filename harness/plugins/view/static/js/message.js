@@ -27,6 +27,19 @@ export function Text({ text, isRaw }) {
   return html`<${LongText} text=${text}>${(shown) => (isRaw ? html`<pre class="plain">${shown}</pre>` : html`<${Markdown} text=${shown} />`)}<//>`;
 }
 
+/** Messages in order, without results of tools that stand below their calls. */
+export function paired(messages) {
+  const called = new Set(messages.flatMap((each) => (each.tool_calls || []).map((call) => call.id)).filter(Boolean));
+  const results = new Map();
+  const items = [];
+  messages.forEach((message, number) => {
+    const isResult = message.role === "tool" && called.has(message.tool_call_id) && !results.has(message.tool_call_id);
+    if (isResult) results.set(message.tool_call_id, message);
+    else items.push({ message, number });
+  });
+  return { items, results };
+}
+
 function pretty(text) {
   try {
     return [JSON.stringify(JSON.parse(text), null, 2), "json"];
@@ -35,13 +48,13 @@ function pretty(text) {
   }
 }
 
-function Call({ call, result, isRaw }) {
+function Call({ call, result, isRaw, marked }) {
   const [text, language] = isRaw ? [call.arguments, ""] : pretty(call.arguments || "");
   const isBroken = Boolean(call.arguments) && language === "" && !isRaw;
   return html`<div class="call">
     <p class="callname"><span aria-hidden="true">→</span> <code>${call.name}</code> ${isBroken && html`<span class="warn">the arguments are not JSON</span>`}</p>
-    ${text && text !== "{}" && html`<${LongText} text=${text}>${(shown) => html`<${Code} text=${shown} language=${language} />`}<//>`}
-    ${result && html`<div class="result"><p class="quiet">result</p>${parts(result.content, isRaw, true)}</div>`}
+    ${marked?.arguments || (text && text !== "{}" && html`<${LongText} text=${text}>${(shown) => html`<${Code} text=${shown} language=${language} />`}<//>`)}
+    ${result && html`<div class="result"><p class="quiet">result</p>${marked?.result || parts(result.content, isRaw, true)}</div>`}
   </div>`;
 }
 
@@ -63,15 +76,18 @@ function Figures({ message }) {
   return words.length ? html`<span class="quiet">${words.join(" · ")}</span>` : null;
 }
 
-/** `results`: messages with the results of this message's tool calls, by id of the call. */
-export function Message({ message, number, results, isRaw, isHere, hrefOfTurn }) {
+/**
+ * `results`: messages with the results of this message's tool calls, by id of the call. `marked`: elements to show instead
+ * of its texts, by name (`reasoning`, `content`; `calls`: `arguments` and `result` of each call).
+ */
+export function Message({ message, number, results, isRaw, isHere, hrefOfTurn, marked, prefix = "" }) {
   const [ownRaw, setOwnRaw] = useState(null);
   const raw = ownRaw ?? isRaw;
   const role = ROLES[message.role] || "other";
   const calls = message.tool_calls || [];
   const hasText = textOf(message.content) !== "" || Array.isArray(message.content);
   const others = Object.keys(message.other || {}).length > 0;
-  return html`<article class=${`message role-${role}${message.prompt ? " in-prompt" : ""}${isHere ? " here" : ""}`} id=${`m${number}`} aria-label=${`${message.role}, message ${number + 1}`} tabindex="-1">
+  return html`<article class=${`message role-${role}${message.prompt ? " in-prompt" : ""}${isHere ? " here" : ""}`} id=${`${prefix}m${number}`} aria-label=${`${message.role}, message ${number + 1}`} tabindex="-1">
     <header><b class="role">${message.role}${message.name && html` <span class="quiet">${message.name}</span>`}</b>
       ${message.turn && html`<a class="quiet" href=${hrefOfTurn(message.turn)} title="link to this turn">turn ${message.turn}</a>`}
       <${Figures} message=${message} />
@@ -79,10 +95,10 @@ export function Message({ message, number, results, isRaw, isHere, hrefOfTurn })
         <button type="button" class="small" aria-pressed=${raw} onClick=${() => setOwnRaw(!raw)}>Raw</button>
         <${Copy} text=${() => textOf(message.content) || JSON.stringify(message, null, 2)} title="copy this message" />
       </span></header>
-    ${message.reasoning && html`<details class="reasoning"><summary>Reasoning <span class="quiet">${compact(message.reasoning.length)} characters</span></summary>
-      <${Text} text=${message.reasoning} isRaw=${raw} /></details>`}
-    ${(hasText || (!calls.length && !message.reasoning)) && html`<div class="content">${parts(message.content, raw, message.role === "tool")}</div>`}
-    ${calls.map((call, place) => html`<${Call} key=${call.id || place} call=${call} result=${results.get(call.id)} isRaw=${raw} />`)}
+    ${message.reasoning && html`<details class="reasoning" open=${Boolean(marked?.reasoning)}><summary>Reasoning <span class="quiet">${compact(message.reasoning.length)} characters</span></summary>
+      ${marked?.reasoning || html`<${Text} text=${message.reasoning} isRaw=${raw} />`}</details>`}
+    ${(hasText || (!calls.length && !message.reasoning)) && html`<div class="content">${marked?.content || parts(message.content, raw, message.role === "tool")}</div>`}
+    ${calls.map((call, place) => html`<${Call} key=${call.id || place} call=${call} result=${results.get(call.id)} isRaw=${raw} marked=${marked?.calls?.[place]} />`)}
     ${others && html`<details class="others"><summary>Other fields</summary><${Tree} value=${message.other} /></details>`}
   </article>`;
 }

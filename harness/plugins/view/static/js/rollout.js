@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor
 import { address, get, useApi, useEvents } from "./api.js";
 import { compact, count, dollars, duration, moment, score } from "./format.js";
 import { useKeys } from "./keys.js";
-import { Message } from "./message.js";
+import { Message, paired } from "./message.js";
 import { Markdown } from "./text.js";
 import { go, here, link } from "./router.js";
 import { Copy, LongText, NONE, Problem, Strip, Tree, dotKind, html, toClipboard } from "./ui.js";
@@ -119,21 +119,8 @@ function Transcript({ data, isRaw, turn, hrefOfTurn }) {
   </section>`;
 }
 
-/** Messages in order, without results of tools that stand below their calls. */
-function paired(messages) {
-  const called = new Set(messages.flatMap((each) => (each.tool_calls || []).map((call) => call.id)).filter(Boolean));
-  const results = new Map();
-  const items = [];
-  messages.forEach((message, number) => {
-    const isResult = message.role === "tool" && called.has(message.tool_call_id) && !results.has(message.tool_call_id);
-    if (isResult) results.set(message.tool_call_id, message);
-    else items.push({ message, number });
-  });
-  return { items, results };
-}
-
 /** A part of a long transcript, drawn when it comes near the window. */
-function Chunk({ size, isForced, children }) {
+export function Chunk({ size, isForced, children }) {
   const [isNear, setNear] = useState(isForced);
   const element = useRef(null);
   useEffect(() => {
@@ -146,7 +133,7 @@ function Chunk({ size, isForced, children }) {
   return html`<div class="chunk unread" ref=${element}>${Array.from({ length: size }, (_, place) => html`<i key=${place}></i>`)}</div>`;
 }
 
-function Sidebar({ data }) {
+export function Sidebar({ data }) {
   const { usage, example } = data;
   return html`<aside class="side" aria-label="score and facts">
     <section><h2>Score</h2>

@@ -19,7 +19,7 @@ function decode(part) {
 export function link(parts, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const query = new URLSearchParams(given).toString();
-  return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${query ? `?${query}` : ""}`;
+  return `#/${parts.map((part) => encodeURIComponent(part).replaceAll("%2C", ",")).join("/")}${query ? `?${query}` : ""}`;
 }
 
 /** Go to a page; with `replace`, back returns to the page before this one. */

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { useApi, useEvents } from "./api.js";
 import { compact, count, dollars, duration, interval, line, mean, moment, plural, score, share } from "./format.js";
+import { CompareWith } from "./compare.js";
 import { useKeys } from "./keys.js";
 import { QueryBox, both } from "./query.js";
 import { go, link } from "./router.js";
@@ -18,17 +19,20 @@ export function RunPage({ id, parameters }) {
     if (name === "run" && event.id === id) setLive(event);
     setRevision((last) => last + 1);
   });
+  const [isChoosing, setChoosing] = useState(false);
   useEffect(() => setLive(null), [id]);
+  useKeys({ c: () => setChoosing(true) });
   if (error && !data) return html`<main><${Problem} error=${error} /></main>`;
   if (!data || data.run.id !== id) return html`<main><p class="wait">Loading the run …</p></main>`;
   return html`<main class="run">
-    <${Head} data=${data} live=${live} />
+    <${Head} data=${data} live=${live} onCompare=${() => setChoosing(true)} />
     <${Examples} key=${id} id=${id} data=${data} parameters=${parameters} revision=${revision} />
     <${Settings} data=${data} />
+    ${isChoosing && html`<${CompareWith} run=${data.run} onClose=${() => setChoosing(false)} />`}
   </main>`;
 }
 
-function Head({ data, live }) {
+function Head({ data, live, onCompare }) {
   const { run, range, metrics, usage, latency } = data;
   const isLive = run.state === "running";
   const figures = isLive && live ? { ...run, ...live } : run;
@@ -36,7 +40,7 @@ function Head({ data, live }) {
   const missing = unscored.reduce((sum, each) => sum + each.count, 0);
   return html`<header class="head">
     <h1><span>${run.name || run.env}</span> <span class="by">${run.model}</span></h1>
-    <p class="quiet meta"><${State} state=${run.state} /> <code>${run.id}</code> <${Copy} text=${run.id} label="Copy id" /> · started ${moment(run.created)}
+    <p class="quiet meta"><${State} state=${run.state} /> <code>${run.id}</code> <${Copy} text=${run.id} label="Copy id" /> <button type="button" class="small" title="compare with another run (c)" onClick=${onCompare}>Compare</button> · started ${moment(run.created)}
       ${run.parent && html` · made from <a href=${link(["run", run.parent])}>${run.parent}</a>`}
       ${run.private && html` · <span class="tag">private</span>`}</p>
     ${run.problems.map((each) => html`<p class="problem" key=${each}>${each}</p>`)}

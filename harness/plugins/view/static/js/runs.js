@@ -68,7 +68,19 @@ export function RunsPage({ parameters }) {
     const at = links.indexOf(document.activeElement);
     links[Math.min(Math.max(at + step, 0), links.length - 1)]?.focus();
   };
-  useKeys({ "/": () => search.current?.focus(), j: () => move(1), k: () => move(-1) });
+  const chosen = (parameters.chosen || "").split(",").filter(Boolean);
+  const choose = (ids) => go(link([], { ...parameters, chosen: ids.join(",") }), { replace: true });
+  const toggle = (id) => choose(chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id]);
+  const isEnough = chosen.length >= 2;
+  const [isHinted, setHinted] = useState(false);
+  const compare = () => (isEnough ? go(link(["compare", chosen.join(",")])) : setHinted(true));
+  useKeys({
+    "/": () => search.current?.focus(), j: () => move(1), k: () => move(-1), c: compare,
+    x: () => {
+      const focused = document.activeElement?.closest("tr")?.dataset.run;
+      if (focused) toggle(focused);
+    },
+  });
 
   if (error && !data) return html`<main><${Problem} error=${error} /></main>`;
   if (!data) return html`<main><p class="wait">Loading the list of runs …</p></main>`;
@@ -94,19 +106,23 @@ export function RunsPage({ parameters }) {
       ${isFiltered && html`<button type="button" class="small" onClick=${() => go(link([]))}>Clear</button>`}
     </div>
     <p class="quiet" role="status">${isFiltered ? `${count(found.length)} of ${plural(runs.length, "run")}` : plural(runs.length, "run")} in ${data.root}</p>
+    ${(chosen.length > 0 || isHinted) && html`<p class="chosen" role="status">${isEnough ? `${plural(chosen.length, "run")} chosen; the first is the baseline.` : "Choose two runs or more with their boxes, or with j, k and x; the first is the baseline."}
+      <button type="button" class="small" disabled=${!isEnough} onClick=${compare}>Compare</button>
+      ${chosen.length > 0 && html`<button type="button" class="small" onClick=${() => choose([])}>Choose none</button>`}</p>`}
     ${!runs.length && html`<p>There are no runs here yet. <code>bench run gsm8k -n 10</code> makes one.</p>`}
     ${found.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="runs"><table ref=${table} class="list">
-      <thead><tr>${columns.map(heading)}</tr></thead>
-      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} hasCost=${hasCost} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
+      <thead><tr><th scope="col" class="pick"><span class="unseen">chosen</span></th>${columns.map(heading)}</tr></thead>
+      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} hasCost=${hasCost} place=${chosen.indexOf(run.id)} onToggle=${() => toggle(run.id)} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
     </table></div>`}
     <${Pages} offset=${offset} limit=${PAGE} total=${found.length} onGo=${(place) => set({ offset: place || "" })} />
   </main>`;
 }
 
-function RunRow({ run, hasCost, onSuite }) {
+function RunRow({ run, hasCost, place, onToggle, onSuite }) {
   const planned = run.planned ?? null;
   const isShort = planned !== null && run.scored !== null && run.scored < planned;
-  return html`<tr>
+  return html`<tr data-run=${run.id}>
+    <td class="pick"><label><input type="checkbox" checked=${place >= 0} onChange=${onToggle} aria-label=${`choose ${run.id} to compare`} />${place >= 0 && html`<span class="quiet">${place + 1}</span>`}</label></td>
     <th scope="row"><a class="main" href=${link(["run", run.id])}>${run.name || run.env}</a>
       ${run.private && html` <span class="tag" title="private: pushed and bundled only on request">private</span>`}
       ${run.kind && run.kind !== "run" && html` <span class="tag">${run.kind}</span>`}

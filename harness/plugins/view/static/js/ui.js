@@ -15,16 +15,17 @@ export function State({ state }) {
   return html`<span class=${`state state-${/^[a-z_]+$/.test(state) ? state : "other"}`}>${state}</span>`;
 }
 
-/** A mean with its interval on the axis of possible rewards. */
-export function Whisker({ mean, low, high, range = [0, 1] }) {
+/** A mean with its interval on the axis of possible rewards; for a difference, with a line at 0. */
+export function Whisker({ mean, low, high, range = [0, 1], name = "mean", hasZero = false }) {
   if (mean === null || mean === undefined) return html`<span class="whisker"></span>`;
   const [least, most] = [Math.min(range[0] ?? 0, mean), Math.max(range[1] ?? 1, mean)];
   const place = (value) => `${(100 * (Math.min(Math.max(value, least), most) - least)) / (most - least || 1)}%`;
-  const title = `mean ${score(mean)}${low === null || low === undefined ? "" : `, 95 % interval ${interval(low, high)}`}`;
+  const title = `${name} ${score(mean)}${low === null || low === undefined ? "" : `, 95 % interval ${interval(low, high)}`}`;
   const hasEnds = low !== null && low !== undefined;
   return html`<svg class="whisker" role="img" aria-label=${title} preserveAspectRatio="none">
     <title>${title}</title>
     <line class="axis" x1="0" x2="100%" y1="50%" y2="50%" />
+    ${hasZero && html`<line class="zero" x1=${place(0)} x2=${place(0)} y1="0" y2="100%" />`}
     ${hasEnds && html`<line class="span" x1=${place(low)} x2=${place(high)} y1="50%" y2="50%" />`}
     <circle cx=${place(mean)} cy="50%" r="3.5" />
   </svg>`;
