@@ -62,18 +62,19 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-    "plugins/view": (3230, 2175),  # bench view: the server, its index of a journal, and its answers
+    # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes
+    "plugins/view": (3731, 2522),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8827, 6089),
+    "report": (8848, 6101),
     "results": (5, 2),
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     "settings": (4769, 3159),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4170, 2393),
+    "stats": (4171, 2394),  # no detectable difference instead of NaN
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     "store": (6679, 4132),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers

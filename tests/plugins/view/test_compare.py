@@ -14,7 +14,9 @@ from run_samples import finished
 from store_samples import example, generated, scored, write
 from view_server import Client, until, viewing
 
+from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
+from harness.store.score_table import summary_of
 
 __all__ = ["bench", "here"]
 
@@ -64,6 +66,31 @@ def test_a_metric_is_compared_as_by_the_command(bench: Bench) -> None:
         )
         [problem] = compared(client, *runs, measure="other")["comparisons"]
         assert problem["problem"] == f"{runs[1].id} has no metric other."
+
+
+def test_functions_of_an_agent_evaluation_are_compared_one_by_one(bench: Bench) -> None:
+    changes: Any = {"metric_names": ("correct", "other"), "kind": "eval"}
+    runs = [scored_run(OUT, noisy(seed), minute=seed, model=f"lab/m-{seed}", **changes) for seed in range(3)]
+    told = json.loads(bench("compare", "--json", *(run.id for run in runs)).out)
+    with viewing(OUT) as client:
+        page = compared(client, *runs)
+    assert [each["measure"] for each in page["comparisons"]] == ["correct", "other"] * 2
+    for ours, theirs in zip(page["comparisons"], told["comparisons"], strict=True):
+        assert shared(ours, theirs) == shared(theirs, theirs)
+    assert page["measure"] == "correct"
+
+
+def test_a_run_that_ended_early_has_its_own_interval_and_says_so(bench: Bench) -> None:
+    planned_examples = {"num_examples": 300, "rollouts_per_example": 2}
+    early = scored_run(OUT, noisy(0, 60), settings={"env.until_ci": 0.4}, planned=planned_examples)
+    planned = scored_run(OUT, noisy(1), minute=1)
+    early.write_summary(summary_of(early.read_manifest(), read_journal(early)).to_json())
+    told = json.loads(bench("compare", "--json", early.id, planned.id).out)
+    with viewing(OUT) as client:
+        page = compared(client, early, planned)
+    score, ours = told["runs"][0]["score"], page["runs"][0]
+    assert [ours["mean"], [ours["low"], ours["high"]]] == [score["mean"], score["ci95"]]
+    assert "ended early (--until-ci)" in " ".join(page["notes"])
 
 
 @pytest.fixture

@@ -308,8 +308,8 @@ def test_pages_fit_every_width_and_are_accessible(out: Path, in_browser: Browser
         "compare": f"#/compare/{pair}", "pair": f"#/compare/{pair}/ex/4",
     }  # fmt: skip
     words = {
-        "runs": "2 runs chosen", "run": "6 examples, 18", "rollout": "The answer is", "compare": "lab/cccc and lab/bbbb are tied",
-        "pair": "First difference: turn 2",
+        "runs": "2 runs chosen", "run": "6 examples, 18", "rollout": "The answer is",
+        "compare": "lab/cccc and lab/bbbb are tied", "pair": "First difference: turn 2",
     }  # fmt: skip
 
     async def visit(tab: Tab) -> None:

@@ -78,9 +78,9 @@ export function ComparePage({ ids, parameters }) {
         ${data && data.measures.length > 1 && html`<label class="choice"><span>compare</span><select value=${data.measure} onChange=${(event) => set({ measure: event.target.value })}>
           ${data.measures.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>`}
       </div>
-      ${data && html`<p class="quiet" role="status">${data.of ? `${plural(data.total, "example")}${data.total < data.of ? ` of ${count(data.of)}` : ""}` : "The runs have no example in common."}
+      ${data && (data.of > 0 || data.runs.every((each) => each.index.done)) && html`<p class="quiet" role="status">${data.of ? `${plural(data.total, "example")}${data.total < data.of ? ` of ${count(data.of)}` : ""}` : "The runs have no example in common."}
         ${data.scan && ` · reading the journals: ${count(data.scan.scanned)} of ${count(data.scan.of)}`}
-        ${data.runs.filter((each) => !each.index.done).map((each) => ` · reading ${each.id}: ${count(each.index.rollouts)} so far`)}</p>`}
+</p>`}
       ${list.error && !isWrong && html`<${Problem} error=${list.error} />`}
       ${rows.length > 0 && html`<div class=${`scroll${list.isOld ? " old" : ""}`} tabindex="0" role="region" aria-label="table of examples">
         <${Rows} table=${table} data=${data} ids=${ids} row=${row} parameters=${parameters} /></div>`}
@@ -91,7 +91,10 @@ export function ComparePage({ ids, parameters }) {
 }
 
 function Heading({ data, ids, parameters }) {
-  const { runs, comparisons } = data;
+  const { runs } = data;
+  // While a journal is being read for the first time, its scores say nothing yet.
+  const isReading = runs.some((run) => !run.index.done);
+  const comparisons = isReading ? [] : data.comparisons;
   const made = comparisons.filter((each) => !each.problem);
   const names = [...new Set(runs.map((run) => run.name || run.env))];
   const ends = made.flatMap((each) => [each.estimate.low, each.estimate.high, each.estimate.mean]).map((each) => Math.abs(each || 0));
@@ -111,10 +114,12 @@ function Heading({ data, ids, parameters }) {
       <td class="n">${comparison.estimate.low === null ? NONE : `${signed(comparison.estimate.low)} … ${signed(comparison.estimate.high)}`}</td>
       <td class="n">${pValue(comparison.p_adjusted)}</td>
       <td class="n">${count(comparison.wins)}</td><td class="n">${count(comparison.losses)}</td><td class="n">${count(comparison.ties)}</td>`
-    : html`<td colspan="7" class="quiet">${place === 0 ? "" : "not compared"}</td>`}
+    : html`<td colspan="7" class="quiet">${place === 0 || isReading ? "" : "not compared"}</td>`}
   </tr>`;
   return html`<header class="head">
     <h1>${names.join(", ")} <span class="by">${plural(runs.length, "run")} compared</span></h1>
+    ${isReading && html`<p role="status">${runs.map((run) => run.index.done || html`<span key=${run.id}>Reading the journal of ${run.label}: ${plural(run.index.rollouts, "rollout")} so far. </span>`)}</p>`}
+    ${runs.map((run) => run.index.error && html`<p key=${run.id} class="problem">${run.label}: ${run.index.error}</p>`)}
     ${comparisons.map((each, place) => html`<p key=${place} class=${each.problem ? "problem" : "said-verdict"}>
       <${Letter} place=${each.run} /> ${each.problem || html`<b class=${`verdict-${each.verdict}`}>${isMany ? `${each.measure}: ` : ""}${each.verdict}</b> ${each.sentences.join(" ")}`}</p>`)}
     <div class="scroll" tabindex="0" role="region" aria-label="runs and differences"><table class="list compared">
@@ -125,7 +130,7 @@ function Heading({ data, ids, parameters }) {
         const own = made.filter((each) => each.run === place);
         return own.length ? own.map((each) => cell(run, place, each)) : [cell(run, place, null)];
       })}</tbody></table></div>
-    ${data.notes.map((each) => html`<p key=${each} class="quiet">${each}</p>`)}
+    ${!isReading && data.notes.map((each) => html`<p key=${each} class="quiet remark">${each}</p>`)}
   </header>`;
 }
 
@@ -136,13 +141,13 @@ function Rows({ table, data, ids, row, parameters }) {
   /** The link of a dot: this rollout beside one of the other run. */
   const dot = (each, place) => (rollout) => (place ? hrefOf(each, { with: isTwo ? "" : place, r: `,${rollout.r}` }) : hrefOf(each, { r: `${rollout.r},` }));
   return html`<table ref=${table} class="list examples">
-    <thead><tr><th scope="col">example</th><th scope="col" class="n">difference</th>${data.runs.map((run, place) => html`<th key=${run.id} scope="col" colspan="2"><${Letter} place=${place} /> ${run.label}</th>`)}
+    <thead><tr><th scope="col">example</th><th scope="col" class="n">difference</th>${data.runs.map((run, place) => html`<th key=${run.id} scope="col" colspan="2"><${Letter} place=${place} /> <span class="runname" title=${run.label}>${run.label}</span></th>`)}
       ${hasTask && html`<th scope="col">task</th>`}<th scope="col">prompt</th>
       ${isTwo && data.runs.map((run, place) => html`<th key=${run.id} scope="col">reply of ${LETTERS[place]}</th>`)}</tr></thead>
     <tbody>${data.rows.map((each, at) => html`<tr key=${each.index} class=${at === row ? "here" : ""}>
       <th scope="row"><a class="main" href=${hrefOf(each)}>${each.example}</a></th>
       <td class="n">${Boolean(each.difference) && !isTwo && html`<${Letter} place=${each.widest} /> `}<${Delta} value=${each.difference} /></td>
-      ${each.runs.flatMap((held, place) => (held ? [html`<td key=${`s${place}`} class="dots"><${Strip} rollouts=${held.rollouts} hrefOf=${dot(each, place)} /></td>`, html`<td key=${`m${place}`} class="n">${mean(held.mean)}</td>`]
+      ${each.runs.flatMap((held, place) => (held ? [html`<td key=${`s${place}`} class=${held.rollouts.length > 4 ? "dots many" : "dots"}><${Strip} rollouts=${held.rollouts} hrefOf=${dot(each, place)} /></td>`, html`<td key=${`m${place}`} class="n">${mean(held.mean)}</td>`]
         : [html`<td key=${`s${place}`} colspan="2" class="quiet">not in this run</td>`]))}
       ${hasTask && html`<td>${each.task}</td>`}<td class="said"><span>${each.prompt}</span></td>
       ${isTwo && each.runs.map((held, place) => html`<td key=${place} class="said"><span>${held?.reply}</span></td>`)}

@@ -104,14 +104,14 @@ export function PairPage({ ids, index, parameters }) {
         <button type="button" class="small" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)} title="Markdown or raw text (m)">Raw</button>
         <${Copy} text=${() => location.href} label="Copy link" />
       </span>
+      <div class="pairrow pairhead">${sides.map((run, side) => html`<section key=${side} class="cell" aria-label=${`run ${"ABCDEFGH"[run]}`}>
+        <p><${Letter} place=${run} /> <a href=${link(["run", ids[run], "ex", drawn.row.runs[run].index, drawn.both[side].r])} title="the page of this rollout">${data.runs[run].label}</a>
+          ${" "}<span class=${`verdict verdict-${dotKind(drawn.both[side])}`}>${drawn.both[side].reward === null ? drawn.both[side].reason || "no score" : `reward ${score(drawn.both[side].reward)}`}</span></p>
+        <p class="quiet"><${Strip} rollouts=${drawn.row.runs[run].rollouts} current=${drawn.both[side].r} hrefOf=${(each) => self({ r: side ? `${drawn.both[0].r},${each.r}` : `${each.r},${drawn.both[1].r}`, turn: "" })} />
+          ${" "}rollout ${drawn.both[side].r} · ended by ${drawn.both[side].reason || drawn.both[side].stop || "–"} · ${compact(drawn.both[side].usage.output_tokens)} tokens out</p>
+      </section>`)}</div>
     </header>
     <p class="note" role="status">${note || (aligned.first < 0 ? "Both have the same messages." : `First difference: turn ${aligned.first + 1}, ${aligned.rows[aligned.first].what}.`)}</p>
-    <div class="pairrow pairhead">${sides.map((run, side) => html`<section key=${side} class="cell" aria-label=${`run ${"ABCDEFGH"[run]}`}>
-      <p><${Letter} place=${run} /> <a href=${link(["run", ids[run], "ex", drawn.row.runs[run].index, drawn.both[side].r])} title="the page of this rollout">${data.runs[run].label}</a>
-        ${" "}<span class=${`verdict verdict-${dotKind(drawn.both[side])}`}>${drawn.both[side].reward === null ? drawn.both[side].reason || "no score" : `reward ${score(drawn.both[side].reward)}`}</span></p>
-      <p class="quiet"><${Strip} rollouts=${drawn.row.runs[run].rollouts} current=${drawn.both[side].r} hrefOf=${(each) => self({ r: side ? `${drawn.both[0].r},${each.r}` : `${each.r},${drawn.both[1].r}`, turn: "" })} />
-        ${" "}rollout ${drawn.both[side].r} · ended by ${drawn.both[side].reason || drawn.both[side].stop || "–"} · ${compact(drawn.both[side].usage.output_tokens)} tokens out</p>
-    </section>`)}</div>
     <${Transcripts} key=${`${drawn.row.index} ${sides} ${drawn.both.map((each) => each.r)}`} aligned=${aligned} answer=${drawn.row.answer} sides=${sides} both=${drawn.both} isRaw=${isRaw} turn=${Number(turn) || 0} hrefOfTurn=${(number) => self({ turn: number })} />
     <details class="settings"><summary>Scores, judgements and state</summary>
       <div class="pairrow pairside">${drawn.both.map((each, side) => html`<div class="cell" key=${side}><p class="cellname"><${Letter} place=${sides[side]} /></p><${Sidebar} data=${each} /></div>`)}</div></details>
