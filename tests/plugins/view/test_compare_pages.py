@@ -14,6 +14,7 @@ from view_pages import click, compared_run, go, hostile, hostile_run, opened, pl
 from view_server import viewing
 
 from harness.core.records import Record
+from harness.core.types import JsonDict
 from harness.store.rundir import RunDir
 
 ROWS = "[...document.querySelectorAll('.examples tbody a.main')].map(e => e.textContent.trim())"
@@ -127,6 +128,37 @@ def test_two_transcripts_are_aligned_and_the_first_difference_is_marked(out: Pat
         await tab.gives(beside, False)
         below = beside.replace("a[0].top === a[1].top && a[0].right <= a[1].left", "a[0].bottom <= a[1].top")
         await tab.gives(below, True)
+        assert tab.complaints == []
+
+    with viewing(out) as client:
+        in_browser(visit)
+
+
+def test_a_turn_of_long_transcripts_has_an_address(out: Path, in_browser: Browser) -> None:
+    runs: list[str] = []
+    for number in range(2):
+        completion: list[JsonDict] = []
+        for turn in range(1, 401):
+            completion.append(
+                {"role": "assistant", "content": f"guess {turn}{' again' * number if turn > 300 else ''}"}
+            )
+            completion.append({"role": "user", "content": f"no, not {turn}"})
+        lines: list[Record] = [example(0), generated(0, 0, completion=completion), scored(0, 0, float(number))]
+        planned = {"num_examples": 1, "rollouts_per_example": 1}
+        runs.append(finished(out, lines, minute=number, planned=planned).id)
+    in_view = "(e => e && e.top > 0 && e.top < innerHeight)(document.getElementById('t{}')?.getBoundingClientRect())"
+
+    async def visit(tab: Tab) -> None:
+        place = f"#/compare/{','.join(runs)}/ex/0"
+        await opened(tab, client, place)
+        await shows(tab, "Show turns 1 to 299, the same in both")
+        await shows(tab, "first difference: reply", "#t301")
+        await go(tab, f"{place}?turn=390")
+        await tab.gives(in_view.format(390), True)
+        await go(tab, f"{place}?turn=150")
+        await tab.gives(in_view.format(150), True)
+        await shows(tab, "guess 150", "#t150")
+        assert await tab.js("document.querySelectorAll('.message').length") < 800, "what is far away is not drawn"
         assert tab.complaints == []
 
     with viewing(out) as client:

@@ -138,6 +138,11 @@ function alignment(first, second) {
   return { rows, results: held.map((each) => each.results), prompt: held[0].prompt, first: rows.findIndex((each) => each.what) };
 }
 
+/** Number of messages below one another in some rows. */
+function messagesIn(rows) {
+  return rows.reduce((sum, { left, right }) => sum + Math.max(left?.length || 0, right?.length || 0), 0);
+}
+
 function contentText(content) {
   const isText = !Array.isArray(content) || content.every((part) => typeof part === "string" || typeof part?.text === "string");
   return isText ? textOf(content) : JSON.stringify(content);
@@ -193,11 +198,16 @@ function Transcripts({ aligned, answer, sides, both, isRaw, turn, hrefOfTurn }) 
   const folded = first - 1 > FOLDED ? first - 1 : 0;
   useLayoutEffect(() => {
     if (!turn) return undefined;
-    const timer = requestAnimationFrame(() => {
+    // In several frames: parts above it are drawn when they come near, and move it.
+    let frames = 12;
+    let timer = 0;
+    const scroll = () => {
       const element = document.getElementById(`t${turn}`);
       element?.scrollIntoView({ block: "start" });
       element?.focus({ preventScroll: true });
-    });
+      if (--frames) timer = requestAnimationFrame(scroll);
+    };
+    timer = requestAnimationFrame(scroll);
     return () => cancelAnimationFrame(timer);
   }, [turn, rows]);
   const [isOpen, setOpen] = useState(turn > 0 && turn <= folded);
@@ -212,9 +222,9 @@ function Transcripts({ aligned, answer, sides, both, isRaw, turn, hrefOfTurn }) 
   return html`<section class="transcript" aria-label="transcripts">
     <details class="same" open=${size < 2000}><summary>Prompt <span class="quiet">· the same in both · ${plural(size, "character")}</span></summary>
       ${prompt.map(({ message, number }) => html`<${Message} key=${number} prefix="p" message=${message} number=${number} results=${results[0]} isRaw=${isRaw} hrefOfTurn=${hrefOfTurn} />`)}</details>
-    ${answer && html`<p class="said"><span><span class="quiet">expected answer</span> <code>${answer}</code></span></p>`}
+    ${answer && html`<p class="expected"><span class="quiet">expected answer</span> <code>${answer}</code></p>`}
     ${folded > 0 && html`<p class="fold"><button type="button" class="small" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${isOpen ? "Fold" : "Show"} turns 1 to ${folded}, the same in both</button></p>`}
-    ${chunks.map((start) => html`<${Chunk} key=${start} size=${Math.min(CHUNK, rows.length - start)} isForced=${start === chunks[0] || isNear(start)}>${() => rows.slice(start, start + CHUNK).map(draw)}<//>`)}
+    ${chunks.map((start) => html`<${Chunk} key=${start} size=${messagesIn(rows.slice(start, start + CHUNK))} isForced=${start === chunks[0] || isNear(start)}>${() => rows.slice(start, start + CHUNK).map(draw)}<//>`)}
     ${!rows.length && html`<p class="quiet">Neither has a reply.</p>`}
     ${both.some((each) => each.error) && html`<div class="pairrow">${both.map((each, side) => html`<div class="cell" key=${side}>${each.error && html`<div class="message ended"><header><b class="role">error</b></header><${LongText} text=${each.error}>${(shown) => html`<pre class="plain">${shown}</pre>`}<//></div>`}</div>`)}</div>`}
   </section>`;
