@@ -106,9 +106,9 @@ def _read_side(index: RunIndex, measure: str) -> ComparedRun | str:
     seconds = index.numbers("seconds") - np.nan_to_num(index.numbers("waiting_seconds"))
     side.seconds = np.nan_to_num(np.maximum(seconds, 0.0))[order].tolist()
     held, places = values[order].tolist(), index.array("place")[order].tolist()
-    starts = index.starts.tolist()
+    starts, keys = index.starts.tolist(), index.keys
     for start, end in zip(starts, [*starts[1:], index.count], strict=True) if starts else ():
-        if (known := index.keys.get(places[start])) is not None:
+        if (known := keys.get(places[start])) is not None:
             scored = [value for value in held[start:end] if not math.isnan(value)]
             cell = ExampleScores(cast("int | str", known[1]), places[start], None, scored, end - start - len(scored))
             side.cells[known[0]] = cell

@@ -347,7 +347,7 @@ def _word(value: object) -> Word:
 def _example_row(place: int, example: Example) -> tuple[int, str, str, str, str, str]:
     prompt = safe_text(lambda: last_text(example.prompt, "user", PREVIEW))
     texts = preview(example.task), preview(example.answer), preview(prompt)
-    return place, example.key, json.dumps(example.example_id), *texts
+    return place, json.dumps(example.key), json.dumps(example.example_id), *texts
 
 
 def safe_text(read: Any) -> str:

@@ -208,15 +208,16 @@ class IndexFile:
     def add_texts(
         self, examples: Iterable[tuple[int, str, str, str, str, str]], replies: Iterable[tuple[int, str]]
     ) -> None:
-        """Add the beginnings of texts: of examples as (position, key, id as JSON, task, answer, prompt), and of
+        """Add the beginnings of texts: of examples as (position, key and id as JSON, task, answer, prompt), and of
         replies as (rollout, text)."""
         self._db.executemany("INSERT OR REPLACE INTO example VALUES (?, ?, ?, ?, ?, ?)", examples)
         self._db.executemany("INSERT OR REPLACE INTO reply VALUES (?, ?)", replies)
 
     def keys(self) -> dict[int, tuple[str, object]]:
         """Key and id of every example, by its position."""
-        rows = self._db.execute("SELECT place, key, id FROM example")
-        return {place: (key, json.loads(example_id)) for place, key, example_id in rows}
+        rows = self._db.execute("SELECT place, key, id FROM example").fetchall()
+        pairs = json.loads(f"[{','.join(f'[{key},{example_id}]' for _, key, example_id in rows)}]")
+        return {row[0]: (key, example_id) for row, (key, example_id) in zip(rows, pairs, strict=True)}
 
     def examples(self, places: Sequence[int]) -> dict[int, tuple[object, str, str, str]]:
         """Id, task, and the beginnings of answer and prompt, of the examples at some positions."""
