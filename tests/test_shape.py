@@ -43,7 +43,7 @@ LINES = {
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
-    "cli": (9835, 6771),
+    "cli": (9816, 6760),
     "core": (2656, 1467),  # the client for the openai SDK; records and states that are made in a third of the time
     "engine": (7142, 4894),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
