@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 FORMAT_HELP = (
-    "csv, jsonl, parquet, verifiers, every-eval-ever or inspect. By default chosen by the ending of -o: .csv, .jsonl, "
-    ".parquet or .eval."
+    "csv, jsonl, parquet, verifiers, every-eval-ever, inspect, notes or notes-csv. By default chosen by the ending of "
+    "-o: .csv, .jsonl, .parquet or .eval."
 )
 
 STDOUT = Path("-")
@@ -35,7 +35,7 @@ def export(
     form: str | None = flag("--format -f FORMAT", FORMAT_HELP),
     target: Path | None = flag(
         "-o --output PATH",
-        "The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv and jsonl. "
+        "The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv, jsonl and notes. "
         "By default a name made of environment, model and run, in this directory.",
     ),
     force: bool = flag("--force", "Replace existing files.", False),

@@ -28,6 +28,7 @@ from harness.report.text import clean, make_console
 from harness.report.transcript import example_json, transcript
 from harness.store.catalogue import read_entry
 from harness.store.find_runs import choose, find_run
+from harness.store.notes import read_notes
 from harness.store.query import QueryError
 from harness.store.query_match import QueryColumn
 from harness.store.rundir import RunDir
@@ -119,13 +120,13 @@ def _check(request: Request, example: str | None, rollout: int | None, *, settin
 
 
 def _transcript(run: RunDir, name: str, rollout: int | None, *, as_json: bool) -> None:
-    found = example_outcomes(run, name, rollout)
+    found, notes = example_outcomes(run, name, rollout), read_notes(run)
     if as_json:
-        write_json({"run": run.id, "examples": [example_json(example, rollouts) for example, rollouts in found]})
+        write_json({"run": run.id, "examples": [example_json(example, rollouts, notes) for example, rollouts in found]})
         return
     for number, (example, rollouts) in enumerate(found):
         write(["", ""] if number else [])
-        write_fitted(partial(transcript, example, rollouts))
+        write_fitted(partial(transcript, example, rollouts, notes=notes))
 
 
 def _show_search(name: str, request: Request, output_dir: Path) -> None:

@@ -91,6 +91,11 @@ class KeyIndex:
         return place
 
 
+def key_number(key: str) -> int:
+    """Return 63 bits of a key, for columns of numbers."""
+    return _halves(key)[0] >> 1
+
+
 def _halves(key: str) -> tuple[int, int]:
     if len(key) == HEX_LENGTH:
         try:

@@ -34,6 +34,7 @@ from harness.store.dataset import DatasetWriter
 from harness.store.find_runs import find_run
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
+from harness.store.notes import copy_notes
 from harness.store.resume import differences, find_resumable, resume_obstacle
 from harness.store.rows import RowShape
 from harness.store.rundir import RunDir, RunLock, folder_name, timestamp
@@ -311,6 +312,7 @@ def _open(run: LiveRun) -> None:
     derive = plan.start.derive
     if derive is not None and derive.how == "rescore" and not folder.journal_path.exists():
         take_over(derive, folder.journal_path)
+        copy_notes(derive.parent, folder)
         run.recorded = Recorded.load(folder.journal_path)
 
 

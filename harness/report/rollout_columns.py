@@ -14,6 +14,7 @@ from harness.rubrics.extract import extract_boxed_answer
 from harness.stats.passk import THRESHOLD_SLACK
 from harness.stats.summary import tokens_known
 from harness.store.manifest import Manifest
+from harness.store.notes import Note
 from harness.store.outcomes import Outcome
 from harness.store.query_match import QueryColumn, QueryColumns
 from harness.store.rows import as_messages, completion_messages, content_text
@@ -30,6 +31,8 @@ class RunRollout:
     run_id: str
     manifest: Manifest
     outcome: Outcome
+    notes: tuple[Note, ...] = ()
+    """Notes of people about the rollout, the newest last."""
 
 
 def passed(rollout: RunRollout) -> bool:
@@ -148,6 +151,18 @@ def _timing(name: str) -> Callable[[RunRollout], object]:
     return lambda rollout: getattr(rollout.outcome.base.timing, name)
 
 
+def _note_tags(rollout: RunRollout) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(tag for note in rollout.notes for tag in note.tags))
+
+
+def _note_texts(rollout: RunRollout) -> tuple[str, ...]:
+    return *_note_tags(rollout), *(note.remark for note in rollout.notes if note.remark)
+
+
+def _note_score(rollout: RunRollout) -> float | None:
+    return next((note.score for note in reversed(rollout.notes) if note.score is not None), None)
+
+
 def _made(name: str) -> Callable[[RunRollout], object]:
     """Make a function that reads an attribute of a generated rollout; its result is None for a failed rollout."""
     return lambda rollout: getattr(rollout.outcome.base, name) if isinstance(rollout.outcome.base, Generated) else None
@@ -172,6 +187,10 @@ COLUMNS: tuple[QueryColumn[RunRollout], ...] = (
     QueryColumn("answer", "text", lambda r: r.outcome.example.answer, "the expected answer"),
     QueryColumn("tool", "text", _tools, "names of the tools that the model called; any of them may match"),
     QueryColumn("judge", "text", lambda r: [text for _, text in judgements(r.outcome)], "the judges' replies"),
+    QueryColumn("note", "text", _note_texts, "tags and remarks of people's notes; grouped by tags"),
+    QueryColumn("note.tag", "text", _note_tags, "tags of the notes; any of them may match"),
+    QueryColumn("note.score", "number", _note_score, "the newest score in the notes"),
+    QueryColumn("note.author", "text", lambda r: tuple(note.author for note in r.notes), "who wrote the notes"),
     QueryColumn("example", "name", lambda r: r.outcome.example.example_id, "id of the example"),
     QueryColumn("rollout", "number", lambda r: r.outcome.base.rollout_index, "index of the rollout, from 0"),
     QueryColumn("task", "text", lambda r: r.outcome.example.task, "task of the example"),
@@ -203,6 +222,7 @@ FLAGS: dict[str, tuple[Callable[[RunRollout], bool], str]] = {
         lambda r: isinstance(r.outcome.base, Failed) and r.outcome.base.retryable,
         "failed, and a retry may succeed",
     ),
+    "noted": (lambda r: bool(r.notes), "somebody wrote a note about it"),
 }
 """Properties for `is:NAME`, each with its explanation."""
 
@@ -211,6 +231,7 @@ SYNONYMS = {
     "latency": "seconds", "example_id": "example", "id": "example", "rollout_index": "rollout", "environment": "env",
     "target": "answer", "expected": "answer", "output": "reply", "response": "reply", "tools": "tool",
     "message": "text", "messages": "text", "transcript": "text", "price": "cost", "status": "outcome",
+    "tag": "note.tag", "tags": "note.tag", "label": "note.tag", "notes": "note", "remark": "note",
 }  # fmt: skip
 
 
@@ -235,7 +256,7 @@ def rollout_columns(manifests: Iterable[Manifest]) -> QueryColumns[RunRollout]:
     }
     known = [*(f"metric.{name}" for name in metrics), *(f"state.{name}" for name in state)]
     flags = {name: test for name, (test, _) in FLAGS.items()}
-    return QueryColumns({each.name: each for each in COLUMNS}, families, known, flags, SYNONYMS)
+    return QueryColumns({each.name: each for each in COLUMNS}, families, known, flags, SYNONYMS, {"note": "note.tag"})
 
 
 def _metric(rollout: RunRollout, name: str) -> float | None:

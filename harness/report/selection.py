@@ -23,6 +23,7 @@ from harness.stats.target import finite_limits
 from harness.store.codec import to_text
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
+from harness.store.notes import Notes, read_notes
 from harness.store.outcomes import in_order, outcomes, read_journal
 from harness.store.query import shown_name
 from harness.store.query_match import Query, QueryColumn, QueryColumns, compile_query, fold, is_missing
@@ -53,10 +54,15 @@ class SourceRun:
         """Index of the journal, read once."""
         return read_journal(self.folder)
 
+    @cached_property
+    def notes(self) -> Notes:
+        """The notes of people about the rollouts, read once."""
+        return read_notes(self.folder)
+
     def rollouts(self, numbers: Iterable[int] | None = None) -> Iterator[RunRollout]:
         """The run's rollouts in table order, or those at the given positions in the journal."""
         for outcome in outcomes(self.recorded, numbers):
-            yield RunRollout(self.folder.id, self.manifest, outcome)
+            yield RunRollout(self.folder.id, self.manifest, outcome, self.notes.of(outcome.base.key))
 
 
 @dataclass
@@ -147,7 +153,7 @@ class Search:
                 values[value_text(value)[:LONGEST_VALUE]] = None
 
 
-_TEXTS = frozenset({"text", "prompt", "completion", "reply", "reasoning", "parsed", "judge", "error"})
+_TEXTS = frozenset({"text", "prompt", "completion", "reply", "reasoning", "parsed", "judge", "error", "note"})
 """Columns of long text, whose values are not remembered."""
 
 
@@ -275,7 +281,7 @@ def selected_json(rollout: RunRollout) -> JsonDict:
         "model": rollout.manifest.model,
         "key": outcome.base.key,
         **example_fields(outcome.example),
-        **rollout_json(outcome),
+        **rollout_json(outcome, rollout.notes),
     }
 
 

@@ -22,7 +22,7 @@ from harness.store.query_match import QueryColumn, fold, is_missing
 MOST_COLUMNS = 3
 """Maximum number of columns to show because the query names them."""
 
-_SEARCHED = ("text", "prompt", "completion", "reply", "reasoning", "judge", "error", "parsed", "answer")
+_SEARCHED = ("text", "prompt", "completion", "reply", "reasoning", "judge", "error", "parsed", "answer", "note")
 """Columns of long text; a rollout's line shows an excerpt with the words that were found there."""
 
 _SHOWN_ALREADY = frozenset({"reward", "rollout"})
@@ -85,7 +85,7 @@ def _excerpt(rollout: RunRollout, found: Search) -> tuple[str, bool]:
         if column.name not in _SEARCHED:
             continue
         value = column.read(rollout)
-        for text in cast("list[object]", value) if isinstance(value, list) else [value]:
+        for text in cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]:
             plain = " ".join(str(text or "").split())
             place = plain.casefold().find(fold(word))
             if place >= 0:

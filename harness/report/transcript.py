@@ -14,9 +14,12 @@ from harness.report import numerals
 from harness.report.numerals import token_words
 from harness.report.text import clean, clean_block
 from harness.store.codec import to_text
+from harness.store.notes import Note, Notes
 from harness.store.outcomes import Outcome
 
 INDENT = "  "
+
+NO_NOTES = Notes()
 
 _SHOWN = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning"})
 """Message fields that have a special layout; other fields are printed as `name: value`."""
@@ -24,13 +27,14 @@ _SHOWN = frozenset({"role", "content", "name", "tool_call_id", "tool_calls", "re
 _WIDEST = 80
 
 
-def transcript(example: Example, rollouts: Sequence[Outcome], width: int) -> Iterator[str]:
+def transcript(example: Example, rollouts: Sequence[Outcome], width: int, notes: Notes = NO_NOTES) -> Iterator[str]:
     """Format an example with some of its rollouts as lines.
 
     Args:
         example: The example.
         rollouts: Rollouts of this example.
         width: Width of the rule between rollouts; text is not wrapped, so that it can be copied.
+        notes: The notes of the run.
     """
     rule = "─" * min(width, _WIDEST)
     yield f"Example {clean(example.example_id, 200)}" + (f" · task {clean(example.task, 200)}" if example.task else "")
@@ -43,6 +47,7 @@ def transcript(example: Example, rollouts: Sequence[Outcome], width: int) -> Ite
         if outcome.base.completion or isinstance(outcome.base, Generated):
             yield from _said(outcome.base.completion or "", "assistant", "completion")
         yield from _result(example, outcome)
+        yield from _notes(notes.of(outcome.base.key))
     if example.info:
         yield ""
         yield "info of the example"
@@ -56,9 +61,10 @@ def verdict(outcome: Outcome) -> str:
     return f"no score: {clean(outcome.reason, 200)}"
 
 
-def example_json(example: Example, rollouts: Sequence[Outcome]) -> JsonDict:
+def example_json(example: Example, rollouts: Sequence[Outcome], notes: Notes) -> JsonDict:
     """JSON of an example with some of its rollouts; the keys are documented in docs/reference/runs.md."""
-    return {**example_fields(example), "rollouts": [rollout_json(outcome) for outcome in rollouts]}
+    found = [rollout_json(outcome, notes.of(outcome.base.key)) for outcome in rollouts]
+    return {**example_fields(example), "rollouts": found}
 
 
 def example_fields(example: Example) -> JsonDict:
@@ -66,8 +72,8 @@ def example_fields(example: Example) -> JsonDict:
     return {name: getattr(example, name) for name in ("example_id", "index", "prompt", "answer", "task", "info")}
 
 
-def rollout_json(outcome: Outcome) -> JsonDict:
-    """A complete rollout as JSON."""
+def rollout_json(outcome: Outcome, notes: Sequence[Note]) -> JsonDict:
+    """A complete rollout as JSON, with the notes about it."""
     base, score = outcome.base, outcome.score
     made = isinstance(base, Generated)
     return {
@@ -85,6 +91,7 @@ def rollout_json(outcome: Outcome) -> JsonDict:
         "attempts": base.attempts,
         "state": base.state if made else {},
         "scoring_state": {} if score is None else score.extra,
+        "notes": [note.to_json() for note in notes],
     }
 
 
@@ -250,6 +257,17 @@ def _result(example: Example, outcome: Outcome) -> Iterator[str]:
         yield ""
         yield "state"
         yield from _table(held)
+
+
+def _notes(notes: Sequence[Note]) -> Iterator[str]:
+    """Lines of the notes of people about a rollout."""
+    for note in notes:
+        yield ""
+        score = "" if note.score is None else f"score {numerals.score(note.score)}"
+        names = (note.author, note.time[:10], *note.tags, score)
+        yield " · ".join(("note", *(clean(name, 200) for name in names if name)))
+        if note.remark:
+            yield from _block(note.remark)
 
 
 def shown_error(outcome: Outcome) -> str:

@@ -77,12 +77,12 @@ def stream_csv(run: RunDir, stream: IO[bytes]) -> Exported:
     before, after = [ours[name] for name in _FIRST], [ours[name] for name in (*_PLAIN, *_NAMES, *_JSON)]
     order = [*before, *columns.metric_names, *after, *columns.state_columns]
     as_json = {*_JSON, *columns.state_columns}
-    writer = csv.writer(_Encoded(stream), lineterminator=_ROW_END)
+    writer = csv.writer(CsvText(stream), lineterminator=_ROW_END)
     writer.writerow([defused(_writable(name)) for name in order])
     rows = long = 0
     for outcome in outcomes(read_journal(run)):
         row = _csv_row(columns, manifest, outcome, names)
-        cells = [_cell(row[name], is_json=name in as_json) for name in order]
+        cells = [csv_cell(row[name], is_json=name in as_json) for name in order]
         writer.writerow(cells)
         rows += 1
         long += sum(isinstance(cell, str) and len(cell) > CELL_LIMIT for cell in cells)
@@ -118,7 +118,7 @@ def restored(cell: str) -> str:
     return APOSTROPHE.sub("", cell)
 
 
-class _Encoded:
+class CsvText:
     """Text adapter for `csv` on a binary stream. A text stream would buffer, and would close the stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -189,7 +189,7 @@ def _json_row(columns: RowShape, manifest: Manifest, outcome: Outcome, names: Ma
     return {**line, names.get("run_id", "run_id"): manifest.id}
 
 
-def _cell(value: str | int | float | bool | None, *, is_json: bool) -> str | int | float:
+def csv_cell(value: str | int | float | bool | None, *, is_json: bool = False) -> str | int | float:
     """Convert a value to a CSV cell: null becomes empty, numbers are kept, and text is protected against formulas."""
     if value is None:
         return ""

@@ -59,6 +59,8 @@ class QueryColumns(Generic[T]):
     """Properties by name, for `is:NAME`."""
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of columns by common alternative names, for suggestions."""
+    grouped_as: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By name of a column, the column to sort and group by in its place."""
 
     def find(self, name: str) -> QueryColumn[T] | None:
         """The column with this name; None if there is no such column."""
@@ -100,7 +102,7 @@ class QueryColumns(Generic[T]):
         found = self.find(name) or (self.find(f"{prefix}.{rest[1:-1]}") if quoted else None)
         if found is None:
             raise QueryError(f'there is no column "{name}"; {self.advice(name)}', name, 0, len(name))
-        return found
+        return self.columns[self.grouped_as[found.name]] if found.name in self.grouped_as else found
 
 
 @dataclass(frozen=True, slots=True)

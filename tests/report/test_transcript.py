@@ -11,6 +11,7 @@ from tables import for_each_row
 from harness.core.records import Failed, Generated, Scored, Timing
 from harness.core.types import Usage
 from harness.report.transcript import example_json, message_text, transcript, verdict
+from harness.store.notes import Notes
 from harness.store.outcomes import Outcome
 
 
@@ -259,7 +260,7 @@ def test_a_verdict_in_a_few_words() -> None:
 def test_json_has_everything_and_survives_any_text() -> None:
     asked = example(0, info={"odd": "\ud800\x1b[2J"})
     outcome = Outcome(asked, generated(0, lost=("x",)), scored(0, reward=0.5, extra={"verdict": 1}))
-    whole = example_json(asked, [outcome, Outcome(asked, failed(0, 1), None)])
+    whole = example_json(asked, [outcome, Outcome(asked, failed(0, 1), None)], Notes())
     assert json.loads(json.dumps(whole)) == whole
     assert {name: value for name, value in whole.items() if name != "rollouts"} == {
         "example_id": 0, "index": 0, "prompt": asked.prompt, "answer": "1", "task": "sums",
@@ -273,7 +274,7 @@ def test_json_has_everything_and_survives_any_text() -> None:
         "usage": {"input_tokens": 10, "output_tokens": 5, "reasoning_tokens": 0, "cached_tokens": 0, "requests": 1,
                   "unreported": 0, "cost": None},
         "timing": {"started_at": 1_790_000_000.0, "generation": 0.5, "model": 0.25, "waiting": 0.0, "scoring": 0.01},
-        "attempts": 1, "state": {"turn": 1}, "scoring_state": {"verdict": 1},
+        "attempts": 1, "state": {"turn": 1}, "scoring_state": {"verdict": 1}, "notes": [],
     }  # fmt: skip
     assert (lost["outcome"], lost["reward"], lost["reason"], lost["error"]) == (
         "unscored", None, "timeout", "timeout: no reply in 600 s",

@@ -44,16 +44,17 @@ class Client:
     def port(self) -> int:
         return urlsplit(self.link).port or 0
 
-    def send(self, path: str, method: str = "GET", **headers: str) -> Answer:
+    def send(self, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> Answer:
         """Send a request, with more headers or others; `_` in a name stands for `-`. An empty header is not sent."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        given = {"Cookie": self.cookie, **self.headers} | {k.replace("_", "-"): v for k, v in headers.items()}
+        given = {"Cookie": self.cookie, **self.headers, "Content-Length": str(len(body)) if body else ""}
+        given |= {k.replace("_", "-"): v for k, v in headers.items()}
         try:
             connection.putrequest(method, path, skip_host="Host" in given)
             for name, value in given.items():
                 if value:
                     connection.putheader(name, value)
-            connection.endheaders()
+            connection.endheaders(body or None)
             response = connection.getresponse()
             return Answer(response.status, dict(response.getheaders()), response.read())
         finally:
@@ -70,6 +71,11 @@ class Client:
         answer = self.send(f"{path}?{urlencode(query)}" if query else path)
         assert answer.status == 200, (path, query, answer.status, answer.body[:2000])
         return answer.json
+
+    def post(self, path: str, value: object, **headers: str) -> Answer:
+        """Send JSON as the page does."""
+        own = {"Content_Type": "application/json", "Origin": f"http://127.0.0.1:{self.port}"}
+        return self.send(path, "POST", json.dumps(value).encode(), **{**own, **headers})
 
     def error(self, path: str, **query: object) -> tuple[int, str]:
         """Status and sentence of an answer that must be an error."""
@@ -102,12 +108,14 @@ def own_cache(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def viewing(output_dir: Path | str = "outputs", paths: list[Path] | None = None) -> Iterator[Client]:
+def viewing(
+    output_dir: Path | str = "outputs", paths: list[Path] | None = None, author: str = "ann"
+) -> Iterator[Client]:
     """A running server, and a client that has opened its link."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    server = ViewServer(RunList(Path(output_dir), paths))
+    server = ViewServer(RunList(Path(output_dir), paths), author)
     try:
         link = asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         client = Client(link)

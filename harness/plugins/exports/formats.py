@@ -1,4 +1,4 @@
-"""Table of the formats of other tools in which `bench export` can write a run."""
+"""Table of the formats of other tools, and of notes, in which `bench export` can write a run."""
 
 from __future__ import annotations
 
@@ -15,5 +15,21 @@ EXPORTER = Exporter(
         ),
         Format("every-eval-ever", "", "harness.plugins.exports.every_eval_ever", place="every-eval-ever/{runs}/{id}"),
         Format("inspect", ".eval", "harness.plugins.exports.inspect", opens="inspect view --log-dir {folder}"),
+        Format(
+            "notes",
+            ".jsonl",
+            "harness.plugins.exports.notes",
+            "",
+            "stream_jsonl",
+            place="{runs}--{id}--notes{suffix}",
+        ),
+        Format(
+            "notes-csv",
+            ".csv",
+            "harness.plugins.exports.notes",
+            "",
+            "stream_csv",
+            place="{runs}--{id}--notes{suffix}",
+        ),
     )
 )

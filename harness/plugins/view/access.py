@@ -52,6 +52,15 @@ class Access:
             return "Requests from other web pages are refused."
         return ""
 
+    def refusal_to_write(self, request: web.BaseRequest) -> str:
+        """Return why a request that changes something is refused; "" if it is allowed. Browsers send Origin with each
+        such request, and ask before they send JSON to another origin."""
+        if "Origin" not in request.headers:
+            return "A request that changes something needs the header Origin."
+        if request.content_type != "application/json":
+            return "A request that changes something has the content type application/json."
+        return ""
+
     def is_valid(self, token: str | None) -> bool:
         """Compare a token with that of the server, in constant time."""
         return token is not None and secrets.compare_digest(token.encode("utf-8", "replace"), self.token.encode())

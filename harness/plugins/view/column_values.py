@@ -102,7 +102,8 @@ def values_of(index: RunIndex, name: str, needed: Array, progress: Progress) -> 
     """
     if not name:
         raise QueryError("the name of a column is missing", name, 0)
-    column, storage = column_of(index, name), index.storage(name)
+    column = column_of(index, name)
+    name, storage = column.name, index.storage(column.name)
     if storage == "number":
         return ColumnValues(column, index.numbers(name))
     if storage == "words":

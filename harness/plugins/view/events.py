@@ -77,7 +77,7 @@ class RunChanges:
         index = self._indexes.of(entry)
         with index.reading():
             status, known = index.status(), run_json(entry)
-            stamp = (index.stamp, status["done"], entry.state, known["scored"])
+            stamp = (index.stamp, index.note_file.stamp, status["done"], entry.state, known["scored"])
             if self._last is not None and stamp == self._stamp and entry.state != "running":
                 return self._last
             self._stamp = stamp
@@ -86,6 +86,7 @@ class RunChanges:
         rate, eta = self._pace(known) if entry.state == "running" else (None, None)
         return {
             **{name: known[name] for name in names}, "index": status, "rate": rate, "eta": eta,
+            "notes": index.note_file.stamp,
             "status": engine_status(entry.run.path / _STATUS) if entry.state == "running" else None,
         }  # fmt: skip
 

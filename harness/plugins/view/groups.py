@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
@@ -184,15 +185,22 @@ def frequent_values(index: RunIndex, name: str, prefix: str, limit: int = 20) ->
     """
     wanted = fold(prefix)
     if name == "is":
-        counted = [(flag, int(index.flag(flag).sum())) for flag in index.columns.flags]
-        found = [(text, count) for text, count in counted if text.startswith(wanted)]
+        flags = [(flag, int(index.flag(flag).sum())) for flag in index.columns.flags]
+        found = [(text, count) for text, count in flags if text.startswith(wanted)]
     else:
         progress = Progress()
         everything = np.ones(index.count, bool)
-        texts, members = grouped(values_of(index, name, everything, progress), everything, index.order)
+        values = values_of(index, name, everything, progress)
+        texts, members = grouped(values, everything, index.order)
         counts = np.bincount(members[members >= 0], minlength=len(texts)).tolist()
-        pairs = [(text, count) for text, count in zip(texts, counts, strict=True) if text is not None]
-        found = [(text, count) for text, count in pairs if fold(text).startswith(wanted)]
+        lists = [cast("tuple[str, ...]", value) for value in values.values if isinstance(value, tuple)]
+        parts = {value_text(value)[:LONGEST_VALUE]: value for value in lists}
+        counted = Counter[str]()
+        for text, count in zip(texts, counts, strict=True):
+            if text is not None:
+                names = parts.get(text, (text,))  # of a list, any part may match
+                counted.update(dict.fromkeys(names, count))
+        found = [(text, count) for text, count in counted.items() if fold(text).startswith(wanted)]
     found.sort(key=lambda pair: -pair[1])
-    values = [{"value": text, "count": count} for text, count in found[:limit]]
-    return {"name": name, "values": values, "more": max(0, len(found) - limit)}
+    shown = [{"value": text, "count": count} for text, count in found[:limit]]
+    return {"name": name, "values": shown, "more": max(0, len(found) - limit)}

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from harness.core.errors import StoreError
+from harness.core.keys import key_number
 from harness.core.records import Example, Failed, Generated, Scored
 from harness.core.types import JsonDict
 from harness.plugins.view.index_columns import (
@@ -185,7 +186,8 @@ class Builder:
         for number in numbers:
             assert reader is not None
             lines, place = recorded.lines(number), recorded.place(number)
-            batch.lines.append((*place, lines.example, lines.base, lines.score))
+            document = touched[number][0] or touched[number][1] or {}
+            batch.lines.append((*place, lines.example, lines.base, lines.score, key_number(document["key"])))
             try:
                 outcome, is_new = self._outcome(reader, recorded, number, touched[number])
             except (StoreError, ValueError) as problem:

@@ -42,8 +42,9 @@ CREATE TABLE example (place INTEGER PRIMARY KEY, key TEXT, id TEXT, task TEXT, a
 CREATE TABLE reply (number INTEGER PRIMARY KEY, text TEXT);
 """
 
-LINES = ("place", "r", "example_line", "base_line", "score_line")
-"""Columns with the position of the example in tables, the rollout index, and the offsets of the lines."""
+LINES = ("place", "r", "example_line", "base_line", "score_line", "key")
+"""Columns with the position of the example in tables, the rollout index, the offsets of the lines, and the number of
+the key (`core.keys.key_number`)."""
 
 TYPES: Mapping[str, str] = {"flags": "u1", **dict.fromkeys(LINES, "i8")}
 """Types of the columns that are neither numbers (`f8`) nor words (`i4`)."""

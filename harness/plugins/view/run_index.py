@@ -19,6 +19,7 @@ from harness.core.types import JsonDict
 from harness.plugins.view.index_build import Builder, column_type
 from harness.plugins.view.index_columns import CONSTANTS, EXAMPLE, FLAG_BITS, NUMBERS, WORDS, stored_names
 from harness.plugins.view.index_file import FORMAT, PART, IndexFile, index_path, journal_head, remove_index
+from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS, NOTED, NoteColumns, NoteFile
 from harness.report.rollout_columns import RunRollout, rollout_columns
 from harness.store.catalogue import ListedRun
 from harness.store.journal import JournalReader
@@ -65,6 +66,7 @@ class RunIndex:
         """Values computed from the columns at this stamp, by name."""
         self.lasting: OrderedDict[object, Any] = OrderedDict()
         """Values that stay valid for rollouts whose lines do not change, by name."""
+        self.note_file = NoteFile(entry.run)
         self.changed = threading.Condition()
         self._meta: JsonDict = {}
         self._path = index_path(entry.run.path)
@@ -151,6 +153,8 @@ class RunIndex:
         """Context manager in which the columns have one consistent state, the newest one."""
         with self._lock:
             try:
+                if self.note_file.refresh():
+                    self.derived = {}
                 file = self._opened()
                 if file is None:
                     self._reset({})
@@ -242,21 +246,30 @@ class RunIndex:
 
     def numbers(self, name: str) -> Array:
         """A column of numbers; NaN is missing."""
-        return self.array(name)
+        return self.note_columns.numbers[name] if name in NOTE_NUMBERS else self.array(name)
 
     def codes(self, name: str) -> Array:
         """A column of words: for each rollout the position of its value in `words`; -1 is missing."""
-        return self.array(f"word:{name}")
+        return self.note_columns.codes[name] if name in NOTE_WORDS else self.array(f"word:{name}")
 
     def words(self, name: str) -> list[object]:
         """The different values of a column of words, in the order of their codes: strings, or lists of strings."""
+        if name in NOTE_WORDS:
+            return self.note_columns.words[name]
         if name not in self._words:
             self._words[name] = [] if self._file is None or not self.count else self._file.words(name, 0)
         return self._words[name]
 
     def flag(self, name: str) -> Array:
         """Whether a property holds for each rollout."""
-        return (self.array("flags") & FLAG_BITS[name]) != 0
+        return self.note_columns.noted if name == NOTED else (self.array("flags") & FLAG_BITS[name]) != 0
+
+    @property
+    def note_columns(self) -> NoteColumns:
+        """The columns of people's notes."""
+        if "notes" not in self.derived:
+            self.derived["notes"] = NoteColumns(self.manifest, self.note_file.notes, self.array("key"))
+        return self.derived["notes"]
 
     def storage(self, name: str) -> str:
         """How a column is stored: `number`, `words`, `constant`, or "" if it has to be read from the journal."""
@@ -269,9 +282,13 @@ class RunIndex:
             if has_words and not np.isnan(self.numbers(EXAMPLE)).all():
                 return ""
             return "words" if has_words else "number"
-        if name in NUMBERS or (name.startswith("metric.") and self.columns.find(name) is not None):
+        if (
+            name in NUMBERS
+            or name in NOTE_NUMBERS
+            or (name.startswith("metric.") and self.columns.find(name) is not None)
+        ):
             return "number"
-        return "words" if name in WORDS else ""
+        return "words" if name in WORDS or name in NOTE_WORDS else ""
 
     @property
     def order(self) -> Array:

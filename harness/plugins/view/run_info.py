@@ -61,7 +61,7 @@ def run_info(index: RunIndex, entry: ListedRun, siblings: list[str]) -> JsonDict
         "usage": usage_json(index, final),
         "judge_usage": (final or {}).get("judge_usage"),
         "latency": latency(index),
-        "notes": [],
+        "noted": int(index.flag("noted").sum()),
     }
 
 

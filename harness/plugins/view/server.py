@@ -12,19 +12,22 @@ from typing import TypeAlias, cast
 
 from aiohttp import web
 
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.types import JsonDict
 from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, refused
 from harness.plugins.view.compare_page import SHOWN, SORTS, Examples, compare_page, pair_page, pair_step
 from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
+from harness.plugins.view.note_page import LARGEST_BODY, note_page, write_note
 from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
 from harness.plugins.view.run_info import run_info
 from harness.plugins.view.run_list import MOST_COMPARED, RunList, RunNotFound, RunRemoved, listed
 from harness.plugins.view.tables import Selection, examples_page, rollouts_page, step
+from harness.store.atomic import translated
 from harness.store.codec import to_text
 from harness.store.query import QueryError
+from harness.store.safe_files import refuse_links
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +61,11 @@ class ViewServer:
 
     Args:
         runs: The runs to show.
+        author: Author of the notes that are written.
     """
 
-    def __init__(self, runs: RunList) -> None:
-        self.runs = runs
+    def __init__(self, runs: RunList, author: str = "unknown") -> None:
+        self.runs, self.author = runs, author
         self.indexes = Indexes()
         self._is_stopping = False
         self._access: Access | None = None
@@ -85,7 +89,7 @@ class ViewServer:
         async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
             return await self._checked(request, handler)
 
-        app = web.Application(middlewares=[checked])
+        app = web.Application(middlewares=[checked], client_max_size=LARGEST_BODY)
         app.add_routes(
             [
                 web.get("/api/runs", self._list),
@@ -93,6 +97,8 @@ class ViewServer:
                 web.get("/api/runs/{run}/examples", self._page(examples_page)),
                 web.get("/api/runs/{run}/rollouts", self._page(rollouts_page)),
                 web.get("/api/runs/{run}/rollouts/{index}/{rollout}", self._rollout),
+                web.get("/api/runs/{run}/notes/{index}/{rollout}", self._notes),
+                web.post("/api/runs/{run}/notes/{index}/{rollout}", self._write_note),
                 web.get("/api/runs/{run}/groups", self._groups),
                 web.get("/api/runs/{run}/step", self._step),
                 web.get("/api/compare", self._compare),
@@ -137,7 +143,10 @@ class ViewServer:
         if reason := access.refusal(request):
             return refused(reason)
         if request.method not in ("GET", "HEAD"):
-            return error_response(405, f"{request.method} is not supported.")
+            if request.method != "POST" or request.match_info.http_exception is not None:
+                return error_response(405, f"{request.method} is not supported.")
+            if reason := access.refusal_to_write(request):
+                return refused(reason)
         if request.path == "/" and access.is_valid(request.query.get("token")):
             return access.signed_in()
         return None if access.has_cookie(request) else refused()
@@ -245,6 +254,24 @@ class ViewServer:
             request, lambda indexes: pair_step(indexes, measure, examples, place, by, direction)
         )
 
+    async def _notes(self, request: web.Request) -> web.Response:
+        place, rollout = natural(request, "index"), natural(request, "rollout")
+        return await self._read(request, lambda index: note_page(index, place, rollout, self.author))
+
+    async def _write_note(self, request: web.Request) -> web.Response:
+        place, rollout = natural(request, "index"), natural(request, "rollout")
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return error_response(413, f"A note has at most {LARGEST_BODY:,} bytes.")
+
+        def write(index: RunIndex) -> JsonDict:
+            with translated("write", index.entry.run.path):
+                refuse_links(self.runs.output_dir, index.entry.run.path)
+            return write_note(index, place, rollout, self.author, body)
+
+        return await self._read(request, write)
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         run_ids = [run_id for run_id in request.query.get("runs", "").split(",") if run_id]
         try:
@@ -273,6 +300,8 @@ async def answered(request: web.Request, handler: Handler) -> web.StreamResponse
         return error_response(400, str(error))
     except RunNotFound as error:
         return error_response(410 if isinstance(error, RunRemoved) else 404, str(error))
+    except UsageError as error:
+        return error_response(400, str(error))
     except HarnessError as error:
         return error_response(500, str(error))
     except web.HTTPException as error:

@@ -171,7 +171,10 @@ class RowWriter:
 
     def __init__(self, index: RunIndex) -> None:
         self._rewards, self._passed, self._r = index.numbers("reward"), index.flag("passed"), index.array("r")
-        self._words = {name: (index.codes(name), index.words(name)) for name in ("outcome", "reason", "stop")}
+        self._words = {
+            name: (index.codes(name), index.words(name)) for name in ("outcome", "reason", "stop", "note.tag")
+        }
+        self._noted = index.flag("noted")
 
     def word(self, name: str, number: int) -> Any:
         """A word of a rollout; "" if it is missing."""
@@ -185,6 +188,8 @@ class RowWriter:
             "r": int(self._r[number]), "reward": plain(self._rewards[number]), "passed": bool(self._passed[number]),
             "outcome": self.word("outcome", number), "reason": self.word("reason", number),
         }  # fmt: skip
+        if self._noted[number]:
+            found["note"] = list(self.word("note.tag", number))
         return found if matches is None else {**found, "match": matches}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,6 +19,7 @@ from harness.core.loopback import is_loopback
 from harness.plugins.view.run_list import MOST_COMPARED, RunList
 from harness.store.find_runs import choose
 from harness.store.rundir import RunDir
+from harness.store.notes import LONGEST_NAME
 
 _RUNS_HELP = (
     "Show only these: runs or suites by id, the beginning of an id, a path, or `latest`. Two runs or more are compared "
@@ -28,14 +31,15 @@ def view(
     runs: list[str] | None = positional("RUN|SUITE", _RUNS_HELP),
     host: str = flag("--host HOST", "Address to listen on.", "127.0.0.1"),
     port: int = flag("--port N", "Port to listen on; 0 picks a free one.", 0, min=0, max=65535),
+    author: str | None = flag("--author NAME", "Author of the notes that you write. [your user name]"),
     no_open: bool = flag("--no-open", "Print the link without opening a browser.", False),
     output_dir: Path = output_dir_flag(),
 ) -> None:
     """Read runs and their transcripts in a browser, also while a run is in progress.
 
     The first line on stdout is a link that contains a token; Ctrl-C ends the server. Only this machine can reach the
-    server, unless --host is given, and only with the token. Nothing in the run folders is changed, and no code of an
-    environment is run.
+    server, unless --host is given, and only with the token. Nothing in the run folders is changed except for
+    notes.jsonl, in which the notes that you write are kept, and no code of an environment is run.
     """
     if not runs and not output_dir.is_dir():
         raise UsageError(f"no folder {output_dir}: make a run with bench run, or name the output folder with -o")
@@ -47,7 +51,8 @@ def view(
             f"warning: {host} is not a loopback address: everybody who gets the link and can reach this machine over "
             "the network can read the runs; the connection is not encrypted"
         )
-    _serve(RunList(output_dir, paths), (host, port), place, opens=not no_open and sys.stdout.isatty())
+    who = _author(author)
+    _serve(RunList(output_dir, paths), (host, port), place, who, opens=not no_open and sys.stdout.isatty())
 
 
 def _comparison(paths: Sequence[Path]) -> str:
@@ -59,13 +64,26 @@ def _comparison(paths: Sequence[Path]) -> str:
     )
 
 
-def _serve(runs: RunList, address: tuple[str, int], place: str, *, opens: bool) -> None:
+def _author(given: str | None) -> str:
+    """The author of notes: as given, or the user name of the system, which has none in some containers."""
+    name = given or ""
+    if given is None:
+        with suppress(OSError, KeyError, ImportError):
+            name = getpass.getuser()
+    name = " ".join(name.split())
+    if given is not None and not 0 < len(name) <= LONGEST_NAME:
+        raise UsageError(f"--author NAME has 1 to {LONGEST_NAME} characters")
+    return name[:LONGEST_NAME] or "unknown"
+
+
+def _serve(runs: RunList, address: tuple[str, int], place: str, author: str, *, opens: bool) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         runs: The runs to show.
         address: Host and port.
         place: Page to open; "" for the list of runs.
+        author: Author of new notes.
         opens: Whether to open a browser.
 
     Raises:
@@ -81,7 +99,7 @@ def _serve(runs: RunList, address: tuple[str, int], place: str, *, opens: bool) 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        server = ViewServer(runs)
+        server = ViewServer(runs, author)
         try:
             link = await server.start(host, port) + place
         except OSError as error:

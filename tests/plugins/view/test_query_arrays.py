@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from store_samples import example, failed, generated, scored, write
 from view_server import own_cache
 
 from harness.core.records import Record
-from harness.core.types import Usage
+from harness.core.types import JsonDict, Usage
 from harness.plugins.view.column_values import values_of
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query
 from harness.plugins.view.run_index import RunIndex
 from harness.report.rollout_columns import COLUMNS, FLAGS, RunRollout, rollout_columns
 from harness.report.selection import value_text
 from harness.store.catalogue import read_entry
+from harness.store.notes import add_note, read_notes
 from harness.store.outcomes import outcomes, read_journal
 from harness.store.query_match import compile_query, is_missing
 
@@ -117,7 +118,9 @@ queries = st.recursive(
 
 
 @contextmanager
-def indexed(records: list[Record], pieces: int = 1) -> Iterator[tuple[RunIndex, list[RunRollout]]]:
+def indexed(
+    records: list[Record], pieces: int = 1, notes: Sequence[JsonDict] = ()
+) -> Iterator[tuple[RunIndex, list[RunRollout]]]:
     """The index of a journal that is written in pieces, and the rollouts in table order."""
     with tempfile.TemporaryDirectory() as folder, own_cache(Path(folder, "cache")):
         run = run_at(Path(folder, "outputs"), metric_names=METRICS)
@@ -132,11 +135,26 @@ def indexed(records: list[Record], pieces: int = 1) -> Iterator[tuple[RunIndex, 
             while meta != end:
                 with index.reading():
                     meta = index._meta.get("end")  # pyright: ignore[reportPrivateUsage]
-            manifest = run.read_manifest()
-            yield index, [RunRollout(run.id, manifest, each) for each in outcomes(read_journal(run))]
+            for note in notes:
+                add_note(run, note)
+            manifest, held = run.read_manifest(), read_notes(run)
+            found = outcomes(read_journal(run))
+            yield index, [RunRollout(run.id, manifest, each, held.of(each.base.key)) for each in found]
         finally:
             index.close()
             index._thread.join()  # pyright: ignore[reportPrivateUsage]
+
+
+@st.composite
+def notes(draw: st.DrawFn) -> JsonDict:
+    """A note about a rollout of `journals`, or about none."""
+    return {
+        "key": generated(draw(st.integers(0, 3)), draw(st.integers(0, 2))).key,
+        "author": draw(st.sampled_from(["ann", "Bob"])),
+        "tags": draw(st.lists(st.sampled_from(["stop", "Length", "1", "add"]), max_size=2)),
+        "remark": draw(st.sampled_from(["", "a b", "x" * 250, "1.5"])),
+        "score": draw(st.sampled_from([None, *FLOATS[:-1]])),
+    }
 
 
 SETTINGS = settings(
@@ -145,9 +163,9 @@ SETTINGS = settings(
 
 
 @SETTINGS
-@given(journals())
-def test_each_stored_value_is_that_of_the_rollout(records: list[Record]) -> None:
-    with indexed(records) as (index, rollouts), index.reading():
+@given(journals(), st.lists(notes(), max_size=4))
+def test_each_stored_value_is_that_of_the_rollout(records: list[Record], noted: list[JsonDict]) -> None:
+    with indexed(records, notes=noted) as (index, rollouts), index.reading():
         everything = [True] * index.count
         assert index.count == len(rollouts)
         names = [each.name for each in COLUMNS] + [f"metric.{name}" for name in METRICS] + ["info.level", "state.turn"]
@@ -165,9 +183,11 @@ def test_each_stored_value_is_that_of_the_rollout(records: list[Record]) -> None
 
 
 @SETTINGS
-@given(journals(), st.lists(queries, min_size=8, max_size=8))
-def test_a_query_selects_the_same_rollouts_as_on_the_command_line(records: list[Record], texts: list[str]) -> None:
-    with indexed(records) as (index, rollouts), index.reading():
+@given(journals(), st.lists(queries, min_size=8, max_size=8), st.lists(notes(), max_size=4))
+def test_a_query_selects_the_same_rollouts_as_on_the_command_line(
+    records: list[Record], texts: list[str], noted: list[JsonDict]
+) -> None:
+    with indexed(records, notes=noted) as (index, rollouts), index.reading():
         columns = rollout_columns([index.manifest])
         for text in texts:
             try:

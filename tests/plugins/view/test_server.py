@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -63,7 +64,7 @@ def test_without_the_cookie_nothing_is_served(client: Client) -> None:
     ],
 )
 def test_the_server_answers_only_under_its_own_names(client: Client, host: str, origin: str, status: int) -> None:
-    names = {"Host": host.format(port=client.port), "Origin": origin.format(port=client.port)}
+    names: dict[str, Any] = {"Host": host.format(port=client.port), "Origin": origin.format(port=client.port)}
     assert client.send("/api/runs", **names).status == status
 
 

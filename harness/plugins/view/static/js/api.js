@@ -19,10 +19,18 @@ export function address(path, parameters = {}) {
   return `api/${path}${query ? `?${query}` : ""}`;
 }
 
-export async function get(path, parameters, signal) {
+export function get(path, parameters, signal) {
+  return answered(address(path, parameters), { signal, headers: { Accept: "application/json" } });
+}
+
+export function post(path, value) {
+  return answered(address(path), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) });
+}
+
+async function answered(url, options) {
   let reply, body;
   try {
-    reply = await fetch(address(path, parameters), { signal, headers: { Accept: "application/json" } });
+    reply = await fetch(url, options);
     body = await reply.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;

@@ -44,6 +44,7 @@ const KEYS = [
   ["/", "query or search"],
   ["g", "kinds of failures"],
   ["m", "Markdown or raw text"],
+  ["a", "add or edit your note"],
   ["y", "copy the link"],
   ["u", "up: from a rollout to its run, from a run to all"],
   ["?", "this list"],
@@ -57,7 +58,7 @@ function Help({ onClose }) {
       <h2 id="help-title">Keys</h2>
       <dl>${KEYS.map(([keys, words]) => html`<dt key=${keys}>${keys.split("  ").map((key) => html`<kbd key=${key}>${key}</kbd> `)}</dt><dd>${words}</dd>`)}</dl>
       <h2>Queries</h2>
-      <p><code>${"reward<1 stop:length"}</code> both must hold · <code>or</code>, <code>-</code> (not), parentheses · <code>text:"let me think"</code> · <code>is:failed</code> · <code>metric.format=0</code> · <code>info.level:hard</code></p>
+      <p><code>${"reward<1 stop:length"}</code> both must hold · <code>or</code>, <code>-</code> (not), parentheses · <code>text:"let me think"</code> · <code>is:failed</code> · <code>metric.format=0</code> · <code>info.level:hard</code> · <code>note:wrong-label</code></p>
       <button type="button" id="close-help" onClick=${onClose}>Close</button>
     </div></div>`;
 }

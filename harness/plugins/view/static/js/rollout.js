@@ -5,6 +5,7 @@ import { address, get, useApi, useEvents } from "./api.js";
 import { compact, count, dollars, duration, moment, score } from "./format.js";
 import { useKeys } from "./keys.js";
 import { Message, paired } from "./message.js";
+import { Notes } from "./notes.js";
 import { Markdown } from "./text.js";
 import { go, here, link } from "./router.js";
 import { Copy, LongText, NONE, Problem, Strip, Tree, dotKind, html, toClipboard } from "./ui.js";
@@ -24,6 +25,8 @@ export function RolloutPage({ id, index, r, parameters }) {
   const { data, error } = useApi(`${path}/rollouts/${index}/${r}`);
   const [isRaw, setRaw] = useState(false);
   const [note, setNote] = useState("");
+  const [isNoting, setNoting] = useState(false);
+  const [notesAt, setNotesAt] = useState("");
   const list = { q, sort, desc };
   const place = (i, n, more = {}) => link(["run", id, "ex", i, n], { ...list, ...more });
 
@@ -60,14 +63,15 @@ export function RolloutPage({ id, index, r, parameters }) {
     j: () => step("example", 1), k: () => step("example", -1), n: () => step("failed", 1), N: () => step("failed", -1),
     J: () => toTurn(turnHere(0) + 1), K: () => toTurn(turnHere(2) - 1),
     "]": () => sibling(1), "[": () => sibling(-1), u: () => go(link(["run", id], list)), g: () => go(link(["run", id], { ...list })),
-    "/": () => go(link(["run", id], { ...list, focus: "query" })), t: askTurn, m: () => setRaw(!isRaw),
+    "/": () => go(link(["run", id], { ...list, focus: "query" })), t: askTurn, a: () => setNoting(true), m: () => setRaw(!isRaw),
     y: async () => setNote((await toClipboard(location.href)) ? "The link is copied." : "Copying failed."),
   });
   useEffect(() => {
     setNote("");
+    setNoting(false);
     if (!turn) scrollTo(0, 0);
   }, [id, index, r]);
-  useEvents(id, () => {});
+  useEvents(id, (name, event) => name === "run" && event.id === id && setNotesAt(event.notes));
 
   if (error && !data) return html`<main><${Problem} error=${error} /><p><a href=${link(["run", id], list)}>Back to the run</a></p></main>`;
   const isStale = data && (data.run.id !== id || data.example.index !== index || data.r !== r);
@@ -85,6 +89,7 @@ export function RolloutPage({ id, index, r, parameters }) {
       <span class="tools">
         ${turns > 3 && html`<label class="choice"><span>turn</span><input id="turn" type="number" min="1" max=${turns} value=${turn} onChange=${(event) => toTurn(Number(event.target.value))} /> <span class="quiet">of ${turns}</span></label>`}
         <button type="button" class="small" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)} title="Markdown or raw text (m)">Raw</button>
+        <button type="button" class="small" title="add or edit your note (a)" onClick=${() => setNoting(true)}>Note</button>
         <${Copy} text=${() => location.href} label="Copy link" />
         <a class="small button" href=${address(`${path}/rollouts/${index}/${r}`, { whole: 1 })} target="_blank" rel="noopener">JSON</a>
       </span>
@@ -92,7 +97,7 @@ export function RolloutPage({ id, index, r, parameters }) {
     <p class="note" role="status">${note}</p>
     <div class="columns">
       <${Transcript} key=${`${id}/${index}/${r}`} data=${data} isRaw=${isRaw} turn=${Number(turn) || 0} hrefOfTurn=${(number) => place(index, r, { turn: number })} />
-      <${Sidebar} data=${data} />
+      <${Sidebar} data=${data} notes=${html`<${Notes} key=${`${id}/${index}/${r}`} id=${id} index=${index} r=${r} revision=${notesAt} isOpen=${isNoting} onOpen=${setNoting} />`} />
     </div>
   </main>`;
 }
@@ -133,7 +138,7 @@ export function Chunk({ size, isForced, children }) {
   return html`<div class="chunk unread" ref=${element}>${Array.from({ length: size }, (_, place) => html`<i key=${place}></i>`)}</div>`;
 }
 
-export function Sidebar({ data }) {
+export function Sidebar({ data, notes }) {
   const { usage, example } = data;
   return html`<aside class="side" aria-label="score and facts">
     <section><h2>Score</h2>
@@ -144,6 +149,7 @@ export function Sidebar({ data }) {
       </tbody></table>
       ${data.metrics.filter((each) => each.reason).map((each) => html`<p key=${each.name} class="warn">${each.name}: ${each.reason}</p>`)}
     </section>
+    ${notes}
     ${data.judgements.map((each, place) => html`<section key=${place} class="judge"><h2>Judge <span class="quiet">${each.title}</span></h2>
       <${LongText} text=${each.text}>${(shown) => html`<${Markdown} text=${shown} />`}<//>
       ${each.of && html`<details><summary>what was judged</summary><${LongText} text=${String(each.of)}>${(shown) => html`<pre class="plain">${shown}</pre>`}<//></details>`}</section>`)}

@@ -6,6 +6,7 @@ import { compact, count, dollars, duration, interval, line, mean, moment, plural
 import { CompareWith } from "./compare.js";
 import { useKeys } from "./keys.js";
 import { QueryBox, both } from "./query.js";
+import { Tags, byTag } from "./notes.js";
 import { go, link } from "./router.js";
 import { Copy, NONE, Pages, Problem, State, Strip, Tile, Whisker, html } from "./ui.js";
 
@@ -76,7 +77,7 @@ function Progress({ run, live }) {
 
 /** Columns worth grouping by, in the order of the menu. */
 function groupable(columns) {
-  const first = ["reason", "outcome", "stop", "metrics", "reward", "parsed", "error", "tool", "task", "answer", "turns"];
+  const first = ["reason", "outcome", "stop", "metrics", "reward", "parsed", "error", "tool", "task", "answer", "turns", "note"];
   const named = (name) => columns.find((each) => each.name === name);
   const rest = columns.filter((each) => /^(info|state|metric)\./.test(each.name));
   return [...first.map(named).filter(Boolean), ...rest];
@@ -127,6 +128,7 @@ function Examples({ id, data, parameters, revision }) {
       <div class="quick">
         <button type="button" class="small" aria-pressed=${q === "is:failed"} onClick=${() => set({ q: q === "is:failed" ? "" : "is:failed" })}>Failed</button>
         <button type="button" class="small" aria-pressed=${q === "outcome:unscored"} onClick=${() => set({ q: q === "outcome:unscored" ? "" : "outcome:unscored" })}>No score</button>
+        ${(data.noted > 0 || q === "is:noted") && html`<button type="button" class="small" aria-pressed=${q === "is:noted"} onClick=${() => set({ q: q === "is:noted" ? "" : "is:noted" })}>Noted ${count(data.noted)}</button>`}
       </div>
       <label class="choice"><span>sort</span><select value=${sort} onChange=${(event) => set({ sort: event.target.value, desc: "" })}>
         <option value="">table order</option>
@@ -147,6 +149,13 @@ function Examples({ id, data, parameters, revision }) {
   </section>`;
 }
 
+/** Tags of the notes about some rollouts, each a filter; null if no rollout has a note. */
+function NoteCell({ id, rollouts, parameters }) {
+  const noted = rollouts.filter((each) => each.note);
+  const hrefOfTag = (tag) => link(["run", id], { ...parameters, offset: "", q: both(parameters.q || "", byTag(tag)) });
+  return html`<td>${noted.length > 0 && html`<${Tags} tags=${[...new Set(noted.flatMap((each) => each.note))]} hrefOf=${hrefOfTag} />`}</td>`;
+}
+
 /** Parameters that a rollout's page needs to go through the same list. */
 function kept({ q, sort, desc }) {
   return { q, sort, desc };
@@ -159,9 +168,10 @@ function hrefOf(id, index, r, parameters) {
 function ExampleRows({ id, rows, row, parameters }) {
   const hasTask = rows.some((each) => each.task);
   const hasAnswer = rows.some((each) => each.answer);
+  const hasNote = rows.some((each) => each.rollouts.some((rollout) => rollout.note));
   const { sort } = parameters;
   const hasValue = sort && !["reward", "example", "task", "answer"].includes(sort);
-  return html`<thead><tr><th scope="col">example</th><th scope="col">rollouts</th><th scope="col" class="n">mean</th>
+  return html`<thead><tr><th scope="col">example</th><th scope="col">rollouts</th><th scope="col" class="n">mean</th>${hasNote && html`<th scope="col">notes</th>`}
       ${hasValue && html`<th scope="col" class="n">${sort}</th>`}${hasTask && html`<th scope="col">task</th>`}
       <th scope="col">prompt</th><th scope="col">reply</th>${hasAnswer && html`<th scope="col">answer</th>`}</tr></thead>
     <tbody>${rows.map((each, place) => {
@@ -170,6 +180,7 @@ function ExampleRows({ id, rows, row, parameters }) {
         <th scope="row"><a class="main" href=${hrefOf(id, each.index, first.r, parameters)}>${each.example}</a></th>
         <td><${Strip} rollouts=${each.rollouts} hrefOf=${(rollout) => hrefOf(id, each.index, rollout.r, parameters)} /></td>
         <td class="n">${mean(each.mean)}</td>
+        ${hasNote && html`<${NoteCell} id=${id} rollouts=${each.rollouts} parameters=${parameters} />`}
         ${hasValue && html`<td class="n">${line(each.value)}</td>`}${hasTask && html`<td>${each.task}</td>`}
         <td class="said"><span>${each.prompt}</span></td><td class="said"><span>${each.reply}</span></td>
         ${hasAnswer && html`<td class="said short"><span>${each.answer}</span></td>`}
@@ -179,14 +190,16 @@ function ExampleRows({ id, rows, row, parameters }) {
 
 function RolloutRows({ id, rows, row, parameters }) {
   const { sort } = parameters;
+  const hasNote = rows.some((each) => each.note);
   const hasValue = sort && !["reward", "example", "tokens", "seconds", "reason", "stop", "turns", "rollout"].includes(sort);
-  return html`<thead><tr><th scope="col">example</th><th scope="col" class="n">reward</th><th scope="col">ended by</th>
+  return html`<thead><tr><th scope="col">example</th><th scope="col" class="n">reward</th><th scope="col">ended by</th>${hasNote && html`<th scope="col">notes</th>`}
       ${hasValue && html`<th scope="col" class="n">${sort}</th>`}
       <th scope="col" class="n">turns</th><th scope="col" class="n">tokens</th><th scope="col" class="n">time</th><th scope="col">prompt</th><th scope="col">reply</th></tr></thead>
     <tbody>${rows.map((each, place) => html`<tr key=${`${each.index}/${each.r}`} class=${place === row ? "here" : ""}>
       <th scope="row"><${Strip} rollouts=${[each]} hrefOf=${() => hrefOf(id, each.index, each.r, parameters)} />
         <a class="main" href=${hrefOf(id, each.index, each.r, parameters)}>${each.example}<span class="quiet">#${each.r}</span></a></th>
       <td class="n">${score(each.reward)}</td><td class=${each.reason ? "warn" : ""}>${each.reason || each.stop || NONE}</td>
+      ${hasNote && html`<${NoteCell} id=${id} rollouts=${[each]} parameters=${parameters} />`}
       ${hasValue && html`<td class="n">${line(each.value)}</td>`}
       <td class="n">${count(each.turns)}</td><td class="n">${compact(each.tokens)}</td><td class="n">${duration(each.seconds)}</td>
       <td class="said"><span>${each.prompt}</span></td><td class="said"><span>${each.reply}</span></td>

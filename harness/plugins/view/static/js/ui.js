@@ -41,7 +41,8 @@ const DOT_WORDS = { pass: "passed", part: "partial credit", fail: "failed", none
 export function dotTitle(rollout) {
   const kind = DOT_WORDS[dotKind(rollout)];
   const value = rollout.reward === null || rollout.reward === undefined ? rollout.reason || "" : score(rollout.reward);
-  return `rollout ${rollout.r}: ${kind}${value ? `, ${value}` : ""}`;
+  const note = rollout.note ? `; note${rollout.note.length ? `: ${rollout.note.join(" ")}` : ""}` : "";
+  return `rollout ${rollout.r}: ${kind}${value ? `, ${value}` : ""}${note}`;
 }
 
 const MOST_DOTS = 60;
@@ -53,7 +54,7 @@ export function Strip({ rollouts, hrefOf, current }) {
   return html`<span class="strip">
     ${shown.map((each) => {
       const words = dotTitle(each);
-      const kind = `dot dot-${dotKind(each)}${each.match === false ? " dot-off" : ""}${each.r === current ? " dot-here" : ""}`;
+      const kind = `dot dot-${dotKind(each)}${each.match === false ? " dot-off" : ""}${each.note ? " dot-noted" : ""}${each.r === current ? " dot-here" : ""}`;
       return html`<a key=${each.r} class=${kind} href=${hrefOf(each)} title=${words} aria-label=${words}
         aria-current=${each.r === current ? "true" : undefined}></a>`;
     })}
