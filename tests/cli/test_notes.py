@@ -7,7 +7,10 @@ import io
 import json
 from pathlib import Path
 
+import nursery
 import pytest
+from hub_runs import TOKEN, hub_env
+from hub_server import HubServer
 from recorded_runs import Bench as Recorded
 from recorded_runs import Write, make_run
 from run_samples import Bench, finished
@@ -115,3 +118,19 @@ def test_a_rescore_takes_the_notes_over_and_leaves_them(bench: Recorded, write: 
     assert (parent.path / FILE).read_bytes() == before
     summary = json.loads((made / "summary.json").read_text())
     assert "note" not in json.dumps(summary)
+
+
+def test_a_push_does_not_send_notes(bench: Recorded, write: Write, tmp_path: Path) -> None:
+    run = RunDir(make_run(bench, write))
+    add_note(run, {"key": next(outcomes(read_journal(run))).base.key, "author": "ann", "remark": "precious"})
+    with HubServer() as server:
+        server.hub.account(TOKEN, "alice")
+        done = nursery.run(["bench", "push", str(run.path)], cwd=Path.cwd(), environ=hub_env(server, tmp_path / "home"))
+        sent = [
+            (name, entry.data)
+            for repo in server.hub.repos.values()
+            for each in repo.commits
+            for name, entry in each.files.items()
+        ]
+    assert sent, done.stderr
+    assert not [name for name, data in sent if b"precious" in data or "notes" in name]

@@ -19,7 +19,7 @@ from recorded_runs import ALL_RIGHT, Bench, Write, make_run
 
 from harness.store.known_runs import is_known as is_known_run
 
-NAMES = ("run.json", "config.toml", "journal.jsonl", "summary.json", "data", "data/{rows}", ".lock", "../README.md",
+NAMES = ("run.json", "config.toml", "journal.jsonl", "summary.json", "notes.jsonl", "data", "data/{rows}", ".lock", "../README.md",
          "../.card.lock", "../../../suites/{suite}.json")  # fmt: skip
 KINDS = ("link", "dangling", "fifo", "socket", "hard")
 COMMANDS = (

@@ -43,8 +43,17 @@ def damaged(folder: Path) -> RunDir:
 
 @pytest.mark.plugins
 def test_the_table_names_the_formats_of_the_issue() -> None:
-    assert list(formats()) == ["csv", "jsonl", "parquet", "verifiers", "every-eval-ever", "inspect"]
-    assert [name for name, row in formats().items() if row.stream] == ["csv", "jsonl"]
+    assert list(formats()) == [
+        "csv",
+        "jsonl",
+        "parquet",
+        "verifiers",
+        "every-eval-ever",
+        "inspect",
+        "notes",
+        "notes-csv",
+    ]
+    assert [name for name, row in formats().items() if row.stream] == ["csv", "jsonl", "notes", "notes-csv"]
     assert [name for name, row in formats().items() if not row.suffix] == ["verifiers", "every-eval-ever"]
 
 

@@ -18,8 +18,8 @@ from harness.core.errors import UsageError
 from harness.core.loopback import is_loopback
 from harness.plugins.view.run_list import MOST_COMPARED, RunList
 from harness.store.find_runs import choose
-from harness.store.rundir import RunDir
 from harness.store.notes import LONGEST_NAME
+from harness.store.rundir import RunDir
 
 _RUNS_HELP = (
     "Show only these: runs or suites by id, the beginning of an id, a path, or `latest`. Two runs or more are compared "

@@ -27,7 +27,7 @@ export function Notes({ id, index, r, revision, isOpen, onOpen }) {
     if (isSaved) setSaved((last) => last + 1);
     onOpen(false);
   };
-  return html`<section class="notes" aria-label="notes"><h2>Notes ${data && !isOpen && html`<button type="button" class="small" onClick=${() => onOpen(true)}>${own ? "Edit" : "Add a note"}</button>`}</h2>
+  return html`<section class="notes" aria-label="notes"><h2>Notes ${data && isOpen && html`<span class="quiet">as ${data.author}</span>`}${data && !isOpen && html`<button type="button" class="small" onClick=${() => onOpen(true)}>${own ? "Edit" : "Add a note"}</button>`}</h2>
     <${Problem} error=${error} />
     ${data?.problem && html`<p class="problem">${data.problem}</p>`}
     ${(data?.notes || []).filter((each) => !(isOpen && each.own)).map((each) => html`<div class="noted" key=${each.author}>
@@ -66,7 +66,7 @@ function NoteForm({ path, own, known, onClose }) {
     <label>Remark <textarea id="note-remark" rows="4" value=${remark} onInput=${(event) => setRemark(event.target.value)}></textarea></label>
     <label>Score <input id="note-score" type="number" step="any" value=${points} onInput=${(event) => setPoints(event.target.value)} /></label>
     <${Problem} error=${error} />
-    <div class="buttons"><button type="submit" class="small" title="Ctrl+Enter">Save</button>
+    <div class="buttons"><button type="submit" class="small first" title="Ctrl+Enter">Save</button>
       <button type="button" class="small" title="Escape" onClick=${() => onClose(false)}>Cancel</button>
       ${own && html`<button type="button" class="small remove" onClick=${() => send({})}>Remove</button>`}</div>
   </form>`;

@@ -24,7 +24,7 @@ async function suggestions(text, columns, run, signal) {
   const column = columns.find((each) => each.name === name);
   if (!column || column.kind === "number") return [];
   const { values } = await get(`columns/${encodeURIComponent(run)}/values`, { name, q: begun.replace(/^"/, "") }, signal);
-  return values.slice(0, 8).map((value) => ({ text: `${name}${operator}${quoted(String(value))}`, doc: "" }));
+  return values.slice(0, 8).map((each) => ({ text: `${name}${operator}${quoted(String(each.value))}`, doc: `× ${each.count}` }));
 }
 
 export function quoted(value) {
