@@ -44,8 +44,10 @@ LINES = {
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     "cli": (9816, 6760),
-    "core": (2656, 1467),  # the client for the openai SDK; records and states that are made in a third of the time
-    "engine": (7142, 4894),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # the number of a key
+    "core": (2659, 1467),  # the client for the openai SDK; records and states that are made in a third of the time
+    # a rescore copies notes
+    "engine": (7128, 4883),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -57,17 +59,17 @@ LINES = {
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     "plugins/classic": (5892, 3810),
-    "plugins/exports": (1807, 1357),
+    "plugins/exports": (1883, 1409),  # notes
     "plugins/faults": (1085, 759),
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-    # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes
-    "plugins/view": (3732, 2523),
+    # notes of people: their columns, page and file
+    "plugins/view": (3501, 2354),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8848, 6101),
+    "report": (8872, 6120),  # columns of notes, and notes in transcripts
     "results": (5, 2),
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
@@ -76,7 +78,7 @@ LINES = {
     "state": (3, 1),
     "stats": (4171, 2394),  # no detectable difference instead of NaN
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6679, 4132),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6869, 4250),  # imports as run folders; the query language; the schema beside the runs; notes of people
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

@@ -19,8 +19,8 @@ from recorded_runs import ALL_RIGHT, Bench, Write, make_run
 
 from harness.store.known_runs import is_known as is_known_run
 
-NAMES = ("run.json", "config.toml", "journal.jsonl", "summary.json", "notes.jsonl", "data", "data/{rows}", ".lock", "../README.md",
-         "../.card.lock", "../../../suites/{suite}.json")  # fmt: skip
+NAMES = ("run.json", "config.toml", "journal.jsonl", "summary.json", "notes.jsonl", "data", "data/{rows}", ".lock",
+         "../README.md", "../.card.lock", "../../../suites/{suite}.json")  # fmt: skip
 KINDS = ("link", "dangling", "fifo", "socket", "hard")
 COMMANDS = (
     ("runs", "show", "RUN"), ("runs", "show", "RUN", "--example", "0"), ("runs", "list"),

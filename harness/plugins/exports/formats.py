@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from harness.store.export_formats import Exporter, Format
 
+_NOTES = "harness.plugins.exports.notes"
+
 EXPORTER = Exporter(
     (
         Format(
@@ -15,21 +17,7 @@ EXPORTER = Exporter(
         ),
         Format("every-eval-ever", "", "harness.plugins.exports.every_eval_ever", place="every-eval-ever/{runs}/{id}"),
         Format("inspect", ".eval", "harness.plugins.exports.inspect", opens="inspect view --log-dir {folder}"),
-        Format(
-            "notes",
-            ".jsonl",
-            "harness.plugins.exports.notes",
-            "",
-            "stream_jsonl",
-            place="{runs}--{id}--notes{suffix}",
-        ),
-        Format(
-            "notes-csv",
-            ".csv",
-            "harness.plugins.exports.notes",
-            "",
-            "stream_csv",
-            place="{runs}--{id}--notes{suffix}",
-        ),
+        Format("notes", ".jsonl", _NOTES, "", "stream_jsonl", place="{runs}--{id}--notes{suffix}"),
+        Format("notes-csv", ".csv", _NOTES, "", "stream_csv", place="{runs}--{id}--notes{suffix}"),
     )
 )
