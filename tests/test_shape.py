@@ -43,11 +43,11 @@ LINES = {
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
-    "cli": (9816, 6760),
+    "cli": (9817, 6761),
     # the number of a key
-    "core": (2659, 1467),  # the client for the openai SDK; records and states that are made in a third of the time
+    "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
     # a rescore copies notes
-    "engine": (7128, 4883),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7144, 4896),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -65,11 +65,11 @@ LINES = {
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # notes of people: their columns, page and file
-    "plugins/view": (3501, 2354),  # bench view: the server, its index of a journal, and its answers
+    "plugins/view": (4004, 2702),  # bench view: the server, its index of a journal, and its answers
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8872, 6120),  # columns of notes, and notes in transcripts
+    "report": (8893, 6132),  # columns of notes, and notes in transcripts
     "results": (5, 2),
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
@@ -78,7 +78,7 @@ LINES = {
     "state": (3, 1),
     "stats": (4171, 2394),  # no detectable difference instead of NaN
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6869, 4250),  # imports as run folders; the query language; the schema beside the runs; notes of people
+    "store": (6875, 4254),  # imports as run folders; the query language; the schema beside the runs; notes of people
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
