@@ -28,6 +28,7 @@ from harness.core.errors import (
     SystemicProviderError,
 )
 from harness.core.types import JsonDict, Message, ModelCall, ModelResponse, Usage
+from harness.models.delays import Delay
 from harness.models.pool import CallSettings, ClientPool
 from harness.usercode.scope import scope, scoped
 
@@ -141,9 +142,9 @@ class InstancePool:
             except Exception:  # boundary around the caller's client: the evaluation is finished and paid for
                 logger.warning("%s.close() failed; the results are not affected", type(client).__name__, exc_info=True)
 
-    def waiting_note(self) -> str:
-        """Return an empty note, since it is unknown why a caller's client waits."""
-        return ""
+    def delays(self) -> list[Delay]:
+        """Return no delays, since it is unknown why a caller's client waits."""
+        return []
 
     async def _make(self) -> LLM:
         assert self._factory is not None, "a new client instance requires a client factory"

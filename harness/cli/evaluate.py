@@ -32,6 +32,7 @@ from harness.engine.load_environments import Loader
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.engine.progress import RunState
 from harness.envs.environment import Environment
+from harness.models.delays import Delay
 from harness.models.pool import CallSettings, ClientPool
 from harness.report.frames import messages_df, rollouts_df
 from harness.report.table import RunReport, final_table
@@ -343,9 +344,9 @@ class _OwnClient:
     def connect(self, pool: ClientPool, settings: CallSettings) -> None:
         """Do nothing: the object sends its requests itself."""
 
-    def waiting_note(self) -> str:
-        """Return an empty note, since the reason why the object waits is unknown."""
-        return ""
+    def delays(self) -> list[Delay]:
+        """Return no delays, since the reason why the object waits is unknown."""
+        return []
 
     async def close(self) -> None:
         """Do nothing: the object belongs to the caller."""

@@ -18,6 +18,7 @@ from harness.core.errors import StoreError
 from harness.engine.budget import Asking, Budget
 from harness.engine.execution import RunExecution, plays_embedded
 from harness.engine.listeners import EvaluationListener, with_plugins
+from harness.engine.live_status import StatusThread
 from harness.engine.load_environments import Loader
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions, prepare, progress_of
 from harness.engine.progress import RunProgress
@@ -96,7 +97,7 @@ class Evaluation:
         try:
             if server is not None:
                 await server.start()
-            with Watchdog(_sources(runs)):
+            with Watchdog(_sources(runs)), StatusThread(runs):
                 async with asyncio.TaskGroup() as tasks:
                     for run in runs:
                         name = f"{next(self._names)}:{run.progress.name}"

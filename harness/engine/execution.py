@@ -117,8 +117,7 @@ class RunExecution:
         run, plan, tracker = self._run, self._run.plan, self._tracker
         execution = self._execution()
         panel = RunPanel(self._name, plan, self._pool, self._server, tracker)
-        waiting = [execution.model.waiting_note, panel.waiting_note]
-        run.progress.backing_off = lambda: ", ".join(filter(None, (note() for note in waiting)))
+        run.progress.delays = lambda: [*execution.model.delays(), *panel.delays()]
         begin = run.recorded.end if run.recorded else 0
         journal = Journal.open(run.folder.journal_path, verified=begin)
         try:

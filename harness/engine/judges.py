@@ -20,6 +20,7 @@ from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, 
 from harness.engine.model_source import Connection, CountingPlayer
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
+from harness.models.delays import Delay
 from harness.models.pool import CallSettings, ClientPool
 from harness.models.wire import check_sampling_args
 from harness.reference.policies import parse_model
@@ -245,10 +246,10 @@ class RunPanel:
         player = self._player if judge.binding.is_embedded else None
         return _LimitedChat(judge.connection.chat(item, spec.sampling_args, urgent=True), judge.gate, player, example)
 
-    def waiting_note(self) -> str:
-        """Reason why judge requests are delayed; "" if they are not."""
-        notes = [note for judge in self._judges.values() if (note := judge.connection.waiting_note())]
-        return f"judge: {', '.join(dict.fromkeys(notes))}" if notes else ""
+    def delays(self) -> list[Delay]:
+        """Reasons why judge requests are delayed, each once; empty if they are not."""
+        found = [delay for judge in self._judges.values() for delay in judge.connection.delays()]
+        return [replace(delay, reason=f"judge: {reason}") for reason, delay in {d.reason: d for d in found}.items()]
 
 
 @dataclass(frozen=True, slots=True)

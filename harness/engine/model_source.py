@@ -15,6 +15,7 @@ from harness.core.types import ROLLOUT_HEADER, Chat, JsonDict
 from harness.engine.prices import pricing_of
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
+from harness.models.delays import Delay
 from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
 from harness.models.wire import merge_sampling_args
 from harness.reference.header import write_rollout
@@ -37,8 +38,8 @@ class ModelSource(Protocol):
         """Sampling arguments of the requests."""
         ...
 
-    def waiting_note(self) -> str:
-        """Reason why the run's requests are delayed; "" if they are not."""
+    def delays(self) -> list[Delay]:
+        """Reasons why the run's requests are delayed; empty if they are not."""
         ...
 
     def chat(self, item: Item) -> Chat:
@@ -102,9 +103,9 @@ class Connection:
         self._check = tracker.check
         self._charge = partial(tracker.charge, pricing, self.model)
 
-    def waiting_note(self) -> str:
-        """Reason why requests are delayed; "" if they are not."""
-        return self._client.waiting_note()
+    def delays(self) -> list[Delay]:
+        """Reasons why requests are delayed; empty if they are not."""
+        return self._client.delays()
 
     def chat(self, item: Item | None, sampling_args: Mapping[str, Any], *, urgent: bool = False) -> Chat:
         """Return the chat of one rollout.
@@ -156,9 +157,9 @@ class RunClient:
         self._connection = Connection(name, resolved.endpoints, calls, pool, server, tracker)
         self.model = self._connection.model
 
-    def waiting_note(self) -> str:
-        """Reason why the run's requests are delayed; "" if they are not."""
-        return self._connection.waiting_note()
+    def delays(self) -> list[Delay]:
+        """Reasons why the run's requests are delayed; empty if they are not."""
+        return self._connection.delays()
 
     def chat(self, item: Item) -> Chat:
         """Return the model's chat for one rollout. Call `close` when the rollout has ended."""

@@ -107,6 +107,8 @@ class LiveRun:
     """Writer that updates the dataset during the run; None if the run is not saved."""
     summary: Summary | None = None
     """Summary of the run; None until the run has ended."""
+    on_release: Callable[[], None] = lambda: None
+    """Called before the lock is released, while no other process can write the run; may be called repeatedly."""
 
     @property
     def is_saved(self) -> bool:
@@ -115,6 +117,7 @@ class LiveRun:
 
     def release(self) -> None:
         """Release the lock of the run's folder; idempotent."""
+        self.on_release()
         if self.lock is not None:
             self.lock.release()
 

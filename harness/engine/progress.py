@@ -5,17 +5,27 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from harness.core.records import Failed, Generated, Scored
 from harness.core.types import Usage
+from harness.models.delays import Delay
 from harness.stats.target import StoppingRule
 from harness.store.outcome_kinds import missing_reason
 
 RunState: TypeAlias = Literal["loading", "waiting", "running", "scoring", "done", "stopped", "interrupted", "failed"]
+
+OPEN = frozenset({"loading", "waiting", "running", "scoring"})
+"""States of a run that has not ended."""
+
+WINDOW = 20.0
+"""Seconds over which the rate is averaged: long enough for a steady rate, short enough to show a stall."""
+
+SETTLED = 5.0
+"""Seconds of observation needed before the recent rate replaces the average since the start."""
 
 
 class ExampleSums:
@@ -95,8 +105,8 @@ class RunProgress:
     """Monotonic seconds when the run ended."""
     target: StoppingRule | None = None
     """Early stopping rule; None without one."""
-    backing_off: Callable[[], str] = lambda: ""
-    """Returns the reason why requests to the endpoint are delayed; "" if they are not."""
+    delays: Callable[[], Sequence[Delay]] = tuple[Delay, ...]
+    """Returns the reasons why requests are delayed; thread-safe."""
 
     @property
     def done(self) -> int:
@@ -122,3 +132,53 @@ class RunProgress:
             self.target.count(index, None)
         self.unscored[record.reason] += 1
         self.first_error = self.first_error or record.error
+
+
+class Pace:
+    """Rate and remaining time of a run that is observed from time to time.
+
+    Args:
+        progress: The run's counters; only read.
+    """
+
+    def __init__(self, progress: RunProgress) -> None:
+        self.progress = progress
+        self._samples: deque[tuple[float, int]] = deque()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has not ended."""
+        return self.progress.state in OPEN
+
+    def observe(self, now: float) -> None:
+        """Record the number of finished rollouts at this time, from which the rate is computed. May be called at any
+        interval."""
+        if not self.progress.started or not self.is_open:
+            return
+        self._samples.append((now, self.progress.done))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW:
+            self._samples.popleft()
+
+    def rate(self, now: float) -> float | None:
+        """Recent rollouts per second; after the end, the average of the whole run. None if not known yet."""
+        progress = self.progress
+        if not progress.started:
+            return None
+        if self.is_open and self._samples and now - self._samples[0][0] >= SETTLED:
+            then, done = self._samples[0]
+            return (progress.done - done) / (now - then)
+        elapsed = self.elapsed(now)
+        return (progress.done - progress.resumed) / elapsed if elapsed > 0 else None
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since the first rollout was dispatched."""
+        progress = self.progress
+        if not progress.started:
+            return 0.0
+        return max(0.0, (now if progress.finished is None else progress.finished) - progress.started)
+
+    def left(self, now: float) -> float | None:
+        """Estimated seconds until the end of the run; None if unknown."""
+        rate = self.rate(now)
+        remaining = self.progress.total - self.progress.done
+        return remaining / rate if rate and remaining > 0 else None

@@ -12,6 +12,7 @@ from harness.core.replies import UNANSWERED, ReplyPlayer, read_off
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools
 from harness.engine.executors import Executor
 from harness.envs.environment import Environment
+from harness.models.delays import Delay
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
 from harness.settings.schema import ROLLOUT_LIMITS
@@ -35,9 +36,9 @@ class ReplayLane:
             environment.sampling_args, resolved.settings.model.sampling_args
         )
 
-    def waiting_note(self) -> str:
-        """Return "", since a replay does not wait for requests."""
-        return ""
+    def delays(self) -> list[Delay]:
+        """Return no delays, since a replay does not wait for requests."""
+        return []
 
     def recorded(self, item: Item) -> Generated | Failed:
         """Return the record of a rollout in the journal."""

@@ -11,6 +11,7 @@ from harness.core.messages import Message, Name
 from harness.core.redact import redactor
 from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse, Usage
 from harness.models.clock import Clock, within
+from harness.models.delays import Delay
 from harness.models.failures import AttemptFailed, Failure, clean, timed_out
 from harness.models.health import Health
 from harness.models.limits import Limiter
@@ -87,9 +88,9 @@ class ChatClient:
         """Requests in flight and queued, as a share of the maximum in flight, to choose the least busy replica."""
         return (self.limiter.in_flight + self.limiter.queued) / self.limiter.bound
 
-    def waiting_note(self) -> str:
-        """Return the reasons why requests wait although the maximum in flight is not reached; "" if none wait."""
-        return ", ".join(part for part in (self.health.note(), self.limiter.waiting_note()) if part)
+    def delays(self) -> list[Delay]:
+        """Return the reasons why requests wait although the maximum in flight is not reached."""
+        return [*self.health.delays(), *self.limiter.delays()]
 
     async def request(self, call: ModelCall) -> ModelResponse:
         """Send `call` and return the reply. Temporary failures are retried.

@@ -21,6 +21,7 @@ from typing import TypeAlias
 from harness.core.errors import SystemicError
 from harness.core.messages import Message
 from harness.models.clock import Clock
+from harness.models.delays import Delay
 
 Probe: TypeAlias = Callable[[float], Awaitable[bool]]
 """Function that sends a request to the host, with a timeout in seconds, and returns whether any HTTP answer came."""
@@ -237,17 +238,17 @@ class Health:
             self.blocked = True
             self._wake()
 
-    def note(self) -> str:
-        """Return the reason why requests wait because of the endpoint's health; "" if they do not."""
+    def delays(self) -> list[Delay]:
+        """Return the reason why requests wait because of the endpoint's health; empty if they do not."""
         if self._dead is not None:
-            return "endpoint given up"
+            return [Delay("endpoint given up")]
         if self._away_since is None:
             now = self.clock.now()
             _, oldest = next(iter(self._out.values()), ("", now))
             silent = now - max(oldest, self._last_answer)
-            return f"endpoint silent for {silent:.0f} s" if silent >= SILENCE else ""
-        left = max(0.0, self._away_since + self.policy.grace - self._awake_time())
-        return f"endpoint cannot be reached, probing it for {left:.0f} s more"
+            return [Delay(f"endpoint silent for {silent:.0f} s")] if silent >= SILENCE else []
+        left = self._away_since + self.policy.grace - self._awake_time()
+        return [Delay("endpoint cannot be reached, probing it", left)]
 
     def _awake_time(self) -> float:
         """Return the monotonic time in seconds, not counting time in which this process was blocked."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from harness.models.clock import Clock
+from harness.models.delays import Delay
 
 CUT = 0.5
 """Factor by which a 429 reduces the window (the current maximum of requests in flight). TCP halves it, too."""
@@ -320,7 +321,7 @@ class Limiter:
 
     @contextmanager
     def sleeping(self, why: str, seconds: float) -> Generator[None]:
-        """Context manager during which a request counts as backing off for `seconds`, as shown by `waiting_note`."""
+        """Context manager during which a request counts as backing off for `seconds`, as reported by `delays`."""
         until = self._clock.now() + seconds
         ends = self._sleeping.setdefault(why, [])
         ends.append(until)
@@ -329,21 +330,17 @@ class Limiter:
         finally:
             ends.remove(until)
 
-    def waiting_note(self) -> str:
-        """Return the reasons why requests wait although the maximum number in flight is not reached, and for how long;
-        "" if none wait."""
+    def delays(self) -> list[Delay]:
+        """Return the reasons why requests wait although the maximum number in flight is not reached. Thread-safe."""
         now = self._clock.now()
-        parts = [
-            f"{len(ends)} backing off ({why}), the next for {max(0.0, min(ends) - now):.0f} s more"
-            for why, ends in sorted(self._sleeping.items())
-            if ends
-        ]
+        sleeping = [(why, list(ends)) for why, ends in sorted(self._sleeping.items())]
+        found = [Delay(f"{len(ends)} backing off ({why}), the next", min(ends) - now) for why, ends in sleeping if ends]
         if self.window < self.bound:
             bound = f"{self.bound:.0f}" if math.isfinite(self.bound) else "unlimited"
-            parts.append(f"limited to {int(self._slots)} of {bound} slots after status 429")
+            found.append(Delay(f"limited to {int(self._slots)} of {bound} slots after status 429"))
         if self._timer is not None and self.queued:
             names = " and ".join(
                 f"{bucket.per_minute:g} {name}" for bucket, name in ((self._rpm, "rpm"), (self._tpm, "tpm")) if bucket
             )
-            parts.append(f"{self.queued} waiting for {names}")
-        return ", ".join(parts)
+            found.append(Delay(f"{self.queued} waiting for {names}"))
+        return found

@@ -15,6 +15,7 @@ from harness.core.errors import ConfigError, ModelError, SystemicError
 from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt, Sampling, Tools, Usage
 from harness.models.chat import ChatClient
 from harness.models.clock import Clock
+from harness.models.delays import Delay
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.retry import RetryPolicy
@@ -50,8 +51,8 @@ class CallSettings:
 class PooledClient(Client, Protocol):
     """A client that can report why requests wait."""
 
-    def waiting_note(self) -> str:
-        """Return why requests wait although fewer are in flight than requested; "" if there is no reason."""
+    def delays(self) -> list[Delay]:
+        """Return why requests wait although fewer are in flight than requested; empty if there is no reason."""
         ...
 
 
@@ -271,13 +272,12 @@ class Replicas:
         for client, _ in self._members:
             await client.close()
 
-    def waiting_note(self) -> str:
-        """Return the reasons why requests to the replicas wait, and how many replicas are left if some have failed; ""
-        if neither applies."""
-        notes = [note for client, _ in self._alive if (note := client.waiting_note())]
+    def delays(self) -> list[Delay]:
+        """Return the reasons why requests to the replicas wait, and how many replicas are left if some have failed."""
+        found = [delay for client, _ in self._alive for delay in client.delays()]
         if len(self._alive) < len(self._members):
-            notes.insert(0, f"{len(self._alive)} of {len(self._members)} replicas left")
-        return ", ".join(notes)
+            found.insert(0, Delay(f"{len(self._alive)} of {len(self._members)} replicas left"))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ table is many times slower and this runs four times per second."""
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,23 +13,14 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from harness.core.types import Usage
-from harness.engine.progress import RunProgress
+from harness.engine.progress import Pace, RunProgress
+from harness.models.delays import note_of
 from harness.report import numerals
 from harness.report.text import clean, fit, in_ascii
 from harness.stats.intervals import Estimate, mean_interval
 
-WINDOW = 20.0
-"""Seconds over which the displayed rate is averaged: long enough for a steady rate, short enough to show a stall."""
-
-SETTLED = 5.0
-"""Seconds of observation needed before the recent rate replaces the average since the start."""
-
 SHARE = 0.01
 """Maximum share of one CPU core to spend on recomputing intervals; with 100,000 examples, every few seconds."""
-
-OPEN = frozenset({"loading", "waiting", "running", "scoring"})
-"""States of a run that has not ended."""
-
 
 MOST_NOTES = 3
 """Maximum number of notes below the runs."""
@@ -53,43 +44,28 @@ AFTER_BAR = ("rate", "left", "unscored")
 STYLES = {"done": "green", "failed": "red", "stopped": "yellow", "interrupted": "yellow"}
 
 
-class RunWatch:
-    """A run observed over time, for its rate and remaining time.
+class RunWatch(Pace):
+    """A run observed over time, with what the display has printed about it.
 
     Args:
         progress: The run's counters; only read.
     """
 
     def __init__(self, progress: RunProgress) -> None:
-        self.progress = progress
+        super().__init__(progress)
         self.last_line: tuple[float, int] | None = None
         """Time of the run's last plain line, and the number of rollouts done at that time."""
         self.has_end_line = False
         """Whether the plain line about the run's end has been printed."""
-        self._samples: deque[tuple[float, int]] = deque()
         self._estimate = Estimate()
         self._seen = -1
         self._due = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the run has not ended."""
-        return self.progress.state in OPEN
 
     @property
     def is_preliminary(self) -> bool:
         """Whether the mean so far may be biased, since easy rollouts tend to finish first. False for a run that ended
         and for one with a target interval, which counts examples in a fixed order."""
         return self.is_open and self.progress.target is None and self.progress.done < self.progress.total
-
-    def observe(self, now: float) -> None:
-        """Record the number of finished rollouts at this time, from which the rate is computed. May be called at any
-        interval."""
-        if not self.progress.started or not self.is_open:
-            return
-        self._samples.append((now, self.progress.done))
-        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW:
-            self._samples.popleft()
 
     def estimate(self, now: float) -> Estimate:
         """The mean so far with its interval, computed as in the final table."""
@@ -109,30 +85,6 @@ class RunWatch:
             self._due = now + (time.perf_counter() - started) / SHARE
         return self._estimate
 
-    def rate(self, now: float) -> float | None:
-        """Recent rollouts per second; after the end, the average of the whole run. None if not known yet."""
-        progress = self.progress
-        if not progress.started:
-            return None
-        if self.is_open and self._samples and now - self._samples[0][0] >= SETTLED:
-            then, done = self._samples[0]
-            return (progress.done - done) / (now - then)
-        elapsed = self.elapsed(now)
-        return (progress.done - progress.resumed) / elapsed if elapsed > 0 else None
-
-    def elapsed(self, now: float) -> float:
-        """Seconds since the first rollout was dispatched."""
-        progress = self.progress
-        if not progress.started:
-            return 0.0
-        return max(0.0, (now if progress.finished is None else progress.finished) - progress.started)
-
-    def left(self, now: float) -> float | None:
-        """Estimated seconds until the end of the run; None if unknown."""
-        rate = self.rate(now)
-        remaining = self.progress.total - self.progress.done
-        return remaining / rate if rate and remaining > 0 else None
-
     def status(self, now: float) -> str:
         """Text of the status column: the remaining time, or how the run ended."""
         progress = self.progress
@@ -144,7 +96,7 @@ class RunWatch:
 
     def note(self) -> str:
         """Reason why the run is waiting or ended early; "" if there is no reason."""
-        return clean(self.progress.backing_off() if self.is_open else self.progress.note)
+        return clean(note_of(self.progress.delays()) if self.is_open else self.progress.note)
 
     def busy(self) -> str:
         """Number of rollouts in generation + in scoring, such as `8+2`. Rollouts that wait for scoring are included."""

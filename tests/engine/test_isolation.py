@@ -35,6 +35,7 @@ from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe, Spawned
 from harness.engine.isolation.wire import IsolatedRunConfig, error_from_json, error_to_json
 from harness.engine.load_environments import memory_bound
+from harness.models.delays import Delay
 from harness.settings.resolver import resolve
 from harness.usercode.deadline import waiting
 
@@ -142,8 +143,8 @@ class Way:
     open: int = 0
     chats: list[ScriptedChat] = field(default_factory=list[ScriptedChat])
 
-    def waiting_note(self) -> str:
-        return ""
+    def delays(self) -> list[Delay]:
+        return []
 
     def chat(self, item: Item) -> Chat:
         self.open += 1

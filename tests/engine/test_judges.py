@@ -20,6 +20,7 @@ from harness.engine.judges import JudgeBinding, RunPanel, identity_with, judges_
 from harness.engine.prepare import LiveRun, StartOptions, prepare, progress_of
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
+from harness.models.delays import Delay, note_of
 from harness.models.pool import CallSettings, ClientPool
 from harness.reference.fault_sources import FaultSource
 from harness.reference.header import read_rollout
@@ -282,7 +283,7 @@ class Recording:
 
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
     asked: list[CallSettings] = field(default_factory=list[CallSettings])
-    note: str = ""
+    held: tuple[Delay, ...] = ()
 
     def get(self, endpoints: Sequence[Endpoint], settings: CallSettings) -> Recording:
         self.asked.append(settings)
@@ -292,8 +293,8 @@ class Recording:
         self.calls.append(call)
         return ModelResponse({"role": "assistant", "content": "CORRECT"}, "stop")
 
-    def waiting_note(self) -> str:
-        return self.note
+    def delays(self) -> list[Delay]:
+        return [*self.held]
 
 
 def prepared(run: ResolvedRun, **options: Any) -> LiveRun:
@@ -323,8 +324,8 @@ def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
             example = next(iter(run.plan.rollouts.examples()))
             wanted = ("lane:judge", example.key, run.plan.rollouts.items(example)[0].key) if told else None
             assert rollout == wanted
-            pool.note = "3 backing off (429)"
-            assert panel.waiting_note() == "judge: 3 backing off (429)"
+            pool.held = (Delay("3 backing off (429), the next", 12.0), Delay("3 backing off (429), the next", 12.1))
+            assert note_of(panel.delays()) == "judge: 3 backing off (429), the next for 12 s more"
 
     monkeypatch.setenv("JUDGE_KEY", "k")
     asyncio.run(main())

@@ -21,6 +21,7 @@ from harness.core.redact import redactor
 from harness.core.types import ModelCall, ModelResponse, Usage
 from harness.models.chat import ChatClient
 from harness.models.clock import ManualClock
+from harness.models.delays import note_of
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.retry import RetryPolicy
@@ -339,12 +340,12 @@ def test_backing_off_holds_no_slot() -> None:
     async def main() -> None:
         async with serving(status(429, Retry_After="60")) as server, client_of(server.url, bound=1) as client:
             refused = asyncio.ensure_future(client.request(ASK))
-            await until(lambda: "backing off (rate_limit)" in client.waiting_note())
+            await until(lambda: "backing off (rate_limit)" in note_of(client.delays()))
             assert client.limiter.in_flight == 0
             assert all(isinstance(answer, ModelResponse) for answer in await outcomes(client, 5))
             refused.cancel()
             await asyncio.gather(refused, return_exceptions=True)
-            assert "backing off" not in client.waiting_note()
+            assert "backing off" not in note_of(client.delays())
 
     run(main)
 
@@ -458,12 +459,12 @@ def test_an_endpoint_that_goes_away_and_comes_back_costs_nothing() -> None:
             port = int(server.url.split(":")[2].split("/")[0])
             await server.stop()
             waiting = asyncio.ensure_future(outcomes(client, 30))
-            await until(lambda: "endpoint cannot be reached" in client.waiting_note())
+            await until(lambda: "endpoint cannot be reached" in note_of(client.delays()))
             await until(lambda: client.limiter.in_flight == 0)
             async with serving(port=port) as again:
                 assert all(isinstance(answer, ModelResponse) for answer in await waiting)
                 assert again.stats.requests == 30
-            assert client.waiting_note() == ""
+            assert note_of(client.delays()) == ""
 
     run(main)
 
@@ -561,7 +562,7 @@ def test_an_endpoint_that_falls_silent_is_waited_for_like_one_that_is_gone(comes
             await client.request(ASK)
             silent.answers.clear()
             waiting = asyncio.ensure_future(outcomes(client, 20))
-            await until(lambda: "endpoint cannot be reached" in client.waiting_note())
+            await until(lambda: "endpoint cannot be reached" in note_of(client.delays()))
             if comes_back:
                 silent.answers.set()
                 assert all(isinstance(answer, ModelResponse) for answer in await waiting)

@@ -9,6 +9,7 @@ import pytest
 from harness.core.errors import SystemicError
 from harness.core.messages import Message
 from harness.models.clock import ManualClock
+from harness.models.delays import note_of
 from harness.models.health import Health, HealthPolicy
 
 POLICY = HealthPolicy(refusals=3, connect_deadline=10.0, grace=60.0, probe_gap=1.0, probe_gap_cap=4.0, strikes=3)
@@ -94,14 +95,14 @@ def test_while_an_endpoint_is_away_one_probes_and_all_resume() -> None:
         waiting = [asyncio.ensure_future(health.admit("m", probe)) for _ in range(20)]
         await clock.advance(10.0)
         assert probes == [1.0, 3.0, 7.0]
-        assert "cannot be reached" in health.note()
+        assert "cannot be reached" in note_of(health.delays())
         assert not any(task.done() for task in waiting)
         back = True
         await clock.advance(4.0)
         assert probes == [1.0, 3.0, 7.0, 11.0]
         assert all(task.done() and task.exception() is None for task in waiting)
         assert not health.blocked
-        assert health.note() == ""
+        assert note_of(health.delays()) == ""
 
     asyncio.run(main())
 
@@ -177,7 +178,7 @@ def test_a_silence_is_asked_about_once_and_only_where_nothing_was_heard() -> Non
         answer.set_result(False)
         assert await asyncio.gather(*doubts) == [False] * 5
         await waiting
-        assert (asked, health.blocked, health.admits("m"), health.note()) == (1, False, True, "")
+        assert (asked, health.blocked, health.admits("m"), note_of(health.delays())) == (1, False, True, "")
 
     asyncio.run(main())
 
@@ -187,19 +188,19 @@ def test_people_are_told_when_nothing_comes_back() -> None:
         clock = ManualClock()
         health = Health("h", POLICY, clock)
         await clock.advance(100.0)
-        assert health.note() == "", "nothing is asked"
+        assert note_of(health.delays()) == "", "nothing is asked"
         health.sent(1, "m", clock.now())
         await clock.advance(19.0)
-        assert health.note() == ""
+        assert note_of(health.delays()) == ""
         health.sent(2, "m", clock.now())
         await clock.advance(2.0)
-        assert health.note() == "endpoint silent for 21 s"
+        assert note_of(health.delays()) == "endpoint silent for 21 s"
         health.got_answer()
-        assert health.note() == ""
+        assert note_of(health.delays()) == ""
         await clock.advance(30.0)
-        assert health.note() == "endpoint silent for 30 s"
+        assert note_of(health.delays()) == "endpoint silent for 30 s"
         health.ended(2)
         health.ended(1)
-        assert health.note() == ""
+        assert note_of(health.delays()) == ""
 
     asyncio.run(main())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.models.clock import ManualClock
+from harness.models.delays import note_of
 from harness.models.limits import Limiter
 
 
@@ -287,10 +288,10 @@ def test_a_paced_request_waits_its_turn_not_longer() -> None:
         assert order == ["a"]
         await clock.advance(0.02)
         assert order == ["a", "b"]
-        assert "60 rpm" in limiter.waiting_note()
+        assert "60 rpm" in note_of(limiter.delays())
         await clock.advance(1.0)
         assert order == ["a", "b", "c"]
-        assert limiter.waiting_note() == ""
+        assert note_of(limiter.delays()) == ""
 
     asyncio.run(main())
 
@@ -388,12 +389,12 @@ def test_rates_of_sharers_are_the_lowest() -> None:
 def test_the_note_says_what_holds_requests_up() -> None:
     clock = ManualClock()
     limiter = Limiter(8, clock=clock)
-    assert limiter.waiting_note() == ""
+    assert note_of(limiter.delays()) == ""
     with limiter.sleeping("rate_limit", 60.0), limiter.sleeping("rate_limit", 30.0):
         limiter.refused(clock.now(), None)
         says = "2 backing off (rate_limit), the next for 30 s more, limited to 4 of 8 slots after status 429"
-        assert limiter.waiting_note() == says
-    assert limiter.waiting_note() == "limited to 4 of 8 slots after status 429"
+        assert note_of(limiter.delays()) == says
+    assert note_of(limiter.delays()) == "limited to 4 of 8 slots after status 429"
 
 
 def test_a_limiter_without_slots_is_refused() -> None:

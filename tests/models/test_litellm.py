@@ -24,6 +24,7 @@ from harness.core.errors import ConfigError, ContextLengthError, ModelError, Res
 from harness.core.redact import redactor
 from harness.core.types import ROLLOUT_HEADER, JsonDict, ModelCall, Usage
 from harness.models.chat import ChatClient
+from harness.models.delays import note_of
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.litellm import LiteLLMProvider, load
@@ -294,7 +295,7 @@ def test_an_error_means_what_it_means_over_http(name: str, monkeypatch: pytest.M
         run(client, main)
         assert len(provider.asked) == requests
         if reason == "rate_limit":
-            assert client.limiter.waiting_note()  # our limiter has heard of it
+            assert note_of(client.limiter.delays())  # our limiter has heard of it
 
 
 def test_what_may_heal_is_tried_again_and_retry_after_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from dead_ports import free_port
 from harness.core.errors import ConfigError, SystemicError
 from harness.core.types import ModelCall, ModelResponse
 from harness.models.chat import ChatClient
+from harness.models.delays import note_of
 from harness.models.pool import FILES_BESIDE, BoundChat, CallSettings, ClientPool, Replicas
 from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
@@ -119,7 +120,7 @@ def test_a_dead_replica_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
             answers = await asyncio.gather(*(client.request(ModelCall("m", MESSAGES)) for _ in range(10)))
             assert all(isinstance(answer, ModelResponse) for answer in answers)
             assert server.stats.requests == 10
-            assert "1 of 2 replicas left" in client.waiting_note()
+            assert "1 of 2 replicas left" in note_of(client.delays())
             alone = pool.get([at(dead), at(dead + "x")], CallSettings(4))
             with pytest.raises(SystemicError):
                 await alone.request(ModelCall("m", MESSAGES))

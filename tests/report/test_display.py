@@ -14,6 +14,7 @@ from tables import for_each_row
 
 from harness.core.types import Usage
 from harness.engine.progress import RunProgress
+from harness.models.delays import Delay
 from harness.report.live import Display, wants_live
 from harness.report.live_table import SHARE, Frame, RunWatch, draw
 from harness.report.text import make_console
@@ -78,7 +79,7 @@ def test_one_line_a_run_with_everything_on_it(width: int) -> None:
 def test_what_is_unscored_or_holds_a_run_up_is_said() -> None:
     first, second = run(done=20), run("wordle", done=20)
     first.unscored = Counter(timeout=3)
-    first.backing_off = second.backing_off = lambda: "\x1b[31mwaiting 12 s: 429 from localhost"
+    first.delays = second.delays = lambda: [Delay("\x1b[31mwaiting 12 s: 429 from localhost")]
     failed = run("broken", total=0, state="failed")
     failed.note = "no module named nltk"
     lines = picture([first, second, failed], 100)
@@ -247,13 +248,13 @@ def test_quiet_says_only_how_each_run_ended() -> None:
 
 
 def test_the_display_ends_alone_and_the_run_goes_on() -> None:
-    def broken() -> str:
+    def broken() -> list[Delay]:
         raise RuntimeError("limiter \x1b[31mis gone")
 
     progress = run(done=3)
     file = io.StringIO()
     with Display([progress], make_console(file=file, width=80), live=True, clock=Clock()) as display:
-        progress.backing_off = broken
+        progress.delays = broken
         display.tick()
         display.tick()
     assert file.getvalue().count("the display stopped (RuntimeError: limiter is gone); the run continues") == 1

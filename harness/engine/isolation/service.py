@@ -22,6 +22,7 @@ from harness.engine.isolation.asking import ChildChat, PendingRequests
 from harness.engine.isolation.wire import FrameReader, IsolatedRunConfig, ParentChannel, error_to_json, pack
 from harness.engine.watchdog import Watchdog
 from harness.envs.environment import Environment
+from harness.models.delays import Delay
 from harness.rubrics.judge_port import JudgeSpec, judged_by
 from harness.rubrics.single_function import OneFunction
 from harness.store.codec import document_of, record_of
@@ -68,9 +69,9 @@ class _Run:
             limits=config.limits,
         )  # fmt: skip
 
-    def waiting_note(self) -> str:
-        """Return "", because waiting times are reported by the parent process."""
-        return ""
+    def delays(self) -> list[Delay]:
+        """Return no delays, because the parent process reports them."""
+        return []
 
     def chat(self, item: Item) -> Chat:
         """Return the chat that sends one rollout's model calls to the parent."""
