@@ -7,6 +7,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Required, TypedDict, Unpack
 
 from harness.core.types import Usage
@@ -69,16 +70,23 @@ class _UsageColumns:
         return Usage(*(sum(column) for column in self._counts), cost=math.fsum(costs) if costs else None)
 
 
+LARGEST_GRID, EMPTIEST_GRID = 1 << 18, 64
+"""Maximum number of cells of the grid of a table: the first number, and the second for each rollout."""
+
+
 class ScoreTable:
     """Outcomes of rollouts by example index and rollout index.
 
     The columns are arrays of machine numbers. Rows are looked up in a grid of row numbers with one line per example,
-    since a dict would take more memory than all columns."""
+    since a dict would take more memory than all columns. If indices are so scattered that the grid would be almost
+    empty, as in a damaged journal, a dict is used."""
 
     def __init__(self) -> None:
         self._width = 1
         self._grid: array[int] = array("i")
         """Row number of (example, rollout) at index example · width + rollout; −1 if there is none."""
+        self._scattered: dict[tuple[int, int], int] | None = None
+        """Row numbers by (example, rollout), in place of the grid; None while the grid is used."""
         self._reward: array[float] = array("d")
         self._reason: array[int] = array("i")
         """Reason of each rollout without a score, as an index into `_reasons`; −1 if scored."""
@@ -151,12 +159,11 @@ class ScoreTable:
 
     def outcomes(self) -> Iterator[int]:
         """Number of rollouts of each example with at least one outcome, in the order of the plan."""
-        return (len(rows) for rows in self._groups())
+        return (len(rows) for _, rows in self._groups())
 
     def examples(self) -> Iterator[int]:
         """Indexes of the examples with at least one outcome."""
-        width, grid = self._width, self._grid
-        return (start // width for start in range(0, len(grid), width) if max(grid[start : start + width]) >= 0)
+        return (example for example, _ in self._groups())
 
     def rewards(self) -> Iterator[list[float]]:
         """Rewards of each example with at least one outcome; an empty list if it has no score. An iterator, since a
@@ -199,32 +206,29 @@ class ScoreTable:
         """Known generation times, in any order."""
         return [value for value in self._seconds if value > 0.0]
 
-    def _groups(self) -> Iterator[list[int]]:
-        """Row numbers of the rollouts of each example with at least one outcome."""
+    def _groups(self) -> Iterator[tuple[int, list[int]]]:
+        """Index, and row numbers of the rollouts, of each example with at least one outcome."""
+        if self._scattered is not None:
+            cells = groupby(sorted(self._scattered.items()), key=lambda cell: cell[0][0])
+            return ((example, [row for _, row in group]) for example, group in cells)
         width, grid = self._width, self._grid
-        lines = ([row for row in grid[start : start + width] if row >= 0] for start in range(0, len(grid), width))
-        return (rows for rows in lines if rows)
+        lines = (
+            (start // width, [row for row in grid[start : start + width] if row >= 0])
+            for start in range(0, len(grid), width)
+        )
+        return (line for line in lines if line[1])
 
     def _values(self, column: array[float]) -> Iterator[list[float]]:
-        return ([value for row in rows if (value := column[row]) == value] for rows in self._groups())
+        return ([value for row in rows if (value := column[row]) == value] for _, rows in self._groups())
 
     def _row(self, example: int, rollout: int) -> int:
         if example < 0 or rollout < 0:
             raise ValueError(f"example {example}, rollout {rollout}: an index is negative")
-        if rollout >= self._width:
-            width = max(rollout + 1, 2 * self._width)
-            grid: array[int] = array("i")
-            for start in range(0, len(self._grid), self._width):
-                grid.extend(self._grid[start : start + self._width])
-                grid.extend(array("i", [-1]) * (width - self._width))
-            self._grid, self._width = grid, width
-        slot = example * self._width + rollout
-        missing = (example + 1) * self._width - len(self._grid)
-        if missing > 0:
-            self._grid.extend(array("i", [-1]) * missing)
-        row = self._grid[slot]
-        if row < 0:
-            row = self._grid[slot] = len(self._reward)
+        if self._scattered is not None:
+            row = self._scattered.setdefault((example, rollout), len(self._reward))
+        else:
+            row = self._grid_row(example, rollout)
+        if row == len(self._reward):
             for column in (self._reward, self._seconds, *self._metrics.values()):
                 column.append(math.nan)
             for column in (self._reason, self._flags):
@@ -234,6 +238,28 @@ class ScoreTable:
                 self._judged.append()
                 self._unpriced.append(0)
         return row
+
+    def _grid_row(self, example: int, rollout: int) -> int:
+        """Row number of a rollout in the grid, which is replaced by a dict if it became too large."""
+        width = self._width if rollout < self._width else max(rollout + 1, 2 * self._width)
+        lines = max(example + 1, len(self._grid) // self._width)
+        if lines * width > LARGEST_GRID + EMPTIEST_GRID * len(self._reward):
+            self._scattered = {divmod(slot, self._width): row for slot, row in enumerate(self._grid) if row >= 0}
+            self._grid = array("i")
+            return self._scattered.setdefault((example, rollout), len(self._reward))
+        if width > self._width:
+            grid: array[int] = array("i")
+            for start in range(0, len(self._grid), self._width):
+                grid.extend(self._grid[start : start + self._width])
+                grid.extend(array("i", [-1]) * (width - self._width))
+            self._grid, self._width = grid, width
+        slot = example * self._width + rollout
+        missing = (example + 1) * self._width - len(self._grid)
+        if missing > 0:
+            self._grid.extend(array("i", [-1]) * missing)
+        if self._grid[slot] < 0:
+            self._grid[slot] = len(self._reward)
+        return self._grid[slot]
 
 
 def _usable(value: float | None) -> float:

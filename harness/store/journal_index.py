@@ -21,6 +21,12 @@ _CODES = {name: code for code, name in enumerate(_STATUSES)}
 NOWHERE = -1
 """Placeholder for the offset of a line that the journal does not have."""
 
+LARGEST_INDEX, LARGEST_ROLLOUT = (1 << 38) - 1, (1 << 24) - 1
+"""Largest index of an example and of a rollout. Both together fit in 62 bits."""
+
+SPARSE = 64
+"""Maximum number of bytes for each index in use, on average."""
+
 
 @value_class
 class LineOffsets:
@@ -44,6 +50,42 @@ def read_rollout(reader: JournalReader, lines: LineOffsets) -> tuple[Generated |
     return base, None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
 
 
+class ExampleIndices:
+    """Indices of examples that are in use. Takes a byte for each; a damaged journal with a huge index takes no more
+    memory than others."""
+
+    def __init__(self) -> None:
+        self._near = bytearray()
+        """1 at every index in use below its length."""
+        self._far = set[int]()
+        """Indices in use that were much larger than the number of indices when they were added."""
+        self._count = 0
+        self._free = 0
+        """The smallest index above all that are in use."""
+
+    def add(self, index: int) -> int:
+        """Mark an index as used, or if it is negative or in use, the next one above all others.
+
+        Returns:
+            The index that was marked.
+
+        Raises:
+            ValueError: the index is larger than `LARGEST_INDEX`.
+        """
+        if index < 0 or index in self._far or (index < len(self._near) and self._near[index]):
+            index = self._free
+        if index > LARGEST_INDEX:
+            raise ValueError(f"the index {index} of an example is too large")
+        self._count += 1
+        if index < len(self._near) or index < SPARSE * (self._count + SPARSE):
+            self._near.extend(bytes(max(0, index + 1 - len(self._near))))
+            self._near[index] = 1
+        else:
+            self._far.add(index)
+        self._free = max(self._free, index + 1)
+        return index
+
+
 class Recorded:
     """State of a journal's rollouts. `load` reads a whole journal; `advance` reads new lines."""
 
@@ -54,8 +96,7 @@ class Recorded:
         self._examples = KeyIndex()
         self._example_lines = array("q")
         self._example_indices = array("q")
-        self._taken = bytearray()
-        """1 at every example index that is already in use."""
+        self._taken = ExampleIndices()
         self._rollouts = KeyIndex()
         self._status = bytearray()
         self._failed = bytearray()
@@ -188,20 +229,18 @@ class Recorded:
         number = self._examples.add(document["example_key"])
         if number < len(self._example_lines):
             return  # already recorded: its rollouts keep their position in tables
-        index = int(document.get("index", 0))
         # An index occurs twice if the dataset got new rows before the recorded ones. Tables would average the two
         # examples as one, so the second gets a new index.
-        if index < 0 or (index < len(self._taken) and self._taken[index]):
-            index = len(self._taken)
-        self._taken.extend(bytes(max(0, index + 1 - len(self._taken))))
-        self._taken[index] = 1
+        self._example_indices.append(self._taken.add(int(document.get("index", 0))))
         self._example_lines.append(offset)
-        self._example_indices.append(index)
 
     def _note_rollout(self, offset: int, document: JsonDict, *, failed: bool) -> int:
         example = self._examples.find(document["example_key"])
         if example < 0:
             raise ValueError("no earlier line contains the example of this line")
+        rollout_index = document["rollout_index"]
+        if not 0 <= rollout_index <= LARGEST_ROLLOUT:
+            raise ValueError(f"the index {rollout_index} of a rollout is out of range")
         number = self._rollouts.add(document["key"])
         if number == len(self._base):
             self._status.append(0)
@@ -209,7 +248,7 @@ class Recorded:
             self._base.append(offset)
             self._score.append(NOWHERE)
             self._example_of.append(example)
-            self._rollout_index.append(document["rollout_index"])
+            self._rollout_index.append(rollout_index)
         kind = "generated" if not failed else "budget" if document.get("reason") == BUDGET_SPENT else "failed"
         self._status[number] = _CODES[kind]
         self._failed[number] = failed
