@@ -1,6 +1,6 @@
 """`make bench`: every promise about speed and memory, measured in one go and printed as a table.
 
-    python -m benchmarks [NAME ...]      names: cpu wall schedule one help first list turns workers memory resume
+    python -m benchmarks [NAME ...]      names: cpu wall schedule one help first list turns workers status memory resume
     python -m benchmarks load [--rollouts 100000] [--in-flight 512] [--json]
     python -m benchmarks million
     python -m benchmarks peers --peer lm-eval=PYTHON --peer inspect_ai=PYTHON --peer verifiers=PYTHON
@@ -42,6 +42,9 @@ from benchmarks.peers import PROGRAMS, describe, peer_costs
 from benchmarks.sampling import CASES, REPEATS, simulate
 from benchmarks.turns import play
 from benchmarks.workers import ENVIRONMENTS, ROLLOUTS, SECONDS, run_workers
+from harness.engine.live_status import PERIOD, LiveStatus
+from harness.engine.progress import RunProgress
+from harness.models.delays import Delay
 from harness.plugins.faults.script import fault_script
 from harness.reference.fault_sources import ObservedRequest
 
@@ -330,6 +333,23 @@ def workers(folder: Path) -> list[Row]:
     ]  # fmt: skip
 
 
+def status(folder: Path) -> list[Row]:
+    """What `status.json` of a run takes that writes it as often as it may."""
+    progress = RunProgress("run", "env", "model", total=10**6, state="running", started=1.0)
+    progress.delays = lambda: [Delay("3 backing off (rate_limit), the next", 12.0)] * 3
+    file, updates = LiveStatus(folder, progress), 500
+    costs: list[float] = []
+    for _ in range(RUNS):
+        started = time.process_time()
+        for _ in range(updates):
+            progress.scored += 1  # a change, without which nothing is written
+            file.write(time.monotonic(), time.time())
+        costs.append((time.process_time() - started) / updates)
+    share = median(costs) / PERIOD
+    words = f"{median(costs) * 1e6:.0f} µs CPU an update, one in {PERIOD:g} s: {share:.3%}"
+    return [Row("status.json of a run in progress", words, "", "≤ 1 % of a core", share <= 0.01)]
+
+
 def load(folder: Path, *, rollouts: int, in_flight: int, as_json: bool) -> list[Row]:
     """Everything at once: see `benchmarks.load`."""
     found = run_load(folder, rollouts, in_flight)
@@ -385,6 +405,7 @@ MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
     "list": list_of_runs,
     "turns": turns,
     "workers": workers,
+    "status": status,
     "memory": memory,
     "resume": resume,
 }

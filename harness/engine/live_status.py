@@ -16,7 +16,7 @@ from typing import Self
 
 from harness.core.types import JsonDict
 from harness.engine.prepare import LiveRun
-from harness.engine.progress import Pace
+from harness.engine.progress import Pace, RunProgress
 from harness.store.atomic import new_file
 from harness.store.codec import to_text
 
@@ -33,12 +33,13 @@ class LiveStatus:
     """The file `status.json` of one run in progress.
 
     Args:
-        run: The run, whose lock this process holds.
+        folder: The run's folder, whose lock this process holds.
+        progress: The run's counters; only read.
     """
 
-    def __init__(self, run: LiveRun) -> None:
-        self.path = run.folder.path / "status.json"
-        self._pace = Pace(run.progress)
+    def __init__(self, folder: Path, progress: RunProgress) -> None:
+        self.path = folder / "status.json"
+        self._pace = Pace(progress)
         self._written: JsonDict | None = None
         self._lock = threading.Lock()
         self._is_closed = False
@@ -118,9 +119,11 @@ class StatusThread:
     """
 
     def __init__(self, runs: Sequence[LiveRun]) -> None:
-        self._files = [LiveStatus(run) for run in runs if run.is_saved]
-        for run, file in zip((run for run in runs if run.is_saved), self._files, strict=True):
-            run.on_release = file.close
+        self._files: list[LiveStatus] = []
+        for run in runs:
+            if run.is_saved:
+                self._files.append(LiveStatus(run.folder.path, run.progress))
+                run.on_release = self._files[-1].close
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-status", daemon=True)
 

@@ -127,6 +127,24 @@ def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[...,
     assert (again.progress.held, again.progress.resumed, again.progress.done) == (3, 3, 6)
 
 
+def test_each_run_has_a_status_until_it_ends(prepared: Callable[..., list[LiveRun]]) -> None:
+    quick, held = prepared({}, {"answers": ["hold"]})
+
+    def have_status() -> list[bool]:
+        return [(run.folder.path / "status.json").exists() for run in (quick, held)]
+
+    async def main() -> None:
+        suite = Evaluation([], drain=0.0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(suite.play([quick, held]))
+            await until(lambda: have_status()[1] and quick.progress.state == "done")
+            assert have_status() == [False, True]
+            suite.interrupt()
+
+    asyncio.run(main())
+    assert have_status() == [False, False]
+
+
 def test_a_bug_in_one_run_is_noted_there_and_ends_no_other(
     prepared: Callable[..., list[LiveRun]], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import cast
 
 from aiohttp import web
 
@@ -17,8 +15,8 @@ from harness.plugins.view.access import SECURITY_HEADERS
 from harness.plugins.view.run_index import Indexes
 from harness.plugins.view.run_info import live_counts
 from harness.plugins.view.run_list import RunList, RunNotFound, run_json
-from harness.store.codec import from_text, to_text
-from harness.store.safe_files import read_file
+from harness.plugins.view.run_status import read_status
+from harness.store.codec import to_text
 
 PERIOD = 0.5
 """Seconds between two looks at the runs."""
@@ -32,13 +30,6 @@ PING = 15.0
 MOST_RUNS = 8
 """Maximum number of runs of a connection."""
 
-_STATUS = "status.json"
-"""File in the folder of a run in progress, with the state of its engine."""
-
-_STATUS_SIZE = 1 << 20
-_RATE_SECONDS = 60.0
-"""Seconds over which the rate of a run is measured."""
-
 
 class RunChanges:
     """Compares the state of one run with the state before.
@@ -47,16 +38,11 @@ class RunChanges:
         runs: The list of runs.
         indexes: The open indexes.
         run_id: Id of the run.
-        clock: Function that returns the time in seconds.
     """
 
-    def __init__(
-        self, runs: RunList, indexes: Indexes, run_id: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._runs, self._indexes, self._id, self._clock = runs, indexes, run_id, clock
+    def __init__(self, runs: RunList, indexes: Indexes, run_id: str) -> None:
+        self._runs, self._indexes, self._id = runs, indexes, run_id
         self._last: JsonDict | None = None
-        self._counts: list[tuple[float, int]] = []
-        """Times, with the number of rollouts that had ended."""
         self._stamp: tuple[object, ...] | None = None
 
     def next(self) -> JsonDict | None:
@@ -83,35 +69,8 @@ class RunChanges:
             self._stamp = stamp
             known |= live_counts(index) if entry.final is None else {}
         names = ("id", "state", "scored", "failed", "planned", "mean", "low", "high", "cost", "tokens")
-        rate, eta = self._pace(known) if entry.state == "running" else (None, None)
-        return {
-            **{name: known[name] for name in names}, "index": status, "rate": rate, "eta": eta,
-            "notes": index.note_file.stamp,
-            "status": engine_status(entry.run.path / _STATUS) if entry.state == "running" else None,
-        }  # fmt: skip
-
-    def _pace(self, known: JsonDict) -> tuple[float | None, float | None]:
-        """Rollouts per minute, and seconds to the end; None if unknown."""
-        now, done = self._clock(), cast(int, known["scored"]) + cast(int, known["failed"])
-        if not self._counts or self._counts[-1][1] != done:
-            self._counts.append((now, done))
-        while len(self._counts) > 2 and now - self._counts[0][0] > _RATE_SECONDS:
-            self._counts.pop(0)
-        (first, before), (last, after) = self._counts[0], self._counts[-1]
-        if last - first < 1.0:
-            return None, None
-        rate = (after - before) / (last - first)
-        planned = known["planned"]
-        eta = None if planned is None or rate <= 0 else round(max(0, planned - done) / rate)
-        return round(60 * rate, 1), eta
-
-
-def engine_status(path: Path) -> JsonDict | None:
-    """Content of the file with the state of a run's engine; None if it is missing or damaged."""
-    with suppress(OSError, ValueError):
-        found = from_text(read_file(path, _STATUS_SIZE))
-        return cast(JsonDict, found) if isinstance(found, dict) else None
-    return None
+        notes = index.note_file.stamp
+        return {**{name: known[name] for name in names}, "index": status, "notes": notes, "status": known["status"]}
 
 
 def list_state(runs: RunList) -> list[tuple[str, str, object]]:
@@ -119,6 +78,21 @@ def list_state(runs: RunList) -> list[tuple[str, str, object]]:
     with suppress(StoreError):
         return [(entry.id, entry.state, (entry.summary or {}).get("num_rollouts")) for entry in runs.entries()]
     return []
+
+
+def statuses(runs: RunList, state: list[tuple[str, str, object]]) -> JsonDict:
+    """State of the engine of each run in progress, by the run's id.
+
+    Args:
+        runs: The list of runs.
+        state: Facts about all runs, from `list_state`.
+    """
+    found: JsonDict = {}
+    for run_id, name, _ in state:
+        with suppress(RunNotFound, StoreError):
+            if name == "running" and (status := read_status(runs.find(run_id).run)) is not None:
+                found[run_id] = status
+    return found
 
 
 async def stream(
@@ -130,7 +104,8 @@ async def stream(
         request: The request.
         runs: The list of runs.
         indexes: The open indexes.
-        run_ids: Ids of the runs whose changes are sent; changes of the list are always sent.
+        run_ids: Ids of the runs whose changes are sent; if empty, the states of all runs in progress are sent. Changes
+            of the list are always sent.
         is_stopping: Function that returns whether the server stops.
     """
     headers = {**SECURITY_HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
@@ -139,6 +114,7 @@ async def stream(
     watched = [RunChanges(runs, indexes, run_id) for run_id in run_ids[:MOST_RUNS]]
     await response.write(b": open\n\n")
     listed, sent, looked = await asyncio.to_thread(list_state, runs), time.monotonic(), time.monotonic()
+    shown: JsonDict = {}
     while not is_stopping():
         changes = [await asyncio.to_thread(each.next) for each in watched]
         lines = [f"event: run\ndata: {to_text(change)}\n\n" for change in changes if change is not None]
@@ -146,6 +122,9 @@ async def stream(
             found, looked = await asyncio.to_thread(list_state, runs), time.monotonic()
             lines += ["event: runs\ndata: {}\n\n"] if found != listed else []
             listed = found
+            if not watched:  # the list of runs, which shows the progress of each
+                before, shown = shown, await asyncio.to_thread(statuses, runs, found)
+                lines += [f"event: statuses\ndata: {to_text(shown)}\n\n"] if shown != before else []
         if not lines and time.monotonic() - sent >= PING:
             lines.append(": ping\n\n")
         if lines:

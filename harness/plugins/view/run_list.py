@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.core.errors import StoreError
 from harness.core.types import JsonDict
+from harness.plugins.view.run_status import read_status
 from harness.report.runs import recorded_estimate
 from harness.store.catalogue import ListedRun, read_entry
 from harness.store.find_runs import all_runs
@@ -129,6 +130,7 @@ def run_json(entry: ListedRun) -> JsonDict:
         "problems": list(entry.problems),
         "parent": (manifest.parent if manifest else None) or "",
         "path": str(entry.run.path),
+        "status": read_status(entry.run) if entry.state == "running" else None,
     }
 
 

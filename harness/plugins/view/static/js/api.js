@@ -85,7 +85,7 @@ export function useEvents(ids, onEvent) {
   useEffect(() => {
     if (ids === undefined) return undefined;
     const source = new EventSource(address("events", { runs: ids === null ? "" : ids }));
-    for (const name of ["run", "runs"]) {
+    for (const name of ["run", "runs", "statuses"]) {
       source.addEventListener(name, (event) => handler.current(name, event.data ? JSON.parse(event.data) : null));
     }
     return () => source.close();

@@ -70,6 +70,22 @@ export function moment(iso) {
   return `${time.toLocaleDateString("en-GB", { ...DAY, ...year })} ${time.toLocaleTimeString("en-GB", MINUTE)}`;
 }
 
+/** The time of day, with seconds, of a number of seconds since 1970. */
+export function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB", { ...MINUTE, second: "2-digit" });
+}
+
+/** Rate, remaining time and rollouts in flight of a run in progress, as far as its status has them. */
+export function pace(status) {
+  if (!status) return [];
+  return [
+    status.per_minute && `${count(Math.round(status.per_minute))} a minute`,
+    status.left !== null && `${duration(status.left)} to go`,
+    status.generating !== null && `${count(status.generating)} in flight`,
+    status.scoring && `${count(status.scoring)} in scoring`,
+  ].filter(Boolean);
+}
+
 export function plural(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { useApi, useEvents } from "./api.js";
-import { compact, count, dollars, duration, interval, line, mean, moment, plural, score, share } from "./format.js";
+import { clock, compact, count, dollars, duration, interval, line, mean, moment, pace, plural, score, share } from "./format.js";
 import { CompareWith } from "./compare.js";
 import { useKeys } from "./keys.js";
 import { QueryBox, both } from "./query.js";
@@ -12,13 +12,18 @@ import { Copy, NONE, Pages, Problem, State, Strip, Tile, Whisker, html } from ".
 
 const PAGE = 100;
 
+/** Parts of an event after whose change the page asks for everything again. */
+const PARTS = ["state", "scored", "failed", "index"];
+const same = (one, two) => JSON.stringify(one) === JSON.stringify(two);
+
 export function RunPage({ id, parameters }) {
   const [live, setLive] = useState(null);
   const [revision, setRevision] = useState(0);
   const { data, error } = useApi(`runs/${encodeURIComponent(id)}`, {}, revision);
   useEvents(id, (name, event) => {
+    const isOnlyStatus = name === "run" && live && event.id === id && PARTS.every((part) => same(event[part], live[part]));
     if (name === "run" && event.id === id) setLive(event);
-    setRevision((last) => last + 1);
+    if (!isOnlyStatus) setRevision((last) => last + 1);
   });
   const [isChoosing, setChoosing] = useState(false);
   useEffect(() => setLive(null), [id]);
@@ -67,11 +72,11 @@ function Head({ data, live, onCompare }) {
 
 function Progress({ run, live }) {
   const ended = (run.scored || 0) + (run.failed || 0);
-  const held = live?.status?.waiting || [];
+  const status = live ? live.status : run.status;
   return html`<div class="progress" role="status">
     <progress max=${run.planned || 1} value=${ended} aria-label="rollouts that ended"></progress>
-    <span>${count(ended)} of ${count(run.planned)}${live?.rate ? ` · ${count(Math.round(live.rate))} a minute` : ""}${live?.eta ? ` · ${duration(live.eta)} to go` : ""}${live?.status ? ` · ${count(live.status.in_flight)} in flight` : ""}</span>
-    ${held.map((each) => html`<span class="warn" key=${each.endpoint}>${each.endpoint}: ${each.reason}${each.until ? ` until ${moment(new Date(each.until * 1000).toISOString())}` : ""}</span>`)}
+    <span>${[`${count(ended)} of ${count(run.planned)}`, ...pace(status)].join(" · ")}</span>
+    ${(status?.delays || []).map((each) => html`<span class="warn" key=${each.reason}>${each.reason}${each.until ? ` until ${clock(each.until)}` : ""}</span>`)}
   </div>`;
 }
 

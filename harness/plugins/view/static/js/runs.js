@@ -2,7 +2,7 @@
 
 import { useMemo, useRef, useState } from "../vendor/hooks.js";
 import { useApi, useEvents } from "./api.js";
-import { compact, count, dollars, duration, mean, moment, plural } from "./format.js";
+import { clock, compact, count, dollars, duration, mean, moment, pace, plural } from "./format.js";
 import { useKeys } from "./keys.js";
 import { go, link } from "./router.js";
 import { Pages, Problem, State, Whisker, html } from "./ui.js";
@@ -45,7 +45,8 @@ export function RunsPage({ parameters }) {
   const { data, error } = useApi("runs", {}, revision);
   const search = useRef(null);
   const table = useRef(null);
-  useEvents(null, () => setRevision((last) => last + 1));
+  const [statuses, setStatuses] = useState({});
+  useEvents(null, (name, event) => (name === "statuses" ? setStatuses(event) : setRevision((last) => last + 1)));
 
   const { text = "", env = "", model = "", state = "", since = "", suite = "", sort = "", desc = "" } = parameters;
   const offset = Number(parameters.offset) || 0;
@@ -112,13 +113,13 @@ export function RunsPage({ parameters }) {
     ${!runs.length && html`<p>There are no runs here yet. <code>bench run gsm8k -n 10</code> makes one.</p>`}
     ${found.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="runs"><table ref=${table} class="list">
       <thead><tr><th scope="col" class="pick"><span class="unseen">chosen</span></th>${columns.map(heading)}</tr></thead>
-      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} hasCost=${hasCost} place=${chosen.indexOf(run.id)} onToggle=${() => toggle(run.id)} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
+      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} status=${run.state === "running" ? statuses[run.id] || run.status : null} hasCost=${hasCost} place=${chosen.indexOf(run.id)} onToggle=${() => toggle(run.id)} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
     </table></div>`}
     <${Pages} offset=${offset} limit=${PAGE} total=${found.length} onGo=${(place) => set({ offset: place || "" })} />
   </main>`;
 }
 
-function RunRow({ run, hasCost, place, onToggle, onSuite }) {
+function RunRow({ run, status, hasCost, place, onToggle, onSuite }) {
   const planned = run.planned ?? null;
   const isShort = planned !== null && run.scored !== null && run.scored < planned;
   return html`<tr data-run=${run.id}>
@@ -128,7 +129,7 @@ function RunRow({ run, hasCost, place, onToggle, onSuite }) {
       ${run.kind && run.kind !== "run" && html` <span class="tag">${run.kind}</span>`}
       <span class="quiet id">${run.id}${run.suite && html` · <button type="button" class="linklike" title="show the runs of this invocation" onClick=${() => onSuite(run.suite)}>suite</button>`}</span></th>
     <td class="model">${run.model}</td>
-    <td><${State} state=${run.state} /></td>
+    <td><${State} state=${run.state} />${status && html`<${Progress} run=${run} status=${status} />`}</td>
     <td class="n mean"><span class="figure">${mean(run.mean)}</span><${Whisker} mean=${run.mean} low=${run.low} high=${run.high} /></td>
     <td class=${`n${isShort ? " warn" : ""}`}>${count(run.scored)}${planned !== null && html`<span class="quiet"> / ${count(planned)}</span>`}</td>
     <td class="n">${compact(run.tokens)}</td>
@@ -136,4 +137,12 @@ function RunRow({ run, hasCost, place, onToggle, onSuite }) {
     <td class="n">${duration(run.seconds)}</td>
     <td class="n" title=${run.created}>${moment(run.created)}</td>
   </tr>`;
+}
+
+function Progress({ run, status }) {
+  const delay = status.delays[0];
+  const words = [`${count(status.done)} of ${count(status.planned)}`, ...pace(status)].join(" · ");
+  return html`<span class="quiet live" title=${words}><progress max=${status.planned || 1} value=${status.done || 0} aria-label=${`rollouts of ${run.id} that ended`}></progress>
+    ${status.left !== null && html` ${duration(status.left)} to go`}
+    ${delay && html` <span class="warn">${delay.reason}${delay.until ? ` until ${clock(delay.until)}` : ""}</span>`}</span>`;
 }
