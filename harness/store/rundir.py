@@ -50,8 +50,6 @@ MOST_TRIES = 20
 _UNSEEN = re.compile(f"[\x7f-\x9f\u2028\u2029{HIDDEN}]")
 """Control and invisible characters that TOML allows."""
 
-_ID_LETTERS = string.ascii_lowercase + string.digits
-
 
 def safe_name(text: str) -> str:
     """Convert text to one part of a file name: `/` becomes `--`, other characters outside `[A-Za-z0-9._-]` become `-`.
@@ -72,7 +70,8 @@ def folder_name(stem: str, model: str) -> str:
 def new_run_id(now: datetime | None = None) -> str:
     """Create a run id such as `20261121T091503Z-k3f9`: the UTC time to the second, and four random characters."""
     moment = (now or datetime.now(UTC)).astimezone(UTC)
-    return f"{moment:%Y%m%dT%H%M%SZ}-" + "".join(secrets.choice(_ID_LETTERS) for _ in range(4))
+    letters = string.ascii_lowercase + string.digits
+    return f"{moment:%Y%m%dT%H%M%SZ}-" + "".join(secrets.choice(letters) for _ in range(4))
 
 
 def timestamp(now: datetime | None = None) -> str:
@@ -112,8 +111,7 @@ class RunDir:
                 except FileExistsError:
                     continue  # another process chose the same id in the same second
                 except FileNotFoundError:
-                    # Another process removed the last run of this parent, and the parent with it. A dangling link looks
-                    # the same, but stays.
+                    # The last run of this parent was removed, and the parent with it. A dangling link stays.
                     if tries > MOST_TRIES:
                         raise
                     continue
@@ -228,8 +226,7 @@ class RunDir:
         try:
             tomllib.loads(clean)
         except tomllib.TOMLDecodeError:
-            # Pattern redaction damaged the TOML syntax; known secrets are still removed.
-            clean = redactor.text(toml, patterns=False)
+            clean = redactor.text(toml, patterns=False)  # patterns damaged the syntax; known secrets are removed
         clean = _UNSEEN.sub(lambda found: f"\\U{ord(found.group()):08X}", clean)  # occurs only in strings
         data = clean.encode("utf-8", "replace")
         atomic_write(self.config_path, data, private=self.is_closed)
@@ -293,8 +290,7 @@ class RunLock:
             StoreError: the file cannot be opened or locked.
         """
         with translated("open", path):
-            mode = file_mode(private=is_closed(path.parent))
-            fd = open_regular(path, os.O_RDWR | os.O_CREAT, mode)
+            fd = open_regular(path, os.O_RDWR | os.O_CREAT, file_mode(private=is_closed(path.parent)))
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if not has_other_names(fd):  # a hard link may be another file's name
@@ -328,6 +324,10 @@ class RunLock:
             os.close(fd)
         return False
 
+    def is_at(self, path: Path) -> bool:
+        """Return whether the locked file still has this path; false if a former holder removed it meanwhile."""
+        return self._fd is not None and path.exists() and os.path.samestat(os.fstat(self._fd), os.stat(path))
+
     def release(self) -> None:
         """Release the lock; idempotent."""
         if self._fd is not None:
@@ -336,9 +336,7 @@ class RunLock:
             self._fd = None
 
     def __del__(self) -> None:
-        # Release the lock on garbage collection, so that a run that failed to start is not locked until the process
-        # ends.
-        self.release()
+        self.release()  # a run that failed to start is not locked until the process ends
 
     def __enter__(self) -> RunLock:
         return self

@@ -16,9 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from harness.core.errors import StoreError
+from harness.core.errors import RunLocked, StoreError
 from harness.core.types import JsonDict
 from harness.store.atomic import make_folder
+from harness.store.rundir import RunLock
 from harness.store.safe_files import open_binary
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class IndexFile:
         self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
         try:
             os.chmod(path, 0o600)
+            os.utime(path)  # when it was used last; see `index_sweep`
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=OFF")  # the content can be built again
             self._db.execute("PRAGMA trusted_schema=OFF")
@@ -237,6 +239,26 @@ class IndexFile:
             if row is not None:
                 found[number] = row[0]
         return found
+
+
+@contextmanager
+def index_lock(path: Path) -> Generator[None]:
+    """Context manager that locks an index, so that only this process builds or removes it.
+
+    Args:
+        path: The file of the index; its folder is created if it is missing.
+
+    Raises:
+        RunLocked: another process holds the lock.
+        StoreError: the lock file cannot be created.
+        OSError: the folder cannot be created.
+    """
+    make_folder(path.parent, private=True)
+    lock_path = path.with_suffix(".lock")
+    with RunLock.take(lock_path, "the index") as lock:
+        if not lock.is_at(lock_path):  # removed with an old index before this process had the lock
+            raise RunLocked("the lock of the index was removed")
+        yield
 
 
 def remove_index(path: Path) -> None:

@@ -18,7 +18,7 @@ from harness.core.errors import RunLocked, StoreError
 from harness.core.types import JsonDict
 from harness.plugins.view.index_build import Builder, column_type
 from harness.plugins.view.index_columns import CONSTANTS, EXAMPLE, FLAG_BITS, NUMBERS, WORDS, stored_names
-from harness.plugins.view.index_file import FORMAT, PART, IndexFile, index_path, journal_head, remove_index
+from harness.plugins.view.index_file import FORMAT, PART, IndexFile, index_lock, index_path, journal_head, remove_index
 from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS, NOTED, NoteColumns, NoteFile
 from harness.report.rollout_columns import RunRollout, rollout_columns
 from harness.store.catalogue import ListedRun
@@ -27,7 +27,6 @@ from harness.store.journal_index import LineOffsets, read_rollout
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome
 from harness.store.query_match import QueryColumns
-from harness.store.rundir import RunLock
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +92,12 @@ class RunIndex:
     def _build(self) -> None:
         while not self._stop.is_set():
             try:
-                with RunLock.take(self._path.with_suffix(".lock"), "the index"):
+                with index_lock(self._path):
                     self._follow()
-            except RunLocked:
-                self._notice()  # another process builds the index
+            except RunLocked:  # another process builds the index
+                with suppress(StoreError, OSError), self.reading():
+                    self._caught_up = self._meta.get("end") == self.entry.run.journal_path.lstat().st_size
+                self._notice()
                 self._stop.wait(FOLLOW)
             except (sqlite3.Error, OSError, StoreError) as error:
                 logger.info("the index of %s is built again: %s", self.entry.id, error)
@@ -109,6 +110,7 @@ class RunIndex:
 
     def _follow(self) -> None:
         """Build the index, and follow the journal until the index is closed or its file is removed."""
+        self._caught_up = False
         file = IndexFile(self._path)
         try:
             builder = Builder(file, self.entry.run, self.manifest)
@@ -142,6 +144,8 @@ class RunIndex:
         Returns:
             The number of changes.
         """
+        if self._caught_up and not self._path.exists():
+            self._caught_up = False  # the file was removed: it is built again
         with self.changed:
             self.changed.wait_for(lambda: self._caught_up or (seen is not None and self._seen != seen), seconds)
         return self._seen
@@ -157,6 +161,7 @@ class RunIndex:
                     self.derived = {}
                 file = self._opened()
                 if file is None:
+                    self._caught_up = False
                     self._reset({})
                     yield
                     return

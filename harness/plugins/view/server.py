@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -19,6 +20,7 @@ from harness.plugins.view.compare_page import SHOWN, SORTS, Examples, compare_pa
 from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.note_page import LARGEST_BODY, note_page, write_note
+from harness.plugins.view.index_sweep import sweep
 from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
 from harness.plugins.view.run_info import run_info
@@ -117,6 +119,7 @@ class ViewServer:
             await runner.cleanup()
             raise
         self._runner = runner
+        threading.Thread(target=sweep, name="sweep of old indexes", daemon=True).start()
         port = cast("int", runner.addresses[0][1])
         self._access = Access(host, port)
         return f"http://{bracketed(host)}:{port}/?token={self._access.token}"
