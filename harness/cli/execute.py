@@ -22,7 +22,7 @@ import uvloop
 from harness.cli.log_handlers import logging_to
 from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
-from harness.cli.view import View, compare_suggestion, run_report
+from harness.cli.view import View, browse_suggestion, compare_suggestion, run_report
 from harness.core.errors import PublishError, StoreError, UsageError
 from harness.engine.budget import Asking, Budget, loose_notices, price_notices
 from harness.engine.evaluation import DRAIN_SECONDS, Evaluation, end_interrupted
@@ -100,11 +100,17 @@ def execute(
         interrupted = _drive(ready, display, evaluation)
         failures = _left_unpublished(ready) if interrupted else push_runs(ready, display)
     example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
-    rival = None if options.json or options.quiet else compare_suggestion(ready)
+    is_short = options.json or options.quiet
+    rival, browse = (None, None) if is_short else (compare_suggestion(ready), browse_suggestion(ready))
     errors = {id(run): str(error) for run, error in failures}
     reports = [
         run_report(
-            run, errors.get(id(run), ""), budget, is_example=run is example, compare=rival if run is example else None
+            run,
+            errors.get(id(run), ""),
+            budget,
+            is_example=run is example,
+            compare=rival if run is example else None,
+            browse=browse,
         )
         for run in runs
     ]

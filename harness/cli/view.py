@@ -161,7 +161,13 @@ def any_private(runs: Sequence[LiveRun]) -> bool:
 
 
 def run_report(
-    run: LiveRun | FailedRun, push_error: str, budget: Budget, *, is_example: bool, compare: str | None
+    run: LiveRun | FailedRun,
+    push_error: str,
+    budget: Budget,
+    *,
+    is_example: bool,
+    compare: str | None,
+    browse: str | None = None,
 ) -> RunReport:
     """Summarize a run for the final table.
 
@@ -172,6 +178,7 @@ def run_report(
         is_example: Whether to suggest how to load and publish results: for one run of a suite, since the others differ
             only in the folder.
         compare: The command that compares it with a similar run; None if there is no such run.
+        browse: The command that shows the runs in a browser, suggested with `is_example`; None suggests none.
     """
     progress = run.progress
     if isinstance(run, FailedRun):
@@ -192,12 +199,28 @@ def run_report(
             compare=compare,
             push=push,
         )
-        steps = (*([Step("read", f"bench runs show {shlex.quote(path)}")] if is_example else []), *steps)
+        reads = [Step("read", f"bench runs show {shlex.quote(path)}")]
+        reads += [] if browse is None else [Step("read in a browser", browse)]
+        steps = (*(reads if is_example else []), *steps)
         steps += (Step(PUBLISH, push),) if push_error else ()
     return RunReport(
         progress.name, progress.env_id, progress.model, path, run.summary, progress.state,
         "; ".join(filter(None, (progress.note, push_error))), steps, progress.first_error,
     )  # fmt: skip
+
+
+def browse_suggestion(runs: Sequence[LiveRun]) -> str | None:
+    """Suggest `bench view` for the only run of this invocation, or for all of them; None if none was saved.
+
+    Args:
+        runs: Finished runs of the invocation.
+    """
+    saved = [run for run in runs if run.is_saved]
+    if len(saved) < 2:
+        return shlex.join(["bench", "view", str(saved[0].folder.path)]) if saved else None
+    output_dir = saved[0].plan.resolved.settings.save.output_dir
+    where = [] if output_dir == "outputs" else ["-o", str(output_dir)]
+    return shlex.join(["bench", "view", str(saved[0].manifest.suite), *where])
 
 
 def compare_suggestion(runs: Sequence[LiveRun]) -> str | None:

@@ -100,3 +100,17 @@ def test_unknown_folders_runs_and_hosts_are_errors(bench: Bench) -> None:
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith("error: cannot listen on no.such.host.invalid: ")
     assert bench("view", "--port", "70000").code == 2
+
+
+def test_a_run_suggests_it_unless_its_output_is_to_be_short(bench: Bench) -> None:
+    command = ["run", "gsm8k", "-a", "split=sample", "-n", "1", "-r", "1", "-m", "reference/oracle"]
+    done = bench(*command)
+    [folder] = Path("outputs/evals").glob("*/2*")
+    assert f"\n  read in a browser: bench view {folder}\n" in done.out
+    assert "bench view" not in bench(*command, "-q").out
+    done = bench(*command, "--json")
+    assert "bench view" not in done.out + done.err
+    Path("suite.toml").write_text('model = "reference/oracle"\n' + '[[eval]]\nenv_id = "gsm8k"\n' * 2)
+    done = bench("run", "suite.toml", "-a", "split=sample", "-n", "1", "-r", "1", "-o", "my outputs")
+    [suite] = Path("my outputs/suites").glob("*.json")
+    assert f"\n  read in a browser: bench view {suite.stem} -o 'my outputs'\n" in done.out
