@@ -25,6 +25,7 @@ from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
 from harness.plugins.view.run_info import run_info
 from harness.plugins.view.run_list import MOST_COMPARED, RunList, RunNotFound, RunRemoved, listed
+from harness.plugins.view.suite_table import SuiteTables
 from harness.plugins.view.tables import Selection, examples_page, rollouts_page, step
 from harness.store.atomic import translated
 from harness.store.codec import to_text
@@ -69,6 +70,7 @@ class ViewServer:
     def __init__(self, runs: RunList, author: str = "unknown") -> None:
         self.runs, self.author = runs, author
         self.indexes = Indexes()
+        self._suite_tables = SuiteTables(runs)
         self._is_stopping = False
         self._access: Access | None = None
         self._runner: web.AppRunner | None = None
@@ -107,6 +109,7 @@ class ViewServer:
                 web.get("/api/compare/step", self._compare_step),
                 web.get("/api/compare/{index}", self._compared_example),
                 web.get("/api/columns/{run}/values", self._values),
+                web.get("/api/suites/{suite}/table", self._suite_table),
                 web.get("/api/events", self._events),
                 web.get("/{path:.*}", self._static),
             ]
@@ -274,6 +277,9 @@ class ViewServer:
             return write_note(index, place, rollout, self.author, body)
 
         return await self._read(request, write)
+
+    async def _suite_table(self, request: web.Request) -> web.Response:
+        return json_response(await asyncio.to_thread(self._suite_tables.of, request.match_info["suite"]))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         run_ids = [run_id for run_id in request.query.get("runs", "").split(",") if run_id]

@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 from chromium import Browser, Tab, browser
-from run_samples import run_at
+from report_suites import Shape, suite
+from run_samples import finished, run_at
 from store_samples import example, generated, scored, write
 from view_pages import go, hostile, shows
 from view_server import viewing
+
+from harness.report.page.gather import page_of
+from harness.report.result_table.cells import table_of_page
+from harness.report.result_table.footnotes import footnotes
+from harness.report.result_table.layout import layout_of
 
 
 @pytest.fixture(scope="module")
@@ -49,4 +55,35 @@ def test_pages_say_what_is_in_flight_and_what_delays_a_run(tmp_path: Path, in_br
 
     with run.lock(), viewing(tmp_path / "outputs") as client:
         (run.path / "status.json").write_text(json.dumps(status))
+        in_browser(visit)
+
+
+def test_a_suite_has_the_table_of_the_report_and_runs_have_those_before(tmp_path: Path, in_browser: Browser) -> None:
+    out = tmp_path / "outputs"
+    runs = suite(out, Shape(("sums", "browse"), examples=8, rollouts=2))
+    finished(out, minute=1, letters="aaaa", model="lab/m-1")
+    later = finished(out, minute=2, letters="bbbb", model="lab/m-1")
+    suite_id = runs[0].read_manifest().suite
+
+    async def visit(tab: Tab) -> None:
+        await tab.look(1440, scheme="light")
+        await tab.open(f"{client.link}#/")
+        lines = "[...document.querySelectorAll('.sparkline')].map(e => e.closest('tr').querySelector('a.main').hash)"
+        await tab.gives(lines, [f"#/run/{later.id}"])
+        await go(tab, f"#/?suite={suite_id}")
+        await shows(tab, "lab/large-2", ".suite-table")
+        cells = "[...document.querySelectorAll('.suite-table tbody a')].map(e => e.hash.slice(6)).sort()"
+        await tab.gives(cells, sorted(run.id for run in runs))
+        await tab.gives("document.querySelectorAll('.suite-table strong').length > 0", True)
+        assert tab.complaints == []
+
+    with viewing(out) as client:
+        found = client.get(f"/api/suites/{suite_id}/table")
+        table = table_of_page(page_of([run.path for run in runs]))
+        shown = layout_of(table)
+        assert [[row["name"], [each["mean"] for each in row["cells"]]] for row in found["rows"]] == [
+            [name, [each.mean for each in cells]] for name, cells in shown.rows
+        ]
+        assert found["footnotes"] == footnotes(table)
+        assert client.error("/api/suites/nothing/table") == (404, "There is no suite nothing.")
         in_browser(visit)

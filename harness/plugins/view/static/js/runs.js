@@ -5,7 +5,7 @@ import { useApi, useEvents } from "./api.js";
 import { clock, compact, count, dollars, duration, mean, moment, pace, plural } from "./format.js";
 import { useKeys } from "./keys.js";
 import { go, link } from "./router.js";
-import { Pages, Problem, State, Whisker, html } from "./ui.js";
+import { Pages, Problem, Sparkline, State, Whisker, html } from "./ui.js";
 
 const PAGE = 200;
 
@@ -40,6 +40,22 @@ function Choice({ label, value, values, onChoose }) {
     </select></label>`;
 }
 
+const MOST_MEANS = 12;
+
+/** Of each run, its mean after those of earlier runs of the same environment, label and model. */
+function means(runs) {
+  const lists = new Map();
+  const found = new Map();
+  for (const run of [...runs].sort((a, b) => (a.created || "") < (b.created || "") ? -1 : 1)) {
+    const key = JSON.stringify([run.env, run.name, run.model]);
+    const list = lists.get(key) || [];
+    if (run.mean !== null) list.push(run.mean);
+    lists.set(key, list);
+    if (run.mean !== null && list.length > 1) found.set(run.id, list.slice(-MOST_MEANS));
+  }
+  return found;
+}
+
 export function RunsPage({ parameters }) {
   const [revision, setRevision] = useState(0);
   const { data, error } = useApi("runs", {}, revision);
@@ -62,6 +78,7 @@ export function RunsPage({ parameters }) {
     });
     return ordered(kept, sort, desc === "1");
   }, [runs, text, env, model, state, since, suite, sort, desc]);
+  const earlier = useMemo(() => means(runs), [runs]);
   const values = (of) => [...new Set(runs.map(of))].filter(Boolean).sort();
 
   const move = (step) => {
@@ -111,15 +128,16 @@ export function RunsPage({ parameters }) {
       <button type="button" class="small" disabled=${!isEnough} onClick=${compare}>Compare</button>
       ${chosen.length > 0 && html`<button type="button" class="small" onClick=${() => choose([])}>Choose none</button>`}</p>`}
     ${!runs.length && html`<p>There are no runs here yet. <code>bench run gsm8k -n 10</code> makes one.</p>`}
+    ${suite && html`<${SuiteTable} key=${suite} suite=${suite} states=${runs.filter((run) => run.suite === suite).map((run) => run.state).join()} />`}
     ${found.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="runs"><table ref=${table} class="list">
       <thead><tr><th scope="col" class="pick"><span class="unseen">chosen</span></th>${columns.map(heading)}</tr></thead>
-      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} status=${run.state === "running" ? statuses[run.id] || run.status : null} hasCost=${hasCost} place=${chosen.indexOf(run.id)} onToggle=${() => toggle(run.id)} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
+      <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} before=${earlier.get(run.id)} status=${run.state === "running" ? statuses[run.id] || run.status : null} hasCost=${hasCost} place=${chosen.indexOf(run.id)} onToggle=${() => toggle(run.id)} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
     </table></div>`}
     <${Pages} offset=${offset} limit=${PAGE} total=${found.length} onGo=${(place) => set({ offset: place || "" })} />
   </main>`;
 }
 
-function RunRow({ run, status, hasCost, place, onToggle, onSuite }) {
+function RunRow({ run, before, status, hasCost, place, onToggle, onSuite }) {
   const planned = run.planned ?? null;
   const isShort = planned !== null && run.scored !== null && run.scored < planned;
   return html`<tr data-run=${run.id}>
@@ -130,7 +148,7 @@ function RunRow({ run, status, hasCost, place, onToggle, onSuite }) {
       <span class="quiet id">${run.id}${run.suite && html` · <button type="button" class="linklike" title="show the runs of this invocation" onClick=${() => onSuite(run.suite)}>suite</button>`}</span></th>
     <td class="model">${run.model}</td>
     <td><${State} state=${run.state} />${status && html`<${Progress} run=${run} status=${status} />`}</td>
-    <td class="n mean"><span class="figure">${mean(run.mean)}</span><${Whisker} mean=${run.mean} low=${run.low} high=${run.high} /></td>
+    <td class="n mean"><${Sparkline} values=${before} /><span class="figure">${mean(run.mean)}</span><${Whisker} mean=${run.mean} low=${run.low} high=${run.high} /></td>
     <td class=${`n${isShort ? " warn" : ""}`}>${count(run.scored)}${planned !== null && html`<span class="quiet"> / ${count(planned)}</span>`}</td>
     <td class="n">${compact(run.tokens)}</td>
     ${hasCost && html`<td class="n">${dollars(run.cost)}</td>`}
@@ -145,4 +163,24 @@ function Progress({ run, status }) {
   return html`<span class="quiet live" title=${words}><progress max=${status.planned || 1} value=${status.done || 0} aria-label=${`rollouts of ${run.id} that ended`}></progress>
     ${status.left !== null && html` ${duration(status.left)} to go`}
     ${delay && html` <span class="warn">${delay.reason}${delay.until ? ` until ${clock(delay.until)}` : ""}</span>`}</span>`;
+}
+
+/** The table models × environments of an invocation, as `bench report` prints it. */
+function SuiteTable({ suite, states }) {
+  const { data, error } = useApi(`suites/${encodeURIComponent(suite)}/table`, {}, states);
+  if (error) return html`<${Problem} error=${error} />`;
+  if (!data) return html`<p class="quiet" role="status">Computing the table of the suite …</p>`;
+  if (data.rows.length * data.columns.length < 2) return null;
+  return html`<section class="panel suite-table" aria-label="models and environments"><h2>Models and environments</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label="table of models and environments"><table class="plain-table">
+      <thead><tr><th scope="col">${data.corner}</th>${data.columns.map((each) => html`<th key=${each} scope="col" class="n">${each}</th>`)}</tr></thead>
+      <tbody>${data.rows.map((row) => html`<tr key=${row.name}><th scope="row">${row.name}</th>${row.cells.map((cell, place) => html`<td key=${place} class="n"><${ResultCell} cell=${cell} /></td>`)}</tr>`)}</tbody></table></div>
+    <details><summary>How to read it</summary><ul class="quiet">${data.notes.map(([letter, words]) => html`<li key=${letter}><sup>${letter}</sup> ${words}</li>`)}${data.footnotes.map((words) => html`<li key=${words}>${words}</li>`)}</ul></details>
+  </section>`;
+}
+
+function ResultCell({ cell }) {
+  const mean = cell.best ? html`<strong>${cell.mean}</strong>` : cell.mean;
+  const raised = `${cell.sign}${cell.letter}`;
+  return html`${cell.run ? html`<a href=${link(["run", cell.run])}>${mean}</a>` : mean}${raised && html`<sup>${raised}</sup>`} <span class="quiet">${cell.interval}</span>`;
 }

@@ -31,6 +31,16 @@ export function Whisker({ mean, low, high, range = [0, 1], name = "mean", hasZer
   </svg>`;
 }
 
+/** Means of runs, oldest first, as a line on the axis from 0 to 1, or that of the values. */
+export function Sparkline({ values }) {
+  if (!values) return null;
+  const [least, most] = [Math.min(0, ...values), Math.max(1, ...values)];
+  const at = (value, place) => [(100 * place) / (values.length - 1), 100 - (100 * (value - least)) / (most - least)];
+  const title = `means of earlier runs, oldest first, and of this one: ${values.map((each) => score(each)).join(", ")}`;
+  return html`<svg class="sparkline" role="img" aria-label=${title} viewBox="0 0 100 100" preserveAspectRatio="none"><title>${title}</title>
+    <polyline points=${values.map((value, place) => at(value, place).map((each) => each.toFixed(1)).join(",")).join(" ")} /></svg>`;
+}
+
 export function dotKind(rollout) {
   if (rollout.reward === null || rollout.reward === undefined) return rollout.outcome === "generated" ? "wait" : "none";
   return rollout.passed ? "pass" : rollout.reward > 0 ? "part" : "fail";
