@@ -31,6 +31,7 @@ from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.engine.privacy import check_own_folder, own_folder
 from harness.report.live import Display, open_display
+from harness.report.table import RunReport
 from harness.settings.notices import unset_key_notices
 from harness.settings.resolver import Resolution, ResolvedRun, missing_keys
 from harness.store.rundir import new_run_id, write_suite
@@ -99,26 +100,28 @@ def execute(
         evaluation.listener.begin(ready)
         interrupted = _drive(ready, display, evaluation)
         failures = _left_unpublished(ready) if interrupted else push_runs(ready, display)
-    example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
-    is_short = options.json or options.quiet
-    rival, browse = (None, None) if is_short else (compare_suggestion(ready), browse_suggestion(ready))
     errors = {id(run): str(error) for run, error in failures}
-    reports = [
-        run_report(
-            run,
-            errors.get(id(run), ""),
-            budget,
-            is_example=run is example,
-            compare=rival if run is example else None,
-            browse=browse,
-        )
-        for run in runs
-    ]
     try:
-        is_well = view.show(runs, reports, options)
+        is_well = view.show(runs, _reports(runs, errors, budget, is_short=options.json or options.quiet), options)
     except OSError as error:  # such as a full disk behind stdout: the results themselves are saved
         raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
     return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
+
+
+def _reports(
+    runs: Sequence[LiveRun | FailedRun], errors: Mapping[int, str], budget: Budget, *, is_short: bool
+) -> list[RunReport]:
+    """Summarize the runs for the final table; with `is_short`, without suggestions to compare or to browse them."""
+    ready = [run for run in runs if isinstance(run, LiveRun)]
+    example = next((run for run in ready if run.is_saved and run.folder.has_data()), None)
+    rival, browse = (None, None) if is_short else (compare_suggestion(ready), browse_suggestion(ready))
+    return [
+        run_report(
+            run, errors.get(id(run), ""), budget, is_example=run is example,
+            compare=rival if run is example else None, browse=browse,
+        )
+        for run in runs
+    ]  # fmt: skip
 
 
 def _admit(

@@ -1,6 +1,6 @@
-"""`status.json` in the folder of a run in progress: what is in flight, the remaining time, and what delays requests.
-Written by a thread, at most once a second and only if it has changed. For readers in other processes; a run never
-reads it, and a failure to write it has no effect on the run."""
+"""`status.json` in the folder of a run in progress: rollouts in flight, remaining time, and reasons of delays. Written
+by a thread, at most once a second and only if it has changed. For readers in other processes; a run never reads it, and
+a failure to write it has no effect on the run."""
 
 from __future__ import annotations
 

@@ -20,5 +20,5 @@ class Delay:
 
 
 def note_of(delays: Iterable[Delay]) -> str:
-    """Join the reasons to one text; "" if there are none."""
+    """Join the reasons to one text; "" without reasons."""
     return ", ".join(map(str, delays))

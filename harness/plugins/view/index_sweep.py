@@ -10,16 +10,17 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from harness.core.errors import RunLocked, StoreError
-from harness.plugins.view.index_file import cache_folder, index_lock, remove_index
+from harness.plugins.view.index_file import index_lock, remove_index
 
 UNUSED = 30 * 86400.0
 """Seconds after which an index that was not opened is removed."""
 
 
-def sweep(now: float | None = None) -> list[Path]:
+def sweep(folder: Path, now: float | None = None) -> list[Path]:
     """Remove the files of old indexes. An index that a server builds or follows is skipped, since it holds the lock.
 
     Args:
+        folder: The folder of all indexes.
         now: Seconds since 1970; by default the time.
 
     Returns:
@@ -27,7 +28,6 @@ def sweep(now: float | None = None) -> list[Path]:
     """
     removed: list[Path] = []
     limit = (time.time() if now is None else now) - UNUSED
-    folder = cache_folder()
     names: list[str] = []
     with suppress(OSError):  # the folder was removed
         names = sorted(os.listdir(folder))

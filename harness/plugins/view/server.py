@@ -20,6 +20,7 @@ from harness.plugins.view.compare_page import SHOWN, SORTS, Examples, compare_pa
 from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.note_page import LARGEST_BODY, note_page, write_note
+from harness.plugins.view.index_file import cache_folder
 from harness.plugins.view.index_sweep import sweep
 from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
@@ -122,7 +123,7 @@ class ViewServer:
             await runner.cleanup()
             raise
         self._runner = runner
-        threading.Thread(target=sweep, name="sweep of old indexes", daemon=True).start()
+        threading.Thread(target=sweep, args=[cache_folder()], name="sweep of old indexes", daemon=True).start()
         port = cast("int", runner.addresses[0][1])
         self._access = Access(host, port)
         return f"http://{bracketed(host)}:{port}/?token={self._access.token}"

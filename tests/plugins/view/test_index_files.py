@@ -44,11 +44,11 @@ def test_indexes_of_removed_runs_and_old_ones_are_removed(tmp_path: Path, cache:
     used = index_path(old.path).stat().st_mtime
     os.utime(index_path(kept.path), (used + 1, used + 1))
     os.utime(broken, (used + 1, used + 1))
-    assert {path.stem for path in sweep(used)} == {index_path(gone.path).stem, "alone"}
+    assert {path.stem for path in sweep(cache, used)} == {index_path(gone.path).stem, "alone"}
     assert names(cache) == of(kept, old) | {"broken.sqlite", "broken.lock"}
-    assert [path.stem for path in sweep(used + UNUSED + 0.5)] == [index_path(old.path).stem]
+    assert [path.stem for path in sweep(cache, used + UNUSED + 0.5)] == [index_path(old.path).stem]
     assert names(cache) == of(kept) | {"broken.sqlite", "broken.lock"}
-    assert sweep(used + UNUSED + 5) != []
+    assert sweep(cache, used + UNUSED + 5) != []
     assert os.listdir(cache) == ["other.txt"]
 
 
@@ -58,7 +58,7 @@ def test_an_index_that_is_opened_counts_as_used(tmp_path: Path, cache: Path) -> 
     IndexFile(path).close()
     os.utime(path, (1, 1))
     IndexFile(path).close()
-    assert sweep() == []
+    assert sweep(cache) == []
     assert path.exists()
 
 
@@ -68,7 +68,7 @@ def test_an_index_in_use_is_not_removed(tmp_path: Path, cache: Path) -> None:
     with viewing(out) as client:
         indexed(client, run)
         os.utime(index_path(run.path), (1, 1))
-        assert sweep() == [], "the server holds its lock"
+        assert sweep(cache) == [], "the server holds its lock"
         with viewing(out) as second:  # sweeps at its start
             indexed(second, run)
         indexed(client, run)

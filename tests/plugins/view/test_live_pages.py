@@ -75,6 +75,12 @@ def test_a_suite_has_the_table_of_the_report_and_runs_have_those_before(tmp_path
         cells = "[...document.querySelectorAll('.suite-table tbody a')].map(e => e.hash.slice(6)).sort()"
         await tab.gives(cells, sorted(run.id for run in runs))
         await tab.gives("document.querySelectorAll('.suite-table strong').length > 0", True)
+        figures = (
+            "[...document.querySelectorAll('.suite-table tbody a')].every(e => "
+            "[...document.querySelectorAll('.list a.main')].find(m => m.hash === e.hash).closest('tr')"
+            ".querySelector('.figure').textContent === e.textContent)"
+        )
+        await tab.gives(figures, True)
         assert tab.complaints == []
 
     with viewing(out) as client:

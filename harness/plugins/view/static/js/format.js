@@ -2,10 +2,17 @@
 
 export const NONE = "–";
 
+/** A number with decimals; one half way between two is rounded to the even digit, as the commands do. */
+function fixed(value, digits) {
+  const scaled = value * 10 ** digits;
+  const isHalf = Math.abs(scaled % 1) === 0.5 && Number.isInteger(value * 2 ** (digits + 1));
+  return (isHalf ? (2 * Math.round(scaled / 2)) / 10 ** digits : value).toFixed(digits);
+}
+
 /** A reward or mean, with at most `digits` decimals. */
 export function score(value, digits = 3) {
   if (value === null || value === undefined) return NONE;
-  return Number.isInteger(value) ? String(value) : value.toFixed(digits);
+  return Number.isInteger(value) ? String(value) : fixed(value, digits);
 }
 
 /** A difference with its sign. */
@@ -21,11 +28,11 @@ export function pValue(value) {
 
 /** A mean, always with three decimals, so that columns align. */
 export function mean(value) {
-  return value === null || value === undefined ? NONE : value.toFixed(3);
+  return value === null || value === undefined ? NONE : fixed(value, 3);
 }
 
 export function interval(low, high) {
-  return low === null || low === undefined ? "" : `${low.toFixed(3)} … ${high.toFixed(3)}`;
+  return low === null || low === undefined ? "" : `${fixed(low, 3)} … ${fixed(high, 3)}`;
 }
 
 export function count(value) {
