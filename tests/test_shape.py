@@ -38,21 +38,23 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 LINES = {
     "__init__": (115, 102),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
-    "agents": (6109, 3877),
+    "agents": (6110, 3878),  # delays as values
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
+<<<<<<< HEAD
     "cli": (9817, 6761),
     # the number of a key
     "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
-    # a rescore copies notes
-    "engine": (7144, 4896),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # status.json of runs in progress, and the pace of a run, which was in the report
+    "engine": (7344, 5022),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+>>>>>>> 1b04415 (Set the line budgets of the rooms that changed)
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    "models": (3440, 2165),  # errors with setting and remedy as fields, an argument a line
+    "models": (3463, 2177),  # delays as values; errors with setting and remedy as fields, an argument a line
     "multi": (
         4150,
         2637,
@@ -64,8 +66,9 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-    # notes of people: their columns, page and file
-    "plugins/view": (4004, 2702),  # bench view: the server, its index of a journal, and its answers
+    # bench view: the server, its index of a journal, and its answers; states of runs in progress, the removal of old
+    # indexes, and the table of a suite
+    "plugins/view": (3452, 2312),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
@@ -76,9 +79,10 @@ LINES = {
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     "settings": (4769, 3159),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4171, 2394),  # no detectable difference instead of NaN
+    "stats": (4196, 2412),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     "store": (6875, 4254),  # imports as run folders; the query language; the schema beside the runs; notes of people
+>>>>>>> 1b04415 (Set the line budgets of the rooms that changed)
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
