@@ -43,8 +43,8 @@ LINES = {
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
-<<<<<<< HEAD
-    "cli": (9817, 6761),
+    # the suggestion of bench view
+    "cli": (9868, 6793),
     # the number of a key
     "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
     # status.json of runs in progress, and the pace of a run, which was in the report
@@ -54,7 +54,8 @@ LINES = {
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    "models": (3463, 2177),  # delays as values; errors with setting and remedy as fields, an argument a line
+    # delays of requests as values
+    "models": (3463, 2177),  # errors with setting and remedy as fields, an argument a line
     "multi": (
         4150,
         2637,
@@ -81,7 +82,8 @@ LINES = {
     "state": (3, 1),
     "stats": (4196, 2412),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    "store": (6875, 4254),  # imports as run folders; the query language; the schema beside the runs; notes of people
+    # hostile indices in a journal take little memory
+    "store": (6716, 4152),  # imports as run folders; the query language; the schema beside the runs
 >>>>>>> 1b04415 (Set the line budgets of the rooms that changed)
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
