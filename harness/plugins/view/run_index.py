@@ -110,8 +110,7 @@ class RunIndex:
 
     def _follow(self) -> None:
         """Build the index, and follow the journal until the index is closed or its file is removed."""
-        self._caught_up = False
-        file = IndexFile(self._path)
+        self._caught_up, file = False, IndexFile(self._path)
         try:
             builder = Builder(file, self.entry.run, self.manifest)
             builder.resume()
@@ -144,8 +143,7 @@ class RunIndex:
         Returns:
             The number of changes.
         """
-        if self._caught_up and not self._path.exists():
-            self._caught_up = False  # the file was removed: it is built again
+        self._caught_up = self._caught_up and self._path.exists()  # a file that was removed is built again
         with self.changed:
             self.changed.wait_for(lambda: self._caught_up or (seen is not None and self._seen != seen), seconds)
         return self._seen

@@ -19,9 +19,9 @@ from harness.plugins.view.access import SECURITY_HEADERS, Access, bracketed, ref
 from harness.plugins.view.compare_page import SHOWN, SORTS, Examples, compare_page, pair_page, pair_step
 from harness.plugins.view.events import stream
 from harness.plugins.view.groups import frequent_values, groups_page
-from harness.plugins.view.note_page import LARGEST_BODY, note_page, write_note
 from harness.plugins.view.index_file import cache_folder
 from harness.plugins.view.index_sweep import sweep
+from harness.plugins.view.note_page import LARGEST_BODY, note_page, write_note
 from harness.plugins.view.rollout_page import rollout_page
 from harness.plugins.view.run_index import Indexes, RunIndex
 from harness.plugins.view.run_info import run_info
