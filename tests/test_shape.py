@@ -44,12 +44,11 @@ LINES = {
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
-    "cli": (9868, 6793),
+    "cli": (9850, 6783),
     # the number of a key
     "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
     # status.json of runs in progress, and the pace of a run, which was in the report
-    "engine": (7344, 5022),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
->>>>>>> 1b04415 (Set the line budgets of the rooms that changed)
+    "engine": (7362, 5037),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -67,24 +66,23 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-    # bench view: the server, its index of a journal, and its answers; states of runs in progress, the removal of old
-    # indexes, and the table of a suite
-    "plugins/view": (3452, 2312),
+    # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
+    # states of runs in progress, the removal of old indexes, and the table of a suite
+    "plugins/view": (4224, 2837),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8893, 6132),  # columns of notes, and notes in transcripts
+    "report": (8845, 6102),  # columns of notes, and notes in transcripts
     "results": (5, 2),
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     "settings": (4769, 3159),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4196, 2412),  # tables of scattered indices take little memory
+    "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
-    # hostile indices in a journal take little memory
-    "store": (6716, 4152),  # imports as run folders; the query language; the schema beside the runs
->>>>>>> 1b04415 (Set the line budgets of the rooms that changed)
+    # notes of people; hostile indices in a journal take little memory
+    "store": (6912, 4274),  # imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
