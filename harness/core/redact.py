@@ -318,7 +318,7 @@ def _parsed(text: str) -> object:
     return text
 
 
-def hidden_words(words: Sequence[str]) -> list[str]:
+def hidden_arguments(words: Sequence[str]) -> list[str]:
     """Return the arguments of a command line, with the values of options such as `--api-key` hidden."""
     options = ["", *words]
     return [_hidden_word(word, before) for before, word in zip(options, words, strict=False)]
@@ -330,14 +330,14 @@ def hidden_command(command: str) -> str:
         words = shlex.split(command)
     except ValueError:
         return command
-    clean = hidden_words(words)
+    clean = hidden_arguments(words)
     return command if clean == words else shlex.join(clean)
 
 
 def hidden_source(source: str) -> str:
     """Return the origin of a setting, such as `--set PATH=VALUE` or a file and a key, without values whose names
     mark them as secrets."""
-    return " ".join(hidden_words(source.split(" ", 1))) if source.startswith("-") else source
+    return " ".join(hidden_arguments(source.split(" ", 1))) if source.startswith("-") else source
 
 
 def _hidden_word(word: str, before: str) -> str:

@@ -89,7 +89,7 @@ def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = No
         usage: Usage of all replies together. It is assigned to the last reply, so that sums and token limits are right.
     """
     replies: list[JsonDict] = [
-        {"message": message, "finish_reason": _end(message, cut=False), "usage": None} for message in _said(completion)
+        {"message": each, "finish_reason": _end(each, cut=False), "usage": None} for each in _replies(completion)
     ]
     if replies:
         replies[-1] |= {"finish_reason": _end(replies[-1]["message"], cut=is_truncated), "usage": usage}
@@ -114,7 +114,7 @@ def to_record(
     taken = [reply for reply in taken if reply is not _WITHDRAWN]
     while error is not None and taken and taken[-1].get("error") in (error, _GIVEN_UP["error"]):
         taken = taken[:-1]
-    messages = _said(completion)
+    messages = _replies(completion)
     if len(messages) != len(taken):
         return list(taken)
     last = len(messages) - 1
@@ -169,7 +169,7 @@ def _response_of(reply: JsonDict) -> ModelResponse | ModelError:
     )
 
 
-def _said(completion: object) -> list[Message]:
+def _replies(completion: object) -> list[Message]:
     if isinstance(completion, str):
         return [{"role": "assistant", "content": completion}] if completion else []
     # An environment's code may store any value here.

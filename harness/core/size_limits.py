@@ -33,10 +33,10 @@ def too_large(what: str, cap: int) -> OSError:
         what: Name of the file or data, which begins the message.
         cap: Maximum size in bytes.
     """
-    return OSError(errno.EFBIG, f"{what} is larger than {size_words(cap)}, the maximum size")
+    return OSError(errno.EFBIG, f"{what} is larger than {size_text(cap)}, the maximum size")
 
 
-def size_words(size: int) -> str:
+def size_text(size: int) -> str:
     """Format a size with its unit, such as `64 MiB`."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit and size % unit == 0:

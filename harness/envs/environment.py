@@ -77,7 +77,7 @@ class Environment(ABC):
         self.tool_defs: list[JsonDict] = given.get("tool_defs") or []
         self.parser = given.get("parser") or Parser()
         self.rubric = given.get("rubric") or Rubric()
-        self.rubric.adopt_parser(self.parser)
+        self.rubric.use_parser(self.parser)
         offload.reserve(given.get("max_workers") or 1)
         sources = {"dataset": given.get("dataset"), "eval_dataset": given.get("eval_dataset")}
         self._tables = {name: Table(source, name) for name, source in sources.items() if source is not None}
@@ -283,7 +283,7 @@ class Environment(ABC):
 
     def add_rubric(self, rubric: Rubric) -> None:
         """Add `rubric` to the rubrics that score rollouts."""
-        rubric.adopt_parser(self.parser)
+        rubric.use_parser(self.parser)
         self.rubric = RubricGroup([self.rubric, rubric])
 
     def set_kwargs(self, **values: Any) -> None:

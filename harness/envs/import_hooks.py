@@ -14,7 +14,7 @@ from harness.core.plugins import IMPORT_HOOKS, load_plugins
 from harness.envs.environment import Environment
 from harness.settings.packages import FoundEnvironment
 
-Adopt: TypeAlias = Callable[[ModuleSpec], None]
+PrepareModule: TypeAlias = Callable[[ModuleSpec], None]
 """Function that prepares a module before it is imported from its path."""
 
 
@@ -38,7 +38,7 @@ class ImportHook:
         """Return whether the source code of a Python file imports the SDK."""
         return False
 
-    def loading(self, found: FoundEnvironment) -> Context[Adopt | None]:
+    def loading(self, found: FoundEnvironment) -> Context[PrepareModule | None]:
         """Return a context in which an environment that may need the hook is imported and built."""
         return nullcontext()
 
@@ -69,7 +69,7 @@ def answer_agents(*, in_command: bool = False) -> None:
 
 
 @contextmanager
-def loading(source: Path | None, find: Callable[[], FoundEnvironment | None]) -> Generator[Adopt]:
+def loading(source: Path | None, find: Callable[[], FoundEnvironment | None]) -> Generator[PrepareModule]:
     """Return a context in which an environment is imported and built and can import the modules of the import hooks.
 
     Args:
@@ -81,9 +81,9 @@ def loading(source: Path | None, find: Callable[[], FoundEnvironment | None]) ->
     with ExitStack() as stack:
         entered = [] if found is None else [stack.enter_context(hook.loading(found)) for hook in hooks]
 
-        def adopt(spec: ModuleSpec) -> None:
+        def prepare_module(spec: ModuleSpec) -> None:
             for each in entered:
                 if each is not None:
                     each(spec)
 
-        yield adopt
+        yield prepare_module

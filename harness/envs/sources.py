@@ -162,7 +162,7 @@ def is_file(name: str, argument: str = "dataset", suffixes: tuple[str, ...] = FI
             raise ConfigError(f"{argument}={name!r}: there is no such file (looked in {Path.cwd()})")
         return True
     if name.startswith((".", "/", "~")) or local.is_file():
-        raise ConfigError(f"{argument}={name!r}: a file must end in {' or '.join(suffixes)}")
+        raise ConfigError(f"{argument}={name!r}: the name of a file must end in {' or '.join(suffixes)}")
     return False
 
 

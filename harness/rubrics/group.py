@@ -45,10 +45,10 @@ class CombinedRubric(Rubric):
         """The judges of all rubrics, in order."""
         return tuple(spec for rubric in self._parts() for spec in rubric.judges)
 
-    def adopt_parser(self, parser: Parser) -> None:
+    def use_parser(self, parser: Parser) -> None:
         """Use the environment's parser in every rubric that does not have its own."""
         for rubric in self._parts():
-            rubric.adopt_parser(parser)
+            rubric.use_parser(parser)
 
     def add_class_object(self, name: str, obj: object) -> None:
         """Make `obj` available to functions of all rubrics as parameter `name`."""

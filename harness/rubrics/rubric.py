@@ -84,7 +84,7 @@ class Rubric:
             self._own_parser = Parser()
         return self._own_parser
 
-    def adopt_parser(self, parser: Parser) -> None:
+    def use_parser(self, parser: Parser) -> None:
         """Use the environment's parser, unless the rubric has its own."""
         if self._own_parser is None:
             self._own_parser = parser

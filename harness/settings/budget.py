@@ -218,7 +218,7 @@ def _time(value: object, where: str) -> float:
     elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     if not 0 < seconds <= _MOST:
-        raise ConfigError(f"{where}: must be a duration above 0: a number of seconds, or such as 90s, 30m, 1h30m or 2d")
+        raise ConfigError(f"{where}: must be a duration above 0: a number of seconds, or e.g. 90s, 30m, 1h30m or 2d")
     return seconds
 
 

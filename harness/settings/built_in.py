@@ -77,7 +77,7 @@ def _agent_and_rows(env_args: Mapping[str, object]) -> str:
 
 
 def _task_file(env_args: Mapping[str, object]) -> str:
-    """Return the name of a multi-model run: the name of its file of tasks without the extension."""
+    """Return the name of a multi-model run: the name of its task file without the extension."""
     return _as_name(Path(str(env_args.get("tasks") or "tasks")).stem, MULTI_EVAL)
 
 

@@ -41,11 +41,11 @@ def shadowed(runs: Sequence[RunDraft]) -> list[str]:
             winner = _winner(path, entry, run.served.asked)
             if winner is not None:
                 file, _, key = winner.origin.source.partition(": ")
-                told = f"{file} sets {key} = {_masked(winner)}"
+                why = f"{file} sets {key} = {_masked(winner)}"
                 instead = "change the sweep" if fold(winner.path) in run.layers.swept else _instead(entry)
-                names.setdefault((entry.origin.source, told, instead), []).append(run.name)
+                names.setdefault((entry.origin.source, why, instead), []).append(run.name)
     return [
-        f"{flag} has no effect on {listed(which)}: {told}; {instead}" for (flag, told, instead), which in names.items()
+        f"{flag} has no effect on {listed(which)}: {why}; {instead}" for (flag, why, instead), which in names.items()
     ]
 
 

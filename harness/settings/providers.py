@@ -158,7 +158,7 @@ def route(
         base_url: Base URL as typed; None or "" for none.
         environ: Environment variables with keys and base URLs.
         key_var: Environment variable that the user named for the key.
-        has_key: Whether the key itself was given. It is recorded as `key_var`, or `LITERAL_KEY_VAR`.
+        has_key: Whether the key itself was given. Its variable is then `key_var` or, if None, `LITERAL_KEY_VAR`.
 
     Raises:
         ConfigError: the name is empty, the provider unknown, its key missing, or the base URL invalid.
@@ -212,14 +212,14 @@ def refuse_default_host(who: str, url: LayerValue, key: LayerValue, named: Mappi
     if url.origin.layer != "builtin" or not url.value or any(same_host(str(url.value), each) for each in named):
         return
     again = f"{remedy}, even if it is {{url}}"
-    told = f"{who} would be sent to {url.value}, the default endpoint, because no setting gives its URL, "
+    start = f"{who} would be sent to {url.value}, the default endpoint, because no setting gives its URL"
     for other, source in named.items():
         raise ConfigError(
-            f"{told}while {source} sets another host, {urlsplit(other).netloc}", remedy=again, url=url.value
+            f"{start}; but {source} sets another host, {urlsplit(other).netloc}", remedy=again, url=url.value
         )
     if owner := key_owner(str(key.value or "")):
         raise ConfigError(
-            f"{told}with {key.value}, the key of {owner} ({key.origin.source})", remedy=again, url=url.value
+            f"{start}, with {key.value} ({key.origin.source}), an API key of {owner}", remedy=again, url=url.value
         )
 
 

@@ -383,7 +383,7 @@ def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.private"].source
         raise ConfigError(
             f"{push} would publish a run that {keep} makes private",
-            remedy="remove one of the two settings, or inspect the run first and then run: {push_command} RUN "
-            "{allow_private}",
+            remedy="remove one of the two settings; a private run can be published later with "
+            "`{push_command} RUN {allow_private}`",
         )
     return ResolvedRun(settings, origins, served.endpoints, served.alias, found, registry, served.named)

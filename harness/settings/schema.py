@@ -243,7 +243,7 @@ _MODELS: Mapping[Group, type[BaseModel]] = {"env": EnvSettings, "model": ModelSe
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of the table."""
+    """A setting: its key, command-line option, default and documentation."""
 
     group: Group
     key: str

@@ -38,7 +38,7 @@ _ABLATION = Rules("eval", also=("sweep", *AGENT_KEYS), barred=_OF_NO_RUN)
 
 @dataclass(frozen=True, slots=True)
 class SuiteEntry:
-    """One run of a suite."""
+    """One run of a suite, as the suite file defines it."""
 
     layer: Layer
     place: Place

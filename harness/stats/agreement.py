@@ -26,7 +26,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | 
         ValueError: the lengths differ.
     """
     if len(first) != len(second):
-        raise ValueError(f"agreement: {len(first)} labels on one side, but {len(second)} on the other")
+        raise ValueError(f"agreement: needs two labels per item, but got {len(first)} and {len(second)} labels")
     return sum(a == b for a, b in zip(first, second, strict=True)) / len(first) if first else None
 
 

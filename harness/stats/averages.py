@@ -42,7 +42,7 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Es
     Source: Satterthwaite 1946; Zou & Donner 2008 (combined intervals).
     """
     if len(weights) != len(estimates) or not all(0 <= weight < math.inf for weight in weights):
-        raise ValueError(f"weighted_mean: needs {len(estimates)} finite weights of at least 0, one per mean")
+        raise ValueError(f"weighted_mean: needs {len(estimates)} finite weights, each 0 or more, one per mean")
     parts = [(each, weight) for each, weight in zip(estimates, weights, strict=True) if weight > 0]
     if len({each.level for each, _ in parts}) > 1:
         raise ValueError("weighted_mean: the intervals have different levels of confidence")

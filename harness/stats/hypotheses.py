@@ -53,7 +53,7 @@ def mcnemar(first_only: int, second_only: int) -> McNemar:
     Source: McNemar 1947; Fagerland, Lydersen & Laake 2013 (mid-p).
     """
     if first_only < 0 or second_only < 0:
-        raise ValueError(f"mcnemar({first_only}, {second_only}): a count is below 0")
+        raise ValueError(f"mcnemar({first_only}, {second_only}): the counts must not be negative")
     n, least = first_only + second_only, min(first_only, second_only)
     if n <= COUNTED:
         ways = sum(math.comb(n, i) for i in range(least + 1))

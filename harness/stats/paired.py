@@ -325,7 +325,7 @@ def _checked(
 ) -> tuple[list[float], list[float]]:
     first, second = list(first), list(second)
     if len(first) != len(second):
-        raise ValueError(f"paired_difference: {len(first)} values on the first side, but {len(second)} on the second")
+        raise ValueError(f"paired_difference: needs pairs of values, but got {len(first)} and {len(second)} values")
     if not all(map(math.isfinite, first)) or not all(map(math.isfinite, second)):
         raise ValueError("paired_difference: a value is not finite")
     if limits is not None:

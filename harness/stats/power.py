@@ -73,7 +73,7 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
         ValueError: the numbers of examples differ.
     """
     if len(first) != len(second):
-        raise ValueError(f"components: {len(first)} examples on the first side, but {len(second)} on the second")
+        raise ValueError(f"components: needs runs of the same examples, but got {len(first)} and {len(second)}")
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
     if len(pairs) < 2:
         return None
@@ -260,7 +260,7 @@ def splits(
         ValueError: an argument is out of range.
     """
     if not (0 <= example_cost < math.inf and 0 <= rollout_cost < math.inf):
-        raise ValueError("splits: a cost is negative or not finite")
+        raise ValueError(f"splits: costs must be finite and not negative, not {example_cost} and {rollout_cost}")
     found: list[Split] = []
     for rollouts in range(1, MOST_ROLLOUTS + 1):
         n = required_examples(parts, delta, rollouts=rollouts, alpha=alpha, power=power)

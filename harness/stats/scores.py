@@ -180,7 +180,7 @@ class ScoreTable:
 
     def unscored(self) -> Counter[str]:
         """Number of unscored rollouts by reason, most frequent first, then by name, since the order in which rollouts
-        end is random."""
+        end varies."""
         names = list(self._reasons)
         codes = Counter(code for code in self._reason if code >= 0)
         found = ((names[code], number) for code, number in codes.items())
@@ -223,7 +223,7 @@ class ScoreTable:
 
     def _row(self, example: int, rollout: int) -> int:
         if example < 0 or rollout < 0:
-            raise ValueError(f"example {example}, rollout {rollout}: an index is negative")
+            raise ValueError(f"example {example}, rollout {rollout}: the indexes must not be negative")
         if self._scattered is not None:
             row = self._scattered.setdefault((example, rollout), len(self._reward))
         else:

@@ -159,7 +159,7 @@ class ModelDifference:
 
     @property
     def can_tell(self) -> bool:
-        """Whether there are enough tasks for a significant difference, if one model won all of them."""
+        """Whether there are enough tasks for any significant difference, even if one model won all of them."""
         return self.scored.pairs >= fewest_pairs(self.alpha)
 
     @property

@@ -229,7 +229,7 @@ def summarize(  # noqa: PLR0913 - the data of a summary
 
 
 def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
-    """Build the early stopping rule of a run, and add all outcomes to it."""
+    """Build the early stopping rule of a run, and count all recorded outcomes in it."""
     rule = StoppingRule(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:

@@ -82,7 +82,7 @@ class StoppingRule:
         Examples count in the order of the plan and not of completion, since fast ones may be easier."""
         self._open.setdefault(index, []).append(reward)
         while len(self._open.get(self._next, ())) >= self.aim.rollouts:
-            rewards = [self._inside(reward) for reward in self._open.pop(self._next) if reward is not None]
+            rewards = [self._clamped(reward) for reward in self._open.pop(self._next) if reward is not None]
             self._next += 1
             if rewards and self.outside is None:
                 mean, limits = math.fsum(rewards) / len(rewards), self.aim.limits
@@ -118,7 +118,7 @@ class StoppingRule:
         return (max(self._open) + 1 - self._next) * self.aim.rollouts - sum(map(len, self._open.values()))
 
     def words(self) -> str:
-        """Describe in words how precisely the mean is known, for display."""
+        """Describe how precisely the mean is known, for display."""
         estimate, aim = self.estimate, self.aim
         if estimate.low is None or estimate.high is None:
             return f"no interval yet after {self.used:,} of {aim.examples:,} examples"
@@ -140,7 +140,7 @@ class StoppingRule:
             "of_examples": self.aim.examples,
         }
 
-    def _inside(self, reward: float) -> float:
+    def _clamped(self, reward: float) -> float:
         """The reward; if it exceeds a limit only by a rounding error (0.7 + 0.2 + 0.1 is below 1), that limit."""
         if self.aim.limits is None:
             return reward

@@ -257,10 +257,10 @@ def _from_settings(where: str, fields: JsonDict, name: str) -> MCPServer:
         name=called,
         command=_word(where, fields, "command"),
         args=tuple(str(word) for word in cast("Sequence[object]", args)),
-        env=_words(where, fields, "env"),
+        env=_string_table(where, fields, "env"),
         cwd=_word(where, fields, "cwd") or None,
         url=_word(where, fields, "url"),
-        headers=_words(where, fields, "headers"),
+        headers=_string_table(where, fields, "headers"),
         server=fields.get("server"),
     )
 
@@ -272,7 +272,7 @@ def _word(where: str, fields: JsonDict, key: str) -> str:
     return value
 
 
-def _words(where: str, fields: JsonDict, key: str) -> dict[str, str]:
+def _string_table(where: str, fields: JsonDict, key: str) -> dict[str, str]:
     value: object = fields.get(key) or {}
     if not isinstance(value, Mapping):
         raise EnvironmentFault(f"{where}: {key!r} must be a table of strings, not {value!r}")

@@ -81,7 +81,7 @@ def forget_interrupt() -> None:
 
 def describe(error: BaseException) -> str:
     """Describe an exception in one line: its type, its message, and the author's line that raised it."""
-    words = _words(error)
+    words = _error_text(error)
     text = f"{type(error).__name__}: {words}" if words else type(error).__name__
     if isinstance(error, EnvironmentFault):
         text = words
@@ -89,7 +89,7 @@ def describe(error: BaseException) -> str:
     return f"{text} ({at})" if at and f"({at})" not in text else text
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as fault:  # raised by the author's `__str__`
@@ -126,6 +126,6 @@ def as_exception(error: object) -> BaseException:
         return error
     if not isinstance(error, BaseException):
         return EnvironmentFault(str(error))
-    fault = EnvironmentFault(f"{type(error).__name__}: {_words(error)}")
+    fault = EnvironmentFault(f"{type(error).__name__}: {_error_text(error)}")
     fault.__cause__ = error
     return fault

@@ -59,7 +59,7 @@ class OwnTask(Generic[T]):
             return value  # type: ignore[return-value]  # set together with `error`
         try:
             if isinstance(error, GeneratorExit):
-                raise RuntimeError("GeneratorExit was raised by code that must not raise it") from error
+                raise RuntimeError("code raised GeneratorExit, which is reserved for generators") from error
             raise error
         finally:
             del error, task  # its traceback refers to this frame; a reference cycle would keep the rollout's state

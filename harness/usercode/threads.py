@@ -157,9 +157,9 @@ class Offload:
         mine = [name for call, name in hung if scope(call.context).run == scope().run]
         if len(mine) >= MAX_ABANDONED:
             raise ThreadsHung(
-                f"{len(mine)} calls of blocking environment code hang ({', '.join(sorted(set(mine)))}), so "
+                f"{len(mine)} calls to blocking environment code are hanging ({', '.join(sorted(set(mine)))}), so "
                 f"{_name(function)} was not called; make them return (give network calls and subprocesses a timeout), "
-                "or write them async"
+                "or make them async"
             )
         loop = asyncio.get_running_loop()
         outbox = self._outbox

@@ -141,7 +141,9 @@ def test_a_line_that_never_ends_is_not_looked_up(tmp_path: Path, monkeypatch: py
     path = hollow(tmp_path / "journal.jsonl", 1 << 30)
     with JournalReader(path) as reader:
         assert len(reader.line(0)) <= 8 << 20
-    with pytest.raises(JournalDamaged, match=r"journal\.jsonl:1 \(byte 0\): .*\(longer than the limit of 1 MiB\)"):
+    with pytest.raises(
+        JournalDamaged, match=r"journal\.jsonl:1 \(byte 0\): .*\(it is longer than the limit of 1 MiB\)"
+    ):
         list(read(path))
 
 

@@ -184,7 +184,7 @@ def test_the_parser_reads_what_the_judge_is_shown() -> None:
     score(JudgeRubric(parser=ThinkParser()), judges, state)
     assert "\nParis\n" in judges.told[0] and "secret" not in judges.told[0]
     adopted, judges = JudgeRubric(), bench("CORRECT")
-    adopted.adopt_parser(Parser(str.upper))
+    adopted.use_parser(Parser(str.upper))
     score(adopted, judges)
     assert "\nYES\n" in judges.told[0]
 

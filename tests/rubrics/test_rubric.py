@@ -262,10 +262,10 @@ def test_a_rubric_may_declare_its_range() -> None:
 def test_the_environments_parser_is_adopted_only_where_there_is_none() -> None:
     own, other = Parser(str.lower), Parser(str.upper)
     rubric = Rubric(parser=own)
-    rubric.adopt_parser(other)
+    rubric.use_parser(other)
     assert rubric.parser is own
     rubric = Rubric()
-    rubric.adopt_parser(other)
+    rubric.use_parser(other)
     assert rubric.parser is other
     with pytest.raises(EnvironmentFault, match="parser must be a Parser"):
         Rubric(parser="xml")  # pyright: ignore[reportArgumentType]
@@ -303,7 +303,7 @@ def test_a_rubric_without_a_reward_leaves_the_group_without_one() -> None:
 def test_a_group_passes_on_what_concerns_its_rubrics() -> None:
     parser = Parser(str.upper)
     group = RubricGroup([Rubric(), Rubric([best])])
-    group.adopt_parser(parser)
+    group.use_parser(parser)
     group.add_class_object("tool", 1)
     group.add_reward_func(named("a", lambda: 1))
     group.add_reward_func(lambda tool: tool)

@@ -257,16 +257,16 @@ OF_ALIAS = '[model]\nmodel = "cloud"\n[[eval]]\nenv_id = "toy-env"\n'
     [
         (OF_ALIAS + 'model = "plain"', {}, [],
          "suite.toml: eval[0].model: plain, the model of toy-env, would be sent to https://api.pinference.ai/api/v1, "
-         "the default endpoint, because no setting gives its URL, while suite.toml: model.model sets another "
+         "the default endpoint, because no setting gives its URL; but suite.toml: model.model sets another "
          "host, cloud.example; give the model's URL (api_base_url in a file, or api_base_url for all models), even if "
          "it is https://api.pinference.ai/api/v1"),
         ('model = "cloud"\n[[eval]]\nid = "toy-env"\nmodel = "plain"', {}, [], "suite.toml: eval[0].model: plain"),
         (OF_ALIAS.replace("eval", "ablation") + '[ablation.sweep]\nmodel = ["plain"]', {}, [], "sweep.model[0]: plain"),
         (VLLM + '[[ablation]]\nenv_id = "toy-env"\nmodel = "cloud"\n[ablation.sweep]\nmodel = ["plain"]', {}, [], ""),
         ('[[ablation]]\nid = "toy-env"\nmodel = "cloud"\n[ablation.sweep]\nmodel = ["plain"]', {}, [],
-         "while suite.toml: ablation[0].model sets another host, cloud.example"),
+         "; but suite.toml: ablation[0].model sets another host, cloud.example"),
         (OF_ALIAS, {}, ["model.model=plain"], "--set model.model=plain: plain"),
-        ('[[eval]]\nid = "toy-env"\nmodel = "plain"', {"model": "cloud"}, [], "while -m cloud sets another host"),
+        ('[[eval]]\nid = "toy-env"\nmodel = "plain"', {"model": "cloud"}, [], "; but -m cloud sets another host"),
         (OF_ALIAS + 'model = "plain"', {}, ["model.api_base_url=https://api.pinference.ai/api/v1"], ""),
         (OF_ALIAS + 'model = "plain"', {"api_base_url": "https://typed.example/v1"}, [], ""),
         (OF_ALIAS + 'model = "reference/oracle"', {}, [], ""),
@@ -292,7 +292,7 @@ def test_no_model_is_asked_at_the_default_host_where_a_layer_names_another(
 def test_the_key_of_another_provider_needs_a_url(here: Path) -> None:
     flags = {"api_key_var": "OPENAI_API_KEY"}
     environ = {"OPENAI_API_KEY": "x"}
-    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY, the key of openai \(-k OPENAI_API_KEY\)"):
+    with pytest.raises(ConfigError, match=r"with OPENAI_API_KEY \(-k OPENAI_API_KEY\), an API key of openai"):
         missing_keys(resolve("toy-env", flags), environ)
     missing_keys(resolve("toy-env", {**flags, "api_base_url": "https://api.pinference.ai/api/v1"}), environ)
     missing_keys(resolve("toy-env", {**flags, "model": "reference/oracle"}), environ)

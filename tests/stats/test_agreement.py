@@ -70,7 +70,7 @@ def test_agreement_by_chance_alone_is_undefined_or_zero() -> None:
     assert krippendorff_alpha([["a", "a"], ["a", "a"]]) is None
     with pytest.raises(ValueError, match="not a number"):
         krippendorff_alpha([["a", "b"]], "interval")
-    with pytest.raises(ValueError, match="1 labels on one side, but 2"):
+    with pytest.raises(ValueError, match="but got 1 and 2 labels"):
         cohen_kappa(["a"], ["a", "b"])
 
 

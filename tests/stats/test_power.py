@@ -84,7 +84,7 @@ def test_one_rollout_leaves_rerun_noise_in_omega() -> None:
     assert (found.omega2, found.first2, found.second2, found.pairs) == (pytest.approx(1 / 3), 0.0, 0.0, 3)
     assert found.assumed == "the re-run noise of the first and the second run is unknown (one rollout per example)"
     assert components([[1.0]], [[0.0]]) is None
-    with pytest.raises(ValueError, match="2 examples on the first side, but 1"):
+    with pytest.raises(ValueError, match="but got 2 and 1"):
         components([[1.0], [0.0]], [[1.0]])
 
 

@@ -90,7 +90,8 @@ def test_generator_exit_is_an_error_like_any_other() -> None:
     assert isinstance(record, Failed)
     assert (record.reason, record.error) == (
         "agent_error",
-        "RuntimeError: GeneratorExit was raised by code that must not raise it (in leaves, test_separate_task.py:87)",
+        "RuntimeError: code raised GeneratorExit, which is reserved for generators "
+        "(in leaves, test_separate_task.py:87)",
     )
 
 
