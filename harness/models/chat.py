@@ -109,7 +109,7 @@ class ChatClient:
         while True:
             if not await self._take_slot(call, tokens, progress):
                 continue
-            sent_at, progress.lost = clock.now(), clock.lost()
+            sent_at, progress.blocked_before = clock.now(), clock.blocked_seconds()
             health.sent(progress, call.model, sent_at)
             try:
                 with within(clock, self._timeout):
@@ -256,8 +256,8 @@ class ChatClient:
         """Report a failed connection, and return the seconds to wait before the next attempt. Since nothing was sent,
         the failure is not counted as an attempt."""
         progress.outages += 1
-        lost = self._clock.lost() - progress.lost
-        if not failure.slow or lost < _MAX_BLOCKED_SHARE * (self._clock.now() - sent_at):
+        blocked = self._clock.blocked_seconds() - progress.blocked_before
+        if not failure.slow or blocked < _MAX_BLOCKED_SHARE * (self._clock.now() - sent_at):
             self.health.unreachable(failure.detail)
         if progress.outages > MAX_OUTAGES:
             raise failure.error(self.target.label, progress.outages)
@@ -303,8 +303,8 @@ class ChatClient:
 class _Progress:
     """Progress of one call: its attempts and outages so far."""
 
-    lost: float = 0.0
-    """Value of `Clock.lost` when the last attempt began, in seconds."""
+    blocked_before: float = 0.0
+    """Value of `Clock.blocked_seconds` when the last attempt began, in seconds."""
     attempts: int = 0
     """Number of failed requests that were sent."""
     bad_replies: int = 0

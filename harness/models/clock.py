@@ -25,7 +25,7 @@ class Clock:
     """Monotonic clock of the running event loop. One object must not be used by two event loops at the same time."""
 
     def __init__(self) -> None:
-        self._lost = 0.0
+        self._blocked = 0.0
         self._waiting = 0
         """Number of calls of `watch` that were not followed by `unwatch` yet."""
         self._look_at: asyncio.TimerHandle | None = None
@@ -44,25 +44,25 @@ class Clock:
         """Call `call` after `seconds`, on the running event loop."""
         return asyncio.get_running_loop().call_later(seconds, call)
 
-    def lost(self) -> float:
+    def blocked_seconds(self) -> float:
         """Return the total seconds in which this process could not read from the network, because its event loop was
         blocked or it got no CPU. Measured only between `watch` and `unwatch`; use differences, not absolute values."""
         if self._look_at is None:
-            return self._lost
+            return self._blocked
         late = time.monotonic() - self._due
-        return self._lost + (late if late > HICCUP else 0.0)
+        return self._blocked + (late if late > HICCUP else 0.0)
 
     def watch(self) -> None:
-        """Start measuring `lost`; calls may nest."""
+        """Start measuring `blocked_seconds`; calls may nest."""
         self._waiting += 1
         if self._waiting == 1:
             self._look_later()
 
     def unwatch(self) -> None:
-        """Stop measuring `lost` if `unwatch` was called as often as `watch`."""
+        """Stop measuring `blocked_seconds` if `unwatch` was called as often as `watch`."""
         self._waiting -= 1
         if not self._waiting and self._look_at is not None:
-            self._lost = self.lost()
+            self._blocked = self.blocked_seconds()
             self._look_at.cancel()
             self._look_at = None
 
@@ -71,7 +71,7 @@ class Clock:
         self._look_at = asyncio.get_running_loop().call_later(BEAT, self._look)
 
     def _look(self) -> None:
-        self._lost = self.lost()
+        self._blocked = self.blocked_seconds()
         self._look_later()
 
 
@@ -82,7 +82,7 @@ class within(Expiry):
     count as late, and their endpoint must not be considered dead.
 
     Args:
-        clock: Clock whose `lost` time is not counted.
+        clock: Clock whose `blocked_seconds` are not counted.
         seconds: Timeout of the `with` block, which may take at most `MOST_EXTENDED` times as long in total.
 
     Raises:
@@ -97,7 +97,7 @@ class within(Expiry):
 
     def __enter__(self) -> None:
         self._loop = self.begin()
-        self._began = self._clock.lost()
+        self._began = self._clock.blocked_seconds()
         self._timer = self._loop.call_later(self._seconds, self._check)
         self._clock.watch()
 
@@ -107,8 +107,8 @@ class within(Expiry):
         self.end(kind, error)
 
     def _check(self) -> None:
-        lost = min(self._clock.lost() - self._began, (MOST_EXTENDED - 1.0) * self._seconds)
-        more, self._granted = lost - self._granted, lost
+        blocked = min(self._clock.blocked_seconds() - self._began, (MOST_EXTENDED - 1.0) * self._seconds)
+        more, self._granted = blocked - self._granted, blocked
         if more > HICCUP:
             self._timer = self._loop.call_later(more, self._check)
         else:
@@ -120,7 +120,7 @@ class ManualClock(Clock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seconds_lost = 0.0
+        self.seconds_blocked = 0.0
         self._now = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None]]] = []
         self._count = 0
@@ -145,15 +145,15 @@ class ManualClock(Clock):
         heapq.heappush(self._timers, (timer.when(), self._count, timer, call))
         return timer
 
-    def lost(self) -> float:
-        """Return `seconds_lost`, which a test sets."""
-        return self.seconds_lost
+    def blocked_seconds(self) -> float:
+        """Return the seconds for which a test says that the process was blocked: `seconds_blocked`."""
+        return self.seconds_blocked
 
     def watch(self) -> None:
-        """Do nothing: a test sets `seconds_lost`."""
+        """Do nothing: a test sets `seconds_blocked`."""
 
     def unwatch(self) -> None:
-        """Do nothing: a test sets `seconds_lost`."""
+        """Do nothing: a test sets `seconds_blocked`."""
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock, and run the timers that are due, each followed by the tasks that it wakes."""

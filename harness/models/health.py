@@ -252,7 +252,7 @@ class Health:
 
     def _awake_time(self) -> float:
         """Return the monotonic time in seconds, not counting time in which this process was blocked."""
-        return self.clock.now() - self.clock.lost()
+        return self.clock.now() - self.clock.blocked_seconds()
 
     def _raise_verdict(self, model: str) -> None:
         """Raise `SystemicError` if the endpoint or the model was given up."""

@@ -26,7 +26,7 @@ from harness.core.types import JsonDict, ModelCall, ModelResponse
 from harness.models.failures import AttemptFailed, Failure, clean, from_status, json_object, timed_out
 from harness.models.litellm_connections import PASSAGE, Passage, guard, spare_loopback
 from harness.models.target import RequestTarget
-from harness.models.transport import connect_words
+from harness.models.transport import connection_error
 from harness.models.wire import plain_json, read_fields, request_fields
 from harness.settings.providers import missing_litellm, require_address, unknown_provider
 
@@ -281,7 +281,7 @@ def _translate(error: Exception, timeout: float, sent: bool) -> Failure:
     words = clean(_NOISE.sub("", str(getattr(error, "message", "") or error)))
     if names & _NO_CONNECTION:
         known = next((each for each in causes if isinstance(each, aiohttp.ClientConnectorError)), None)
-        detail = f"cannot connect ({words})" if known is None else connect_words(known)
+        detail = f"cannot connect ({words})" if known is None else connection_error(known)
         return Failure("unreachable", "connection", detail, True)
     answered = next((each for each in causes if type(each).__name__ == "HTTPStatusError"), None)
     if answered is not None and (failure := _from_http(answered, words)) is not None:

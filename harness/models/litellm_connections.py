@@ -52,7 +52,7 @@ def guard(package: Any) -> None:
         return  # already replaced
 
     class RestrictedClients(base):
-        """Cache in which litellm stores every new HTTP client."""
+        """litellm's cache of HTTP clients, which restricts the connections of each client that is stored."""
 
         def set_cache(self, key: object, value: object, **options: object) -> None:
             """Restrict the connections of an HTTP client, and store the client in the cache."""

@@ -291,7 +291,7 @@ def _translate(error: Exception) -> Failure:
         if error.os_error.errno in (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL):
             detail = f"no sockets are left ({error.os_error}): lower max_concurrent or raise `ulimit -n`"
             return Failure("broken", "connection", detail, True)
-        return Failure("unreachable", "connection", connect_words(error), True)
+        return Failure("unreachable", "connection", connection_error(error), True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Failure("unreachable", "connection", f"the proxy refused the connection with HTTP {error.status}", True)
     if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
@@ -304,7 +304,7 @@ def _translate(error: Exception) -> Failure:
     return Failure("broken", "connection", f"the connection broke ({words})", True)
 
 
-def connect_words(error: aiohttp.ClientConnectorError) -> str:
+def connection_error(error: aiohttp.ClientConnectorError) -> str:
     """Describe why no connection could be made. The endpoint's own address is not repeated in the message."""
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"cannot reach the proxy at {error.host}:{error.port}"

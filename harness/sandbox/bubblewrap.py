@@ -1,7 +1,7 @@
 """Sandbox backend with bubblewrap: Linux namespaces without a daemon.
 
-Only these things are visible inside: the machine's programs and libraries and the Python interpreter, read-only; a
-private folder in memory; separate processes and devices.
+Only these things are visible in the sandbox: the machine's programs and libraries and the Python interpreter,
+read-only; a private folder in memory; separate processes and devices.
 
 Users: when started by root, bubblewrap creates no user namespace, and the launcher switches to an unused user id before
 it starts the program. So the kernel's limit on processes applies (it never does for root) and counts this run alone.
@@ -26,7 +26,7 @@ NOBODY = 65534
 PACKAGES = "/opt/packages"
 
 _OWN_THREADS = 3
-"""Number of threads of the sandbox itself: bubblewrap outside, bubblewrap inside, and the launcher."""
+"""Number of threads of the sandbox itself: two of bubblewrap (outside and in the namespaces), one of the launcher."""
 
 _FIRST_UID, _LAST_UID = 1_900_000_000, 1_999_999_999
 """User ids that accounts, containers and systemd do not use."""

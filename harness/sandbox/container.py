@@ -1,8 +1,8 @@
 """Sandbox backend with docker or podman. Killing the engine's client does not end a container, so containers are
 removed explicitly.
 
-The engine limits memory, processes and network. The launcher inside enforces the time limit, so a container ends even
-if the harness was killed and cannot remove it."""
+The engine limits memory, processes and network. The launcher in the container enforces the time limit, so a container
+ends even if the harness was killed and cannot remove it."""
 
 from __future__ import annotations
 

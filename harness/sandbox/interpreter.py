@@ -55,7 +55,7 @@ def hidden(shown_paths: Sequence[str]) -> list[str]:
 
 
 def package_paths(packages: Sequence[str]) -> dict[str, str]:
-    """Map the name of each package inside the packages folder to the package's path outside.
+    """Map the name of each package in the packages folder to the package's path outside.
 
     Raises:
         EnvironmentFault: a package is not installed, or is not a regular package or module.

@@ -47,16 +47,16 @@ class Launch:
         command: Command that starts the sandbox with the launcher in it. The request and the program's input are
             written to its stdin.
         python: The interpreter that `argv[0] == "python"` stands for.
-        base: Path of the private folder inside.
+        base: Path of the private folder in the sandbox.
         env: Environment variables of the program.
         outer_env: Environment variables of `command`.
         pass_fds: File descriptors that `command` inherits besides stdin, stdout and stderr; closed after the start.
         request: Additional fields of the request.
         rlimits: Resource limits that the launcher sets in addition to those of all backends.
-        own_threads: Number of threads in the process tree that belong to the sandbox; None if the tree is not visible.
+        own_threads: Number of threads in the process tree that belong to the sandbox; None if it cannot be seen.
         has_init: Whether the process below `command` is the init of a process namespace with its own file system. It
-            ends exactly when nothing inside is left.
-        lifeline: Pipe to the launcher, if the backend can pass one.
+            exits only when no other process of the sandbox is left.
+        lifeline: Pipe whose closing makes the launcher kill the program; None if the backend cannot pass one.
         start_seconds: Timeout for the start.
     """
 
@@ -118,7 +118,7 @@ def _encode_files(files: Files) -> dict[str, str]:
         data = content.encode() if isinstance(content, str) else content
         total += len(data)
         if total > MAX_FILES_BYTES:
-            raise ConfigError(f"files: more than {MAX_FILES_BYTES >> 20} MB, at {path!r}")
+            raise ConfigError(f"files: together more than {MAX_FILES_BYTES >> 20} MB (exceeded at {path!r})")
         encoded[str(parts)] = base64.b64encode(data).decode()
     for path in encoded:
         for folder in PurePosixPath(path).parents:

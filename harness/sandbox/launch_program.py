@@ -1,9 +1,9 @@
 """The program that runs in a sandbox and starts the model's code: it writes the files, drops privileges, starts the
 program with its resource limits, and reports how it ended.
 
-The harness never imports it: its source is sent to an interpreter inside, so it uses only the standard library and
-nothing newer than Python 3.8. It reads its request from stdin, after its own source: the length in eight bytes, then
-JSON; the rest of stdin belongs to the program. Its reports go to stderr, each after a nonce from the request. The
+The harness never imports it: its source is sent to an interpreter in the sandbox, so it uses only the standard library
+and nothing newer than Python 3.8. It reads its request from stdin, after its own source: the length in eight bytes,
+then JSON; the rest of stdin belongs to the program. Its reports go to stderr, each after a nonce from the request. The
 program cannot learn the nonce: the launcher is not dumpable, so its memory cannot be read, and it reads the request
 before it starts the program."""
 
@@ -202,7 +202,7 @@ def killed_for_memory() -> int:
 
 
 def main() -> None:
-    """Run one program, from reading the request to the final report."""
+    """Read the launch request from stdin, run its program, and report how it ended."""
     reports = os.dup(2)
     request: dict[str, Any] = json.loads(read_exactly(0, int.from_bytes(read_exactly(0, 8), "big")))
 

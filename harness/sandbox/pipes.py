@@ -53,7 +53,7 @@ class LauncherReports:
     """Separates the launcher's reports from the program's stderr. Each report starts with the nonce.
 
     Args:
-        nonce: A secret of the launcher that programs inside do not know.
+        nonce: A secret of the launcher that programs in the sandbox do not know.
     """
 
     def __init__(self, nonce: str) -> None:

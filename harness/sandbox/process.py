@@ -51,7 +51,7 @@ class SandboxedProcess:
         self._began = self._ended = 0.0
         self._cpu: float | None = None
         self._init: int | None = None
-        """A pidfd of the init process inside, if there is one."""
+        """A pidfd of the sandbox's init process, if there is one."""
 
     @property
     def is_running(self) -> bool:
@@ -113,7 +113,7 @@ class SandboxedProcess:
             raise SandboxError(f"{self._name} failed with exit code {self.pipes.exit_code}: {errors}")
 
     async def _hold_init(self) -> None:
-        """Open a pidfd of the init process inside, which still exists, since it is waiting for its request."""
+        """Open a pidfd of the sandbox's init process, which still exists, since it is waiting for its request."""
         transport = self.pipes.transport
         while self._launch.has_init and self.pipes.exit_code is None and transport is not None:
             used = tree.usage(transport.get_pid())
@@ -207,7 +207,7 @@ class SandboxedProcess:
             async with asyncio.timeout(10.0):
                 await gone.wait()
         except TimeoutError:
-            raise SandboxError(f"{self._name}: the processes inside are still running after SIGKILL") from None
+            raise SandboxError(f"{self._name}: its processes are still running after SIGKILL") from None
         finally:
             loop.remove_reader(handle)
             os.close(handle)

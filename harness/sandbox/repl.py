@@ -134,7 +134,7 @@ def shown(file: IO[bytes]) -> str:
 
 
 def main() -> None:
-    """Answer requests until end of input."""
+    """Read requests from stdin and answer them, until the end of the input."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # input() reads end of file at once

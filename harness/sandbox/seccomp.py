@@ -1,4 +1,4 @@
-"""The seccomp filter for bubblewrap: system calls that are forbidden inside.
+"""The seccomp filter for bubblewrap: system calls that are forbidden in the sandbox.
 
 Namespaces already isolate files, processes and networks. The filter closes the remaining gaps: memory that no process
 limit counts, address families that no network namespace isolates (vsock reaches the host of a virtual machine), and

@@ -40,7 +40,7 @@ open its pipes."""
 
 
 class Repl:
-    """The interpreter process.
+    """The process of the Python interpreter that runs the model's code.
 
     Args:
         program: The source of `repl`.
@@ -57,19 +57,19 @@ class Repl:
         self.stdin.write(json.dumps(program).encode() + b"\n")
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and return the reply, or `lost` with the reason: `timeout`, `ended` or `garbled`."""
+        """Send a request and return the reply, or the result of `failed` (`timeout`, `exited` or `malformed`)."""
         mark = os.urandom(16).hex()
         try:
             self.stdin.write(json.dumps({**request, "mark": mark}).encode() + b"\n")
         except BrokenPipeError:
-            return self.lost("ended")
+            return self.failed("exited")
         reply = self.reply(seconds)
-        if "lost" in reply or (reply.pop("mark", None) == mark and is_result(reply)):
+        if "failure" in reply or (reply.pop("mark", None) == mark and is_result(reply)):
             return reply
-        return self.lost("garbled")  # the code wrote a reply itself
+        return self.failed("malformed")  # the code wrote a reply itself
 
     def reply(self, seconds: float) -> dict[str, Any]:
-        """Read the next reply."""
+        """Read the interpreter's next reply; or return the result of `failed`."""
         line = b""
         end = time.monotonic() + seconds
         poll = select.poll()
@@ -77,31 +77,31 @@ class Repl:
         while not line.endswith(b"\n"):
             left = end - time.monotonic()
             if left <= 0:
-                return self.lost("timeout")
+                return self.failed("timeout")
             if not poll.poll(min(left, 0.2) * 1000):
                 if self.process.poll() is not None:  # a child of it may still hold the pipe
-                    return self.lost("ended")
+                    return self.failed("exited")
                 continue
             part = os.read(self.stdout.fileno(), 1 << 16)
             if not part:
-                return self.lost("ended")
+                return self.failed("exited")
             line += part
             if len(line) > MAX_REPLY:
-                return self.lost("garbled")
+                return self.failed("malformed")
         try:
             reply: Any = json.loads(line)
         except ValueError:  # the code wrote to its interpreter's pipe
-            return self.lost("garbled")
-        return {**reply} if isinstance(reply, dict) and "lost" not in reply else self.lost("garbled")
+            return self.failed("malformed")
+        return {**reply} if isinstance(reply, dict) and "failure" not in reply else self.failed("malformed")
 
-    def lost(self, why: str) -> dict[str, Any]:
-        """Kill the interpreter and its process group; return the reason and the exit code as a reply."""
-        if why == "ended":
+    def failed(self, why: str) -> dict[str, Any]:
+        """Kill the interpreter and its process group; return a reply with the reason (`failure`) and the exit code."""
+        if why == "exited":
             with contextlib.suppress(subprocess.TimeoutExpired):  # it may have closed its pipe while running
                 self.process.wait(1)
         code = self.process.poll()
         self.end()
-        return {"lost": why, "code": code}
+        return {"failure": why, "code": code}
 
     def end(self) -> None:
         """Kill the interpreter and its process group."""
@@ -112,7 +112,7 @@ class Repl:
 
 
 class RequestRunner:
-    """Executes requests.
+    """Executes requests to run Python code or a shell command.
 
     Args:
         program: The source of `repl`.
@@ -133,7 +133,7 @@ class RequestRunner:
                 return {"failed": "the Python interpreter does not start"}
         ready = time.monotonic() - started
         reply = self.repl.ask({"code": request["code"], "apart": request["apart"]}, request["seconds"])
-        if "lost" in reply:
+        if "failure" in reply:
             self.repl = None
         return {**reply, "ready_seconds": ready}
 
@@ -192,7 +192,7 @@ def shown(file: IO[bytes]) -> str:
 
 
 def main() -> None:
-    """Answer requests until end of input."""
+    """Read requests from stdin and answer them, until the end of the input."""
     with contextlib.suppress(Exception):  # not available on this system; then only marks protect the replies
         ctypes.CDLL(None).prctl(*NOT_DUMPABLE)
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")

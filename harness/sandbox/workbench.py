@@ -1,5 +1,5 @@
 """A rollout's persistent workspace in a sandbox: shell commands and Python code, run one at a time in the same folder.
-It is opened on first use, and opened again after it was lost. `session_program` and `repl` run inside."""
+It is opened on first use, and reopened after it was lost. `session_program` and `repl` run in the sandbox."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ class Workbench:
         if "failed" in reply:
             raise SandboxError(str(reply["failed"]))
         self.ready_seconds = max(self.ready_seconds, float(reply["ready_seconds"]))
-        if "lost" in reply:
-            return _lost_interpreter(reply["lost"], reply["code"], seconds)
+        if "failure" in reply:
+            return _lost_interpreter(reply["failure"], reply["code"], seconds)
         return CodeResult(reply["output"], reply["errors"], reply["value"], reply["error"])
 
     async def close(self) -> Result | None:
@@ -245,7 +245,7 @@ def _lost_interpreter(why: str, code: int | None, seconds: float) -> Lost:
     """Describe why the Python interpreter ended although the workspace still exists."""
     if why == "timeout":
         return Lost(f"The code ran for more than {seconds:g} s and was stopped", timed_out=True)
-    if why == "garbled":
+    if why == "malformed":
         return Lost("The code wrote over the interpreter's replies")
     if code is None or code < 0:
         return Lost("The interpreter was ended" + (f" by signal {-code}" if code else ""))

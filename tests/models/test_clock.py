@@ -31,14 +31,14 @@ def test_only_what_the_loop_loses_while_somebody_waits_is_counted() -> None:
     async def main() -> None:
         clock = Clock()
         block(2 * BEAT)
-        assert clock.lost() == 0.0, "nobody waits"
+        assert clock.blocked_seconds() == 0.0, "nobody waits"
         clock.watch()
         await asyncio.sleep(0)
         block(4 * BEAT)
-        assert clock.lost() >= 3 * BEAT, "known at once, before the loop goes on"
-        before = clock.lost()
+        assert clock.blocked_seconds() >= 3 * BEAT, "known at once, before the loop goes on"
+        before = clock.blocked_seconds()
         await asyncio.sleep(0)
-        assert clock.lost() >= before
+        assert clock.blocked_seconds() >= before
         clock.unwatch()
 
     asyncio.run(main())
@@ -55,13 +55,13 @@ def test_a_time_out_comes_when_it_should_and_not_for_what_the_loop_lost() -> Non
             await asyncio.sleep(0.01)
             block(2.0)
             await asyncio.sleep(0.2)  # in time, had the loop run
-        assert clock.lost() >= 1.5
-        lost = clock.lost()
+        assert clock.blocked_seconds() >= 1.5
+        lost = clock.blocked_seconds()
         with pytest.raises(TimeoutError), within(clock, 0.5):
             await asyncio.sleep(0.01)
             block(1.0)
             await asyncio.Event().wait()
-        assert clock.lost() > lost, "and what never comes is not waited for"
+        assert clock.blocked_seconds() > lost, "and what never comes is not waited for"
 
     asyncio.run(main())
 
@@ -74,9 +74,9 @@ def test_a_clock_outlives_its_event_loop() -> None:
             await asyncio.sleep(0)
 
     asyncio.run(main())
-    lost = clock.lost()
+    lost = clock.blocked_seconds()
     asyncio.run(main())
-    assert clock.lost() - lost < BEAT
+    assert clock.blocked_seconds() - lost < BEAT
 
 
 def test_a_reply_that_came_while_the_loop_was_blocked_is_not_asked_for_again() -> None:
@@ -139,7 +139,7 @@ def test_the_deadline_for_a_first_connection_counts_no_lost_time() -> None:
         health = Health("endpoint", HealthPolicy(connect_deadline=10.0), clock)
         health.begin()
         await clock.advance(12.0)
-        clock.seconds_lost = 5.0
+        clock.seconds_blocked = 5.0
         health.unreachable("refused")
         await health.admit("m", never)
         await clock.advance(3.5)

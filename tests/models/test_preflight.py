@@ -15,7 +15,7 @@ from harness.core.types import ROLLOUT_HEADER, JsonDict, ModelCall
 from harness.models.pool import CallSettings, ClientPool, PooledClient
 from harness.models.preflight import preflight, preflight_all
 from harness.plugins.faults.rules import MALFORMED, Fault, ScriptedFaults
-from harness.reference.header import write_rollout
+from harness.reference.header import format_header
 from harness.reference.policies import message_text
 from harness.reference.server import ReferenceServer
 from harness.settings.endpoints import Endpoint
@@ -106,7 +106,7 @@ def test_one_token_is_asked_for_once() -> None:
         await server.start()
         try:
             async with client_of(server.url) as client:
-                await preflight(client, "m", {ROLLOUT_HEADER: write_rollout("lane", "e", "the-rollout")})
+                await preflight(client, "m", {ROLLOUT_HEADER: format_header("lane", "e", "the-rollout")})
                 assert policy.asked == ["hi"]
                 assert dict(server.stats.rollouts) == {"the-rollout": 1}
                 # The endpoint is known from then on: a later outage is waited out, not taken for a wrong address.

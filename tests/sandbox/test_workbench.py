@@ -88,7 +88,7 @@ def test_code_over_its_own_replies_is_told_and_does_no_harm() -> None:
     write = "import os\nfor n in range(3, 20):\n    try: os.write(n, b'%s\\n')\n    except OSError: pass\n"
     over = Lost("The code wrote over the interpreter's replies")
     right = '{"output": "x", "errors": "", "value": null, "error": null}'
-    for forged in ('{"output": 1}', "no json", "[]", '{"lost": 1}', right, right.replace("{", '{"mark": "0", ')):
+    for forged in ('{"output": 1}', "no json", "[]", '{"failure": 1}', right, right.replace("{", '{"mark": "0", ')):
         assert cells("x = 1", write % forged + "import time\ntime.sleep(0.3)", "'x' in globals()")[1:] == [
             over,
             CodeResult("", "", "False", None),
