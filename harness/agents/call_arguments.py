@@ -36,7 +36,7 @@ class EvaluatedModel:
     """Function that creates a client for each concurrent rollout; None if all rollouts share `client`."""
 
     @property
-    def is_other(self) -> bool:
+    def is_baseline(self) -> bool:
         """Whether this model is the baseline of a comparison."""
         return self.tag not in (None, PRIMARY)
 

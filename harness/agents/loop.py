@@ -68,7 +68,7 @@ class RolloutResult:
 
 @dataclass
 class RolloutContext:
-    """Context of one run, passed to the agent: its request, tools and model."""
+    """Context of one run of an agent, passed to its method `run`: the request, the tools and the model."""
 
     request: RolloutRequest
     tools: Sequence[OpenAIFunctionToolSchema | JsonDict]

@@ -137,7 +137,7 @@ def _scores(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Tex
 
     On narrow terminals the intervals are in a second table. If runs lack a score, the second table has the means of the
     scored runs."""
-    if tables.is_plain:
+    if tables.is_empty:
         return
     names, whole = len(tables.labels[0]), is_whole(result)
     yield Text()
@@ -177,7 +177,7 @@ def _method(result: EvalResult) -> str:
 
 
 def _differences(result: EvalResult, width: int, tables: ScoreTables) -> Iterator[Text]:
-    if not result.paired or tables.is_plain:
+    if not result.paired or tables.is_empty:
         return
     yield Text()
     yield head("Primary minus baseline, row by row:")

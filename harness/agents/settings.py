@@ -38,14 +38,14 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 newer version can resume their runs."""
 
 
-def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[InstancePool]) -> ResolvedRun:
+def resolved_run(work: Work, evaluated: EvaluatedModel, loader: Loader, shared: list[InstancePool]) -> ResolvedRun:
     """Build the settings of one model's run from the arguments of the Python API.
 
     Args:
         work: The requested evaluation.
-        side: The model.
+        evaluated: The model of the run.
         loader: The loader, to which the run's environment is added.
-        shared: Pools of the caller's clients so far; this model's pool is added to the list.
+        shared: Pools of the clients that the caller passed for earlier models; this model's pool is appended.
 
     Raises:
         ConfigError: an argument is invalid, or the model cannot be used.
@@ -57,11 +57,11 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
         "max_turns": work.options.max_turns,
         "mode": work.options.mode,
         "offset": work.options.first_row,
-        **({"model_tag": side.tag} if side.is_other else {}),
+        **({"model_tag": evaluated.tag} if evaluated.is_baseline else {}),
     }
-    name = BUILT_INS[AGENT_EVAL].name_of(args) + (f"[{side.tag}]" if side.is_other else "")
-    endpoint, bound, agent = _client(work, side, shared)
-    environment = _environment(work, side, agent)
+    name = BUILT_INS[AGENT_EVAL].name_of(args) + (f"[{evaluated.tag}]" if evaluated.is_baseline else "")
+    endpoint, bound, agent = _client(work, evaluated, shared)
+    environment = _environment(work, evaluated, agent)
     given: dict[str, tuple[object, str]] = {
         "env_id": (AGENT_EVAL, "built-in"),
         "name": (name, "agent_loop"),
@@ -91,32 +91,32 @@ def resolved_run(work: Work, side: EvaluatedModel, loader: Loader, shared: list[
     return run
 
 
-def _client(work: Work, side: EvaluatedModel, shared: list[InstancePool]) -> tuple[Endpoint, int, AgentLike]:
+def _client(work: Work, evaluated: EvaluatedModel, shared: list[InstancePool]) -> tuple[Endpoint, int, AgentLike]:
     """Return the model's endpoint, its maximum number of concurrent rollouts, and the agent."""
     agent, bound = work.agent.agent, min(work.in_flight, work.rollouts)
-    factory = side.factory if work.batch_size > 1 else None
-    if factory is None and is_ours(side.client):
-        return cast(ExternalLLMClient, side.client).endpoint(), bound, agent
-    known = next((each for each in shared if factory is None and each.has_only(side.client)), None)
-    pool = known or InstancePool(side.tag or PRIMARY, side.client, factory)  # two models may share one instance
+    factory = evaluated.factory if work.batch_size > 1 else None
+    if factory is None and is_ours(evaluated.client):
+        return cast(ExternalLLMClient, evaluated.client).endpoint(), bound, agent
+    known = next((each for each in shared if factory is None and each.has_only(evaluated.client)), None)
+    pool = known or InstancePool(evaluated.tag or PRIMARY, evaluated.client, factory)  # models may share a pool
     shared.append(pool)
     if factory is None and bound > 1:
         logger.warning(
             "%s: a client serves one rollout at a time, so batch_size=%d has no effect; pass llm_client_factory",
-            type(side.client).__name__, work.batch_size,
+            type(evaluated.client).__name__, work.batch_size,
         )  # fmt: skip
-    endpoint = Endpoint(pool.url, None, display_name(side.client), client=pool)
+    endpoint = Endpoint(pool.url, None, display_name(evaluated.client), client=pool)
     return endpoint, bound if factory else 1, AgentWithClients(agent, pool)
 
 
-def _environment(work: Work, side: EvaluatedModel, agent: AgentLike) -> AgentEnv:
+def _environment(work: Work, evaluated: EvaluatedModel, agent: AgentLike) -> AgentEnv:
     kind, functions = type(work.agent.agent), {function.name: function.fn for function in work.eval_fns}
     agent_files = tuple(dict.fromkeys([*work.agent.files, *code_files([kind])]))
     eval_files = tuple(dict.fromkeys(code_files(functions.values())))
     typed = {name: _digest(code) for name, code in {"agent": kind, **functions}.items() if _is_main(code)}
     options = replace(
         work.options,
-        model_tag=side.tag,
+        model_tag=evaluated.tag,
         files=tuple(dict.fromkeys((*agent_files, *eval_files))),
         fingerprint={
             "agent_source": source_hashes(agent_files),

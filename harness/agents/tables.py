@@ -45,7 +45,7 @@ class ScoreTables:
     """Score differences, primary model minus baseline. Without a baseline, the table has only headings."""
 
     @property
-    def is_plain(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the tables are empty, because there are no runs."""
         return len(self.labels) < 2
 

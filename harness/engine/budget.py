@@ -94,7 +94,7 @@ class Budget:
         return self.reached is None
 
     def may_score(self) -> bool:
-        """Return whether scoring may begin that calls no judge and so takes time but costs no money."""
+        """Return whether scoring that calls no judge may begin. It costs no money, so only the time limit stops it."""
         return self.may_start() or not self.is_time_up
 
     def check(self) -> None:
@@ -120,7 +120,7 @@ class Budget:
         else:
             self._look()
 
-    def begin(self, runs: Sequence[Asking]) -> None:
+    def begin(self, runs: Sequence[BudgetedRun]) -> None:
         """Refuse limits that cannot be enforced, and count what resumed runs have already spent. Blocking.
 
         Raises:
@@ -163,7 +163,7 @@ class Budget:
         return flags_of(self.to_json())
 
     def enlarged(self, argv: Sequence[str]) -> list[str]:
-        """Raise the limit that was reached in a command line; the command line stays unchanged if no limit was reached.
+        """Return a command line with a larger value for the limit that was reached; unchanged if none was reached.
 
         Args:
             argv: The arguments after `bench`.
@@ -241,8 +241,8 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """One run as the budget checks it before the first request: its models, journal and number of rollouts."""
+class BudgetedRun:
+    """A run that the budget checks before the first request: its models, journal and number of rollouts."""
 
     name: str
     """Name of the run in tables."""
@@ -263,7 +263,7 @@ class Asking:
     """All settings of the run, with their origins."""
 
 
-def refuse_unpriced(limits: BudgetLimits, runs: Sequence[Asking]) -> None:
+def refuse_unpriced(limits: BudgetLimits, runs: Sequence[BudgetedRun]) -> None:
     """Refuse a limit on dollars, or a `cost_limit` of a run, if the price of a model is unknown. Sends nothing.
 
     Raises:
@@ -294,7 +294,7 @@ def _require_prices(source: str, kind: str, asked: Iterable[tuple[str, Sequence[
         )
 
 
-def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
+def overrun_notices(limits: BudgetLimits, runs: Sequence[BudgetedRun]) -> list[str]:
     """Notices about runs that may exceed a limit on dollars or tokens, because requests in flight are not cancelled."""
     at_once = (run for run in runs if run.model is not None and run.rollouts > 1)
     names = list(dict.fromkeys(run.name for run in at_once if not 0 <= run.in_flight < run.rollouts))
@@ -306,7 +306,7 @@ def loose_notices(limits: BudgetLimits, runs: Sequence[Asking]) -> list[str]:
     ]
 
 
-def price_notices(runs: Sequence[Asking]) -> list[str]:
+def price_notices(runs: Sequence[BudgetedRun]) -> list[str]:
     """Notices about configured prices that are ignored because the genai-prices package lists a price for the model."""
     notices: dict[str, None] = {}
     for name, endpoints in _asked(runs):
@@ -317,7 +317,7 @@ def price_notices(runs: Sequence[Asking]) -> list[str]:
     return list(notices)
 
 
-def _asked(runs: Sequence[Asking]) -> Iterator[tuple[str, Sequence[Endpoint]]]:
+def _asked(runs: Sequence[BudgetedRun]) -> Iterator[tuple[str, Sequence[Endpoint]]]:
     for run in runs:
         if run.model is not None:
             yield run.name, run.model

@@ -28,7 +28,7 @@ from harness.core.messages import COMMANDS
 from harness.core.redact import names_secret
 from harness.envs import hub, import_hooks
 from harness.envs.environment import Environment
-from harness.envs.import_hooks import Adopt
+from harness.envs.import_hooks import PrepareModule
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS, as_built_in
 from harness.settings.environment_sources import find_in_source, source_of
 from harness.settings.packages import declared_environment, find_environment, installed_environments
@@ -55,8 +55,8 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         EnvironmentNotFound: no environment has this id; the message says how to install it.
         EnvironmentLoadError: importing or building it failed; the cause is chained.
     """
-    with _left_as_found(env_id), _hooked(env_id) as adopt:
-        load = _find(env_id, adopt)
+    with _left_as_found(env_id), _hooked(env_id) as prepare_module:
+        load = _find(env_id, prepare_module)
         _check_arguments(env_id, load, env_args)
         try:
             made = load(**env_args)
@@ -86,8 +86,8 @@ def find_function(env_id: str) -> Callable[..., object]:
         EnvironmentNotFound: no environment has this id; the message says how to install it.
         EnvironmentLoadError: the import failed, or the environment has no such function.
     """
-    with _left_as_found(env_id), _hooked(env_id) as adopt:
-        return _find(env_id, adopt)
+    with _left_as_found(env_id), _hooked(env_id) as prepare_module:
+        return _find(env_id, prepare_module)
 
 
 def module_name(env_id: str) -> str:
@@ -95,7 +95,7 @@ def module_name(env_id: str) -> str:
     return env_id.rstrip("/").split("/")[-1].replace("-", "_")
 
 
-def _hooked(env_id: str) -> AbstractContextManager[Adopt]:
+def _hooked(env_id: str) -> AbstractContextManager[PrepareModule]:
     """While an environment loads, activate plugins' import hooks, since it may have been written for another SDK."""
     try:
         path = environment_path(env_id, Path())
@@ -132,10 +132,10 @@ def _as_environment(env_id: str, made: object) -> Environment:
     )
 
 
-def _find(env_id: str, adopt: Adopt) -> Callable[..., object]:
+def _find(env_id: str, prepare_module: PrepareModule) -> Callable[..., object]:
     path = environment_path(env_id, Path())
     if path is not None:
-        return _function_of(env_id, _import_path(env_id, main_file(path), adopt))
+        return _function_of(env_id, _import_path(env_id, main_file(path), prepare_module))
     if (sourced := source_of(env_id)) is not None:
         source, name = sourced
         find_in_source(source, name, env_id)
@@ -156,7 +156,7 @@ def _find(env_id: str, adopt: Adopt) -> Callable[..., object]:
     return _function_of(env_id, _import(env_id, name))
 
 
-def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
+def _import_path(env_id: str, source: Path, prepare_module: PrepareModule) -> ModuleType:
     is_package = source.name == "__init__.py"
     name = source.parent.name if is_package else source.stem
     root = source.parent.parent if is_package else source.parent
@@ -172,7 +172,7 @@ def _import_path(env_id: str, source: Path, adopt: Adopt) -> ModuleType:
     places = [str(source.parent)] if is_package else None
     spec = importlib.util.spec_from_file_location(name, source, submodule_search_locations=places)
     assert spec is not None and spec.loader is not None, source
-    adopt(spec)
+    prepare_module(spec)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from harness.core.errors import StoreError
-from harness.engine.budget import Asking, Budget
+from harness.engine.budget import Budget, BudgetedRun
 from harness.engine.execution import RunExecution, plays_embedded
 from harness.engine.listeners import EvaluationListener, with_plugins
 from harness.engine.live_status import StatusThread
@@ -35,7 +35,7 @@ user is waiting."""
 
 @dataclass(slots=True)
 class Evaluation:
-    """A set of runs that are evaluated together."""
+    """A set of runs that are executed together, with a shared budget and shared model clients."""
 
     runs: Sequence[ResolvedRun]
     """Resolved settings of each run."""
@@ -174,16 +174,16 @@ class Evaluation:
             _release(made)
 
     def _admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        asking = [self._asking(run) for run in runs if isinstance(run, LiveRun)]
+        asking = [self._budgeted(run) for run in runs if isinstance(run, LiveRun)]
         self.budget.begin(asking)
         self.listener.admit(runs, asking)
 
-    def _asking(self, run: LiveRun) -> Asking:
+    def _budgeted(self, run: LiveRun) -> BudgetedRun:
         plan = run.plan
         in_flight = plan.resolved.settings.model.max_concurrent_generation
         if self.in_flight is not None and not 0 <= in_flight < self.in_flight:
             in_flight = self.in_flight
-        return Asking(
+        return BudgetedRun(
             run.progress.name,
             plan.resolved.endpoints if plan.asks_model else None,
             [judge.endpoints for judge in plan.judges],

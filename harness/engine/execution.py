@@ -27,7 +27,7 @@ from harness.engine.prepare import LiveRun, RunPlan
 from harness.engine.prices import pricing_of
 from harness.engine.progress import RunProgress, RunState
 from harness.engine.remaining_work import Stage, Worklist, outcomes
-from harness.engine.replay import Replaying, ReplayLane
+from harness.engine.replay import Replaying, ReplaySource
 from harness.engine.rollout_limits import RolloutLimits
 from harness.engine.scheduler import Bounds, Schedule
 from harness.engine.spending import SpendTracker, given_up, spent_in
@@ -223,7 +223,7 @@ class RunExecution:
         """Return the executor's input, with a model or with the recording that a derived run replays."""
         plan = self._run.plan
         if plan.start.derive is not None and not plan.asks_model:
-            recording = ReplayLane(plan.start.derive.recorded, plan.resolved, plan.environment)
+            recording = ReplaySource(plan.start.derive.recorded, plan.resolved, plan.environment)
             # The recording determines where a limit ended a rollout, not today's token counts.
             return Execution(plan, recording, RolloutLimits(is_refusable=True), max_retries=0)
         server = self._server if plan.resolved.is_reference else None
@@ -250,7 +250,7 @@ async def _executing(execution: Execution) -> AsyncGenerator[Executor]:
     else:
         started = executor_entry(env.executor, "env.executor").create(execution)
     async with started as executor:
-        yield Replaying(executor, execution.model) if isinstance(execution.model, ReplayLane) else executor
+        yield Replaying(executor, execution.model) if isinstance(execution.model, ReplaySource) else executor
 
 
 def _own_executor(execution: Execution) -> Executor:

@@ -111,7 +111,7 @@ def identity_with(identity: JsonDict, bindings: Sequence[JudgeBinding]) -> JsonD
     return {**identity, "judges": {binding.name: binding.identity() for binding in bindings}} if bindings else identity
 
 
-def stand_in_note(bindings: Sequence[JudgeBinding]) -> str:
+def embedded_judge_note(bindings: Sequence[JudgeBinding]) -> str:
     """Return the notice that the embedded reference server replaces the environment's judge; "" if it does not."""
     replaced = list(dict.fromkeys(binding.spec.model for binding in bindings if binding.stands_in))
     if not replaced:

@@ -10,7 +10,7 @@ from functools import partial
 from harness.core.errors import HarnessError
 from harness.core.plugins import load_plugins
 from harness.core.records import Failed, Generated, Scored
-from harness.engine.budget import Asking
+from harness.engine.budget import BudgetedRun
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.store.journal_index import Recorded
 
@@ -27,7 +27,7 @@ def _nothing(*_: object) -> None:
 class EvaluationListener:
     """Callbacks of an evaluation, in the order in which they are called."""
 
-    admit: Callable[[Sequence[LiveRun | FailedRun], Sequence[Asking]], None] = _nothing
+    admit: Callable[[Sequence[LiveRun | FailedRun], Sequence[BudgetedRun]], None] = _nothing
     """Called before the first request and before any folder is created, with every run and the models that each loaded
     run may call. May raise an error to refuse the runs."""
     begin: Callable[[Sequence[LiveRun]], None] = _nothing

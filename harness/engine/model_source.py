@@ -18,7 +18,7 @@ from harness.envs.environment import Environment
 from harness.models.delays import Delay
 from harness.models.pool import BoundChat, CallSettings, ClientPool, PooledClient
 from harness.models.wire import merge_sampling_args
-from harness.reference.header import write_rollout
+from harness.reference.header import format_header
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.server import ReferenceServer
 from harness.settings.endpoints import Endpoint
@@ -115,7 +115,7 @@ class Connection:
             sampling_args: Sampling arguments of each request.
             urgent: Whether these requests are sent before waiting requests that are not urgent.
         """
-        headers = {} if item is None else {ROLLOUT_HEADER: write_rollout(self._name, item.example.key, item.key)}
+        headers = {} if item is None else {ROLLOUT_HEADER: format_header(self._name, item.example.key, item.key)}
         return BoundChat(
             self._client, self.model, sampling_args, self._name, headers, urgent, None, self._check, self._charge
         )

@@ -20,7 +20,7 @@ from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded
 
 
-class ReplayLane:
+class ReplaySource:
     """Model source of a run that calls no model.
 
     Args:
@@ -113,7 +113,7 @@ class Replaying:
         recording: The recorded rollouts.
     """
 
-    def __init__(self, inner: Executor, recording: ReplayLane) -> None:
+    def __init__(self, inner: Executor, recording: ReplaySource) -> None:
         self._recording = recording
         self._inner = inner
         self.score = inner.score
@@ -122,5 +122,5 @@ class Replaying:
     async def generate(self, item: Item) -> Generated | Failed:
         """Replay one rollout."""
         made = await self._inner.generate(item)
-        told = self._recording.recorded(item)
-        return replace(made, usage=told.usage, timing=told.timing, attempts=told.attempts)
+        original = self._recording.recorded(item)
+        return replace(made, usage=original.usage, timing=original.timing, attempts=original.attempts)

@@ -113,7 +113,7 @@ class CallGate:
                 await self.refuse(self.refusal)
             if limits.message_limit is not None and self.calls >= limits.message_limit:
                 await self.refuse(LimitReached(_CALLS.format(limits.message_limit), reason="message_limit"))
-            if limits.cost_limit is not None and (words := self._cost_words(limits.cost_limit)):
+            if limits.cost_limit is not None and (words := self._cost_refusal(limits.cost_limit)):
                 await self.refuse(LimitReached(words, reason="cost_limit"))
             if limits.token_limit is None:
                 self.calls += 1
@@ -134,7 +134,7 @@ class CallGate:
         self._reserved += share
         return Ticket(self, sampling_args, share, is_unlimited=asked is None)
 
-    def _cost_words(self, limit: float) -> str:
+    def _cost_refusal(self, limit: float) -> str:
         """Return the reason why `cost_limit` allows no further call; "" if it allows one."""
         if not self.is_cost_known:
             return f"the cost of a reply is unknown, so cost_limit (${limit:g}) cannot be enforced"

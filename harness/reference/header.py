@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 
 
 class RolloutHeader(NamedTuple):
-    """The run and rollout of a request."""
+    """Parsed value of the `X-Bench-Rollout` header: the run and rollout of a request."""
 
     lane: str
     """Name under which the run's player is registered at the server."""
@@ -15,12 +15,12 @@ class RolloutHeader(NamedTuple):
     rollout_key: str
 
 
-def write_rollout(lane: str, example_key: str, rollout_key: str) -> str:
-    """Format the header value. Each part is percent-encoded, so any text is allowed."""
+def format_header(lane: str, example_key: str, rollout_key: str) -> str:
+    """Format the value of the `X-Bench-Rollout` header. Each part is percent-encoded, so any text is allowed."""
     return ";".join(x if x.isascii() and x.isalnum() else quote(x, safe="") for x in (lane, example_key, rollout_key))
 
 
-def read_rollout(value: str | None) -> RolloutHeader | None:
-    """Parse a header value; None if it is missing or malformed."""
+def parse_header(value: str | None) -> RolloutHeader | None:
+    """Parse the value of the `X-Bench-Rollout` header; return None if it is missing or malformed."""
     parts = value.split(";") if value else []
     return RolloutHeader(unquote(parts[0]), unquote(parts[1]), unquote(parts[2])) if len(parts) == 3 else None

@@ -14,7 +14,7 @@ from aiohttp import web
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prompt
 from harness.reference.fault_sources import ObservedRequest
-from harness.reference.header import RolloutHeader, read_rollout
+from harness.reference.header import RolloutHeader, parse_header
 from harness.reference.policies import NAMES, UNKNOWN_PROMPT, is_reference, message_text, parse_model
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Listener:
             stats.peak_in_flight = stats.in_flight
         try:
             raw = await _body(request)
-            rollout = read_rollout(request.headers.get(ROLLOUT_HEADER))
+            rollout = parse_header(request.headers.get(ROLLOUT_HEADER))
             if server.count_rollouts and rollout is not None:
                 stats.count(rollout.rollout_key)
             if server.faults is not None:

@@ -48,7 +48,7 @@ class Policy:
 
     @property
     def needs_player(self) -> bool:
-        """Whether the answers come from an environment."""
+        """Whether the replies come from methods of an environment, so that the server needs its player."""
         return self.name != "echo"
 
     @property

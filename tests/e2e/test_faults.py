@@ -263,7 +263,7 @@ def test_calls_that_all_hang_stop_their_run(broken: Workshop) -> None:
     assert done.code == 1, done.err
     hung, good = done.runs
     assert hung["state"] == "failed"
-    assert "calls of blocking environment code hang (reward function blocking)" in hung["note"]
+    assert "calls to blocking environment code are hanging (reward function blocking)" in hung["note"]
     assert hung["summary"]["scored"] == 0
     assert good["state"] == "done", good["note"]
 

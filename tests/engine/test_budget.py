@@ -11,7 +11,7 @@ from tables import for_each_row
 from harness.core.errors import ConfigError
 from harness.core.records import Failed, Record, Scored
 from harness.core.types import Usage
-from harness.engine.budget import Asking, Budget, price_notices, spent_in
+from harness.engine.budget import Budget, BudgetedRun, price_notices, spent_in
 from harness.engine.derived import Derivation, How
 from harness.engine.prices import Pricing, pricing_of
 from harness.engine.scheduler import Bounds
@@ -227,7 +227,7 @@ def test_a_journal_is_counted_with_every_attempt_and_every_judge(tmp_path: Path)
     assert found == [0.01, 0.5, 1.0, 2.0, 0.01, 0.01]
     budget = Budget(BudgetLimits(max_cost=5.0))
     endpoints = [Endpoint("http://localhost/v1", None, "m", price={"input": 1.0, "output": 1.0})]
-    budget.begin([Asking("a", endpoints, journal=tmp_path / "j")])
+    budget.begin([BudgetedRun("a", endpoints, journal=tmp_path / "j")])
     assert budget.to_json()["before"] == {"cost": pytest.approx(3.53), "tokens": 3 * 15 + 3 * 101}
     assert budget.may_start()
 
@@ -237,7 +237,7 @@ def test_what_had_no_cost_then_has_the_price_of_today(tmp_path: Path) -> None:
     write(tmp_path / "j", [item.example, generated(item, usage=Usage(10, 5, requests=1))])
     endpoints = [Endpoint("http://localhost/v1", None, "m", price={"input": 8000.0, "output": 4000.0})]
     budget = Budget(BudgetLimits(max_cost=0.1))
-    budget.begin([Asking("a", endpoints, journal=tmp_path / "j")])
+    budget.begin([BudgetedRun("a", endpoints, journal=tmp_path / "j")])
     assert (budget.cost, budget.reached) == (pytest.approx(0.1), "max_cost")
 
 
@@ -245,7 +245,7 @@ def test_the_replies_of_a_run_that_asks_no_model_were_paid_for_by_another(tmp_pa
     item = items_of(0)[0]
     write(tmp_path / "j", [item.example, generated(item, usage=CENT)])
     budget = Budget(BudgetLimits(max_cost=5.0))
-    budget.begin([Asking("a", None, journal=tmp_path / "j")])
+    budget.begin([BudgetedRun("a", None, journal=tmp_path / "j")])
     assert budget.to_json()["before"] == {} and budget.cost == 0.0
 
 
@@ -283,7 +283,7 @@ def test_an_unknown_price_is_refused_with_every_way_out() -> None:
     unknown = [Endpoint("http://localhost:8000/v1", None, "mine")]
     half = [Endpoint("http://localhost:8000/v1", None, "half", price={"input": 1.0})]
     known = [Endpoint("http://localhost:8000/v1", None, "known", price={"input": 1.0, "output": 0.0})]
-    runs = [Asking("gsm8k", unknown), Asking("wordle", known, [half])]
+    runs = [BudgetedRun("gsm8k", unknown), BudgetedRun("wordle", known, [half])]
     budget = Budget(BudgetLimits(max_cost=5.0, sources={"max_cost": "--max-cost 5"}))
     with pytest.raises(ConfigError) as refused:
         budget.begin(runs)
@@ -301,7 +301,7 @@ def test_endpoints_that_say_their_cost_are_taken_at_their_word() -> None:
     told = [Endpoint("http://localhost:8000/v1", None, "m", price={})]
     router = [Endpoint("https://openrouter.ai/api/v1", None, "some/unheard-of")]
     budget = Budget(BudgetLimits(max_cost=5.0))
-    budget.begin([Asking("a", told), Asking("b", router)])
+    budget.begin([BudgetedRun("a", told), BudgetedRun("b", router)])
     assert budget.words() == "$0.00 of $5.00"
     for endpoints in (told, router):
         pricing = pricing_of(endpoints)
@@ -315,11 +315,11 @@ def test_replicas_must_agree_on_a_price() -> None:
     assert not pricing_of(replicas).is_known
     assert pricing_of(replicas[:1]).is_known
     with pytest.raises(ConfigError, match=r"of m \(a, whose replicas have different prices: give all .*\) is unknown"):
-        Budget(BudgetLimits(max_cost=5.0)).begin([Asking("a", replicas)])
+        Budget(BudgetLimits(max_cost=5.0)).begin([BudgetedRun("a", replicas)])
 
 
 def test_a_price_of_a_model_that_no_list_has_is_not_remarked_upon() -> None:
-    assert price_notices([Asking("a", [Endpoint("http://localhost/v1", None, "m", price={"input": 1.0})])]) == []
+    assert price_notices([BudgetedRun("a", [Endpoint("http://localhost/v1", None, "m", price={"input": 1.0})])]) == []
 
 
 # The schedule

@@ -16,14 +16,14 @@ from harness.core.state import State
 from harness.core.types import ROLLOUT_HEADER, ModelCall, ModelResponse
 from harness.engine.environment_loader import load_environment
 from harness.engine.evaluation import Evaluation
-from harness.engine.judges import JudgeBinding, RunPanel, identity_with, judges_of, stand_in_note
+from harness.engine.judges import JudgeBinding, RunPanel, embedded_judge_note, identity_with, judges_of
 from harness.engine.prepare import LiveRun, StartOptions, prepare, progress_of
 from harness.engine.spending import SpendTracker
 from harness.envs.environment import Environment
 from harness.models.delays import Delay, note_of
 from harness.models.pool import CallSettings, ClientPool
 from harness.reference.fault_sources import FaultSource
-from harness.reference.header import read_rollout
+from harness.reference.header import parse_header
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.script import fault_script
 from harness.reference.server import ReferenceServer
@@ -115,7 +115,7 @@ def seat(run: ResolvedRun, **environ: str) -> JudgeBinding:
 def test_a_reference_model_is_judged_by_the_reference_judge_and_it_is_said(module: str) -> None:
     found = seat(resolved(module))
     assert (found.model, found.is_embedded, found.stands_in) == ("reference/judge", True, True)
-    assert stand_in_note([found]).startswith("reference/judge judges in place of far/judge, ")
+    assert embedded_judge_note([found]).startswith("reference/judge judges in place of far/judge, ")
     assert found.identity()["model"] == ["reference/judge"] and found.identity()["urls"] == []
 
 
@@ -131,7 +131,7 @@ def test_a_judge_that_the_caller_names_is_asked_even_for_a_reference_model(modul
     found = seat(resolved(module, **args), PRIME_API_KEY="k")
     assert (found.is_embedded, found.stands_in) == (False, False)
     assert found.model == args.get("grader", "far/judge")
-    assert stand_in_note([found]) == ""
+    assert embedded_judge_note([found]) == ""
 
 
 def test_a_judge_that_the_packages_own_defaults_name_is_not_the_callers(module: str) -> None:
@@ -218,7 +218,7 @@ PLAYED = "model = 'strict'\n[[eval]]\nmodel = 'reference/oracle'"
         (LOCAL, "", "suite.toml: model.api_base_url sets another host, localhost:1"),
         ("model = 'strict'", "", "suite.toml: model.model sets another host, judge.example"),
         (PLAYED, "judge_model = 'far/judge'", "suite.toml: model.model sets another host, judge.example"),
-        ("model = 'm'", "key_var = 'OPENAI_API_KEY'", "with OPENAI_API_KEY, the key of openai"),
+        ("model = 'm'", "key_var = 'OPENAI_API_KEY'", r"with OPENAI_API_KEY \("),
         ("model = 'm'", "", ""),
         (DEFAULT, "", ""),
         (PLAYED, "", ""),
@@ -320,7 +320,7 @@ def test_requests_are_urgent_and_name_their_rollout_on_loopback_only(
             await panel.chat(run.plan.environment.rubric.judges[0], state)([{"role": "user", "content": "?"}])
             [call] = pool.calls
             assert (call.urgent, call.model, call.sampling_args) == (True, run.plan.judges[0].model, {"seed": 7})
-            rollout = read_rollout(call.headers.get(ROLLOUT_HEADER))
+            rollout = parse_header(call.headers.get(ROLLOUT_HEADER))
             example = next(iter(run.plan.rollouts.examples()))
             wanted = ("lane:judge", example.key, run.plan.rollouts.items(example)[0].key) if told else None
             assert rollout == wanted

@@ -10,7 +10,7 @@ import pytest
 from tables import for_each_row
 
 from harness.core.types import Usage
-from harness.engine.budget import Asking, Budget, price_notices
+from harness.engine.budget import Budget, BudgetedRun, price_notices
 from harness.engine.prices import Listed, Pricing, priced, pricing_of
 from harness.settings.budget import BudgetLimits
 from harness.settings.endpoints import Endpoint
@@ -80,7 +80,7 @@ def test_reply_then_list_then_registry() -> None:
 
 def test_a_price_that_the_list_overrules_is_told() -> None:
     overruled = Endpoint(OPENAI, None, "gpt-4o-mini", price={"input": 1.0, "output": 1.0})
-    assert price_notices([Asking("gsm8k", [overruled]), Asking("wordle", None, [[overruled]])]) == [
+    assert price_notices([BudgetedRun("gsm8k", [overruled]), BudgetedRun("wordle", None, [[overruled]])]) == [
         f"{name}: the price of gpt-4o-mini in its [[endpoint]] is ignored, because the genai-prices package has a "
         "price for this model"
         for name in ("gsm8k", "a judge of wordle")
@@ -90,7 +90,7 @@ def test_a_price_that_the_list_overrules_is_told() -> None:
 def test_a_listed_price_is_enough_for_a_budget() -> None:
     listed = Endpoint(OPENAI, None, "gpt-4o-mini")
     budget = Budget(BudgetLimits(max_cost=1.0))
-    budget.begin([Asking("a", [listed])])
+    budget.begin([BudgetedRun("a", [listed])])
     pricing = pricing_of([listed])
     budget.charge(pricing.priced(MILLION), pricing, "gpt-4o-mini")
     assert budget.words() == "$0.750 of $1.00"

@@ -311,7 +311,9 @@ def test_what_a_rollout_says_that_is_no_json_becomes_a_failed_line(tmp_path: Pat
             await run.finish()
             failure = next(record for record in records(tmp_path / "j") if isinstance(record, Failed))
             assert (failure.key, failure.reason, failure.retryable) == ("key-1.0", "environment_error", False)
-            assert "object is not a JSON value; messages, info and state must be JSON" in failure.error
+            assert (
+                "JSON cannot represent a value of type object; messages, info and state must be JSON" in failure.error
+            )
             assert failure.usage == Usage(3, 4, requests=1), "it was paid for"
             assert run.progress.usage.input_tokens == 3
             assert (run.progress.scored, dict(run.progress.unscored)) == (2, {"environment_error": 1})

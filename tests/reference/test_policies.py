@@ -15,7 +15,7 @@ from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.records import Example, Row
 from harness.core.state import State
 from harness.core.types import Message, Messages
-from harness.reference.header import RolloutHeader, read_rollout, write_rollout
+from harness.reference.header import RolloutHeader, format_header, parse_header
 from harness.reference.panel import ReferencePanel
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy, echo, is_reference, parse_model
@@ -139,15 +139,15 @@ def test_examples_are_found_by_key_and_by_the_prompt_that_a_conversation_begins_
 def test_the_header_holds_any_text(lane: str, example: str, rollout: str) -> None:
     if any("\ud800" <= c <= "\udfff" for c in lane + example + rollout):
         return
-    value = write_rollout(lane, example, rollout)
+    value = format_header(lane, example, rollout)
     assert value.isascii()
     assert value.isprintable()
-    assert read_rollout(value) == RolloutHeader(lane, example, rollout)
+    assert parse_header(value) == RolloutHeader(lane, example, rollout)
 
 
 @for_each_row("value", [None, "", "a;b", "a;b;c;d"])
 def test_other_headers_are_no_rollouts(value: str | None) -> None:
-    assert read_rollout(value) is None
+    assert parse_header(value) is None
 
 
 def returning(value: object) -> Any:

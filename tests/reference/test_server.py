@@ -16,7 +16,7 @@ from harness.core.errors import ConfigError
 from harness.core.records import Example, Row
 from harness.core.types import ROLLOUT_HEADER, Message, Messages
 from harness.plugins.faults.rules import Fault, ScriptedFaults
-from harness.reference.header import write_rollout
+from harness.reference.header import format_header
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import Policy
 from harness.reference.server import ReferenceServer
@@ -135,9 +135,9 @@ def test_players_answer_by_lane_by_key_and_by_prompt() -> None:
     async def talk(ask: Ask) -> None:
         assert text(await ask("reference/oracle", "question 0")) == "answer 0"
         assert text(await ask("reference/null", "question 0")) == ""
-        header = write_rollout("lane one", example.key, "r1")
+        header = format_header("lane one", example.key, "r1")
         assert text(await ask("reference/oracle", "a later turn", header=header)) == "answer 1"
-        other = write_rollout("another lane", example.key, "r1")
+        other = format_header("another lane", example.key, "r1")
         assert text(await ask("reference/oracle", "a later turn", header=other)) == "answer 1"
         assert server.stats.rollouts == {"r1": 2}
         status, body = await ask("reference/oracle", "unheard of")
@@ -158,7 +158,7 @@ def test_noise_follows_the_rollouts_key() -> None:
 
     async def talk(ask: Ask) -> None:
         for number in range(40):
-            header = write_rollout("lane", example.key, f"r{number}")
+            header = format_header("lane", example.key, f"r{number}")
             answer = text(await ask("reference/noisy?accuracy=0.5&seed=1", "question 0", header=header))
             assert answer == ("answer 0" if policy.is_ideal(f"r{number}") else "")
 

@@ -56,7 +56,7 @@ class IsolatedExecutor:
 
     Args:
         environment: Proxy of the environment.
-        lane: Source of the model replies: a model or a recording.
+        source: Source of the model replies: a model or a recording.
         terms: Settings for executing rollouts.
         recorded: Function that returns the recorded score of a rollout, if only one function is scored again.
     """
@@ -64,20 +64,20 @@ class IsolatedExecutor:
     def __init__(
         self,
         environment: IsolatedEnvironment,
-        lane: ModelSource,
+        source: ModelSource,
         terms: IsolatedRunConfig,
         recorded: Callable[[State], Scored | None] | None = None,
     ) -> None:
         self._environment = environment
         self._is_group = environment.rubric.is_group
         self._pool = environment.pool
-        self._lane = lane
+        self._source = source
         self._terms = terms
         self._recorded = recorded
         self._holders: dict[str, Worker] = {}
         """The worker process that has the live state of each rollout, by the rollout's key."""
         self._run = self._pool.open_run(
-            {"model": lane.model, "sampling_args": lane.sampling_args, "config": asdict(terms)}
+            {"model": source.model, "sampling_args": source.sampling_args, "config": asdict(terms)}
         )
 
     async def generate(self, item: Item) -> Generated | Failed:
@@ -86,15 +86,15 @@ class IsolatedExecutor:
             "type": "generate", "run": self._run, "key": item.key, "rollout_index": item.rollout_index,
             "example": document_of(item.example),
         }  # fmt: skip
-        meter = MeteredChat(self._lane.chat(item))
+        meter = MeteredChat(self._source.chat(item))
         work = _Work({item.example.key: item.example}, self._terms.timeout, meter)
         started_at, started = time.time(), time.monotonic()
 
         def begin(worker: Worker) -> JsonDict:
             work.gate = self._gate(work, worker)
             if work.deaths:  # restart from the first message, also in a recording
-                self._lane.close(item)
-                meter.inner, meter.dictation = self._lane.chat(item), ReplyRecorder()
+                self._source.close(item)
+                meter.inner, meter.dictation = self._source.chat(item), ReplyRecorder()
             return order
 
         try:
@@ -109,7 +109,7 @@ class IsolatedExecutor:
                 replies=to_record(meter.dictation.taken, "", is_truncated=False, error=error),
             )  # fmt: skip
         finally:
-            self._lane.close(item)
+            self._source.close(item)
         record = cast("Generated | Failed", record_of(report))
         if isinstance(record, Generated):
             self._holders[item.key] = worker
@@ -127,7 +127,7 @@ class IsolatedExecutor:
             work.is_beyond_limits = True
             worker.die(death)
 
-        return CallGate(limits, self._lane.sampling_args, stop)
+        return CallGate(limits, self._source.sampling_args, stop)
 
     async def score(self, rollouts: Sequence[Finished]) -> list[Scored]:
         """Score rollouts in the process that has their live states or, if no process has them, from the journal."""

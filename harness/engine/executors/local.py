@@ -25,7 +25,7 @@ class LocalExecutor:
 
     Args:
         environment: The loaded environment, which several runs may share.
-        lane: Source of the run's model replies, which is a model or a recording.
+        source: Source of the run's model replies, which is a model or a recording.
         timeout: Seconds for one attempt at a rollout; None for no limit.
         max_retries: Maximum number of attempts at a rollout after the first, if a failure is retryable.
         scoring_timeout: Seconds for scoring one rollout or group; None for no limit.
@@ -35,7 +35,7 @@ class LocalExecutor:
     def __init__(
         self,
         environment: Environment,
-        lane: ModelSource,
+        source: ModelSource,
         *,
         timeout: float | None = None,
         max_retries: int = 0,
@@ -43,7 +43,7 @@ class LocalExecutor:
         limits: RolloutLimits | None = None,
     ) -> None:
         self._environment = environment
-        self._lane = lane
+        self._source = source
         self._timeout = timeout
         self._max_retries = max_retries
         self._scoring_timeout = scoring_timeout
@@ -56,14 +56,14 @@ class LocalExecutor:
             attempt = await rollout.generate(
                 self._environment,
                 item,
-                self._lane.chat(item),
-                sampling_args=self._lane.sampling_args,
+                self._source.chat(item),
+                sampling_args=self._source.sampling_args,
                 timeout=self._timeout,
                 max_retries=self._max_retries,
                 limits=self._limits,
             )
         finally:
-            self._lane.close(item)
+            self._source.close(item)
         if isinstance(attempt.record, Generated):
             self._live[item.key] = attempt.state
         return attempt.record
@@ -90,7 +90,7 @@ class LocalExecutor:
         live = self._live.pop(finished.record.key, None)
         if live is not None:
             return live
-        return State.restore(finished.example, finished.record, self._lane.model, self._lane.sampling_args)
+        return State.restore(finished.example, finished.record, self._source.model, self._source.sampling_args)
 
 
 def _added(state: State, known: set[str]) -> JsonDict:

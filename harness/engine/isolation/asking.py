@@ -60,7 +60,7 @@ class PendingRequests:
             request.wait(waits=False)
             del self._open[number]
 
-    def hear(self, frame: JsonDict) -> None:
+    def receive(self, frame: JsonDict) -> None:
         """Process a message from the parent process about a request. Ignored if the request is no longer pending."""
         request = self._open.get(frame["ask"])
         if request is None or request.answer.done():

@@ -146,7 +146,7 @@ class Worker(asyncio.Protocol):
                         return frame
             except (ValueError, TypeError, LookupError):
                 self.kill()
-                raise EnvironmentLoadError(f"environment {self.recipe.name!r}: {self._garbled()}") from None
+                raise EnvironmentLoadError(f"environment {self.recipe.name!r}: {self._protocol_error()}") from None
 
     # In the event loop
 
@@ -241,7 +241,7 @@ class Worker(asyncio.Protocol):
             for frame in self._lines.feed(data):
                 self._on_frame(frame)
         except (ValueError, TypeError, LookupError):
-            self.die(WorkerDied(self._garbled()))
+            self.die(WorkerDied(self._protocol_error()))
 
     def _on_frame(self, frame: JsonDict) -> None:
         kind = frame["type"]
@@ -312,7 +312,7 @@ class Worker(asyncio.Protocol):
             return
         loop.call_later(_TICK, self._look, loop)
 
-    def _garbled(self) -> str:
+    def _protocol_error(self) -> str:
         return (
             f"the process of {self.recipe.name} was ended: its code wrote into the pipe through which bench "
             "communicates with it"

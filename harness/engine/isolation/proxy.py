@@ -60,9 +60,9 @@ class SpooledRows:
         return Row(**parse(self._file.readline())["row"])
 
     def _fetch(self, first: int) -> None:
-        told = self._worker.ask({"type": "rows", "first": first})
+        answer = self._worker.ask({"type": "rows", "first": first})
         self._file.seek(self._end)
-        for number, row in enumerate(cast("list[JsonDict]", told["rows"]), first):
+        for number, row in enumerate(cast("list[JsonDict]", answer["rows"]), first):
             self._places[number] = self._end
             self._end += self._file.write(pack({"type": "row", "row": row}))
 
@@ -72,24 +72,24 @@ def _described(*names: str) -> Callable[[type[T]], type[T]]:
 
     def decorate(kind: type[T]) -> type[T]:
         for name in names:
-            setattr(kind, name, property(lambda self, name=name: self._told[name]))
+            setattr(kind, name, property(lambda self, name=name: self._sent[name]))
         return kind
 
     return decorate
 
 
 @_described("metric_names", "weights", "is_group", "needs_live_state", "reward_range", "has_custom_reward", "judges")
-class StandInRubric(Rubric):
+class RubricProxy(Rubric):
     """Proxy of a rubric that runs in isolated processes.
 
     Args:
-        told: The properties and the judges of the rubric, as sent by its process.
+        answer: The properties and the judges of the rubric, as sent by its process.
         worker: The environment's process, which is asked about single reward functions.
     """
 
-    def __init__(self, told: JsonDict, worker: Worker) -> None:
+    def __init__(self, answer: JsonDict, worker: Worker) -> None:
         super().__init__()
-        self._told = told
+        self._sent = answer
         self._worker = worker
 
     def only(self, name: str) -> Rubric:
@@ -98,9 +98,9 @@ class StandInRubric(Rubric):
         Raises:
             UsageError: the function is unknown or cannot be run separately; see `Rubric.only`.
         """
-        told = self._worker.ask({"type": "only", "function": name})
-        judges = tuple(self.judges[place] for place in cast("list[int]", told["judges"]))
-        return StandInRubric({**self._told, **told, "judges": judges}, self._worker)
+        answer = self._worker.ask({"type": "only", "function": name})
+        judges = tuple(self.judges[place] for place in cast("list[int]", answer["judges"]))
+        return RubricProxy({**self._sent, **answer, "judges": judges}, self._worker)
 
     async def score(self, states: Sequence[State]) -> list[Score]:
         """Always raise AssertionError, because scoring runs in the environment's own processes."""
@@ -123,21 +123,21 @@ class IsolatedEnvironment(Environment):
     def __init__(self, recipe: Recipe, workers: int, first: Worker | None = None) -> None:
         super().__init__(dataset=_no_rows)  # never called: the rows come from the process
         worker = first or Worker(recipe)
-        told = worker.loaded()
+        answer = worker.loaded()
         # The judges are known only now. A process that executes rollouts must not have their keys.
-        if keys := recipe.showing(judge["api_key_var"] for judge in told["rubric"]["judges"]):
+        if keys := recipe.showing(judge["api_key_var"] for judge in answer["rubric"]["judges"]):
             worker.kill_and_wait()
             recipe = replace(recipe, hidden=recipe.hidden | keys)
             worker = Worker(recipe)
-            told = worker.loaded()
-        self.env_id = told["env_id"]
+            answer = worker.loaded()
+        self.env_id = answer["env_id"]
         self.env_args = recipe.env_args
-        self.message_type = told["message_type"]
-        self.sampling_args = told["sampling_args"]
-        self.extra_env_kwargs = told["extra_env_kwargs"]
-        self.source_files = tuple(map(Path, told["source_files"]))
-        rubric = told["rubric"]
-        self.rubric = StandInRubric(
+        self.message_type = answer["message_type"]
+        self.sampling_args = answer["sampling_args"]
+        self.extra_env_kwargs = answer["extra_env_kwargs"]
+        self.source_files = tuple(map(Path, answer["source_files"]))
+        rubric = answer["rubric"]
+        self.rubric = RubricProxy(
             {
                 **rubric, "metric_names": tuple(rubric["metric_names"]),
                 "reward_range": tuple(map(float, rubric["reward_range"])),
@@ -147,13 +147,13 @@ class IsolatedEnvironment(Environment):
         )  # fmt: skip
         self.judges: tuple[JudgeSpec, ...] = self.rubric.judges
         """The judges of the whole rubric, in the order of their numbers in messages."""
-        self.pool = Pool(recipe, workers, worker, told["patience"])
+        self.pool = Pool(recipe, workers, worker, answer["patience"])
         """Worker processes of the environment."""
-        self._told = told
-        self._rows = SpooledRows(worker, told["row_count"])
+        self._sent = answer
+        self._rows = SpooledRows(worker, answer["row_count"])
         self._played: dict[tuple[str, str], list[JsonDict]] = {}
         # Set on the instance: `neutral_args` is a class attribute of the real environment.
-        vars(self)["neutral_args"] = frozenset(told["neutral_args"])
+        vars(self)["neutral_args"] = frozenset(answer["neutral_args"])
 
     def row(self, index: int) -> Row:
         """Return one row with its formatted prompt.
@@ -196,17 +196,17 @@ class IsolatedEnvironment(Environment):
 
     def reference_reply(self, example: Example, messages: Messages) -> Message | str:
         """Return the reply of the environment's ideal player, as sent by the worker process."""
-        return self._said("reference_reply", example, messages)
+        return self._sent_reply("reference_reply", example, messages)
 
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
         """Return the reply of the environment's player without knowledge, as sent by the worker process."""
-        return self._said("null_reply", example, messages)
+        return self._sent_reply("null_reply", example, messages)
 
     def reference_verdict(self, example: Example, messages: Messages) -> str:
         """Return the verdict of the environment's ideal judge, as sent by the worker process."""
-        return cast(str, self._said("reference_verdict", example, messages))
+        return cast(str, self._sent_reply("reference_verdict", example, messages))
 
-    def _said(self, method: str, example: Example, messages: Messages) -> Message | str:
+    def _sent_reply(self, method: str, example: Example, messages: Messages) -> Message | str:
         under_way = self._played.get((example.key, digest(messages)), [])
         reply = next((replies[method] for replies in under_way if method in replies), None)
         if reply is None:

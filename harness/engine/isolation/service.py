@@ -162,7 +162,7 @@ class Service:
         """Start to execute an order of the parent process. Returns False if it was the last order."""
         kind = frame["type"]
         if kind in ("answer", "refused", "waits"):
-            self._pending.hear(frame)
+            self._pending.receive(frame)
         elif kind in ("generate", "score"):
             order = cast(int, frame["order"])
             task = self._tasks[order] = tasks.create_task(self._carry_out(frame))
