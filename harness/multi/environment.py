@@ -147,7 +147,7 @@ def load_environment(  # noqa: PLR0913 - its parameters are the keys of its tabl
     chat_options: JsonDict | None = None,
     model_id: str | None = None,
 ) -> TaskEnv:
-    """Build the environment of a multi-model evaluation from a file of tasks.
+    """Build the environment of a multi-model evaluation from a task file.
 
     Args:
         tasks: A .json, .jsonl or .toml file.

@@ -84,8 +84,8 @@ async def evaluate(
     """Run every task with every model and score the replies.
 
     Args:
-        tasks: Dicts, `Task`s or your own dataclasses; or the path of a file of tasks.
-        models: Dicts, `Model`s, names or your own dataclasses; or the path of a file of models.
+        tasks: Dicts, `Task`s or your own dataclasses; or the path of a task file.
+        models: Dicts, `Model`s, names or your own dataclasses; or the path of a models file.
         options: A dict, an `Options` or your own dataclass. Keys of all three may be in camelCase or snake_case.
         **more: Options by keyword; they override `options`.
 
@@ -150,7 +150,7 @@ async def replay_run(
             f"{record['runId']} was not made on this machine, and its replay would {' and '.join(leaks)}; if you trust "
             "its author, pass trust=True"
         )
-    if record is not None and (hook := lost_hook(record, chosen)):
+    if record is not None and (hook := missing_hook(record, chosen)):
         logger.warning("%s was scored by %s, which is not stored: this replay is scored by the documented formula "
                        "unless score_output is given", record["runId"], hook)  # fmt: skip
     return await _evaluate(await _prepared(tasks, models, chosen))
@@ -180,7 +180,7 @@ def replayed(
     return tasks, models, options
 
 
-def lost_hook(record: RunRecord, options: Options) -> str | None:
+def missing_hook(record: RunRecord, options: Options) -> str | None:
     """Return the name of the hook that scored a record, if a replay would use the documented formula; else None."""
     hook = (record.get("meta") or {}).get("scoreOutput")
     return str(hook) if hook and options.score_output is None else None

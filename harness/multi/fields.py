@@ -29,7 +29,7 @@ MODEL_LABELS = Labels({
     "model": "modelId", "api_base_url": "baseUrl", "api_key_var": "apiKeyVar", "api_key": "apiKey",
     "rollouts_per_example": "the number of times that a task is listed",
 })  # fmt: skip
-"""Names of settings in files of models and in Python, for messages."""
+"""Names of settings in models files and in Python, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ FLAG = FieldType(lambda value: isinstance(value, bool), "true or false")
 INTEGER = FieldType(lambda value: isinstance(value, int) and not isinstance(value, bool), "an integer")
 COUNT = FieldType(lambda value: INTEGER.accepts(value) and cast(int, value) >= 0, "an integer of at least 1")
 NUMBER = FieldType(_is_number, "a finite number")
-AMOUNT = FieldType(lambda value: _is_number(value) and cast(float, value) >= 0, "a finite number of at least 0")
+AMOUNT = FieldType(lambda value: _is_number(value) and cast(float, value) >= 0, "a finite number, 0 or more")
 TABLE = FieldType(lambda value: isinstance(value, Mapping), "a table of keys and values")
 LIST = FieldType(lambda value: isinstance(value, list | tuple), "a list")
 PATH = FieldType(lambda value: isinstance(value, str | Path) and bool(str(value)), "a path")
@@ -147,7 +147,7 @@ def read_fields(
 
 
 def file_of(value: object) -> Path | None:
-    """Return the path of a file of tasks or models; None if the value is not such a path."""
+    """Return the path of a task file or models file; None if the value is not such a path."""
     if isinstance(value, Path):
         return value
     return Path(value) if isinstance(value, str) and value.lower().endswith(FILES) else None

@@ -39,7 +39,7 @@ def checker(schema: JsonDict) -> Check:
     try:
         text = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
     except TypeError as error:
-        raise ConfigError(f"the schema is not a JSON value: {error}") from error
+        raise ConfigError(f"JSON cannot represent the schema: {error}") from error
     return _checker(text)
 
 
@@ -58,7 +58,7 @@ def _made(schema: JsonDict) -> Check:
     try:
         kind.check_schema(schema)
     except library.SchemaError as error:
-        raise ConfigError(f"the schema is not a valid JSON Schema: {_told(error)}") from error
+        raise ConfigError(f"the schema is not a valid JSON Schema: {_describe(error)}") from error
     # An explicit registry, since without one the library would fetch references from the network.
     registry = referencing.Registry()
     resource = referencing.Resource.from_contents(
@@ -69,7 +69,7 @@ def _made(schema: JsonDict) -> Check:
 
     def check(value: object) -> list[str]:
         try:
-            return [_told(error) for error in islice(validator.iter_errors(value), _MOST)]
+            return [_describe(error) for error in islice(validator.iter_errors(value), _MOST)]
         except RecursionError:
             return [TOO_DEEP]
 
@@ -120,7 +120,7 @@ def _references(resource: Any, resolver: Any) -> Iterator[tuple[Any, str]]:
         yield from _references(part, resolver.in_subresource(part))
 
 
-def _told(error: Any) -> str:
+def _describe(error: Any) -> str:
     text = f"{error.json_path}: {error.message}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -73,7 +73,7 @@ def make_record(
         persistedAt=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         meta=result["meta"],
     )
-    return cast(RunRecord, _unsaid(record))
+    return cast(RunRecord, _redacted(record))
 
 
 def _task(task: Task) -> JsonDict:
@@ -271,14 +271,14 @@ def _not_stored(path: Path, reason: str, error: Exception) -> PersistStatus:
     return PersistStatus(enabled=True, stored=False, path=str(path), reason=reason, detail=redactor.text(words))
 
 
-def _unsaid(value: object) -> object:
+def _redacted(value: object) -> object:
     """Copy a JSON value without registered secrets. Strings that only look like secrets stay, since prompts and replies
     are data."""
     if isinstance(value, str):
         return redactor.text(value, patterns=False)
     if isinstance(value, Mapping):
         table = cast("Mapping[object, object]", value)
-        return {redactor.text(str(key), patterns=False): _unsaid(item) for key, item in table.items()}
+        return {redactor.text(str(key), patterns=False): _redacted(item) for key, item in table.items()}
     if isinstance(value, list | tuple):
-        return [_unsaid(item) for item in cast("Sequence[object]", value)]
+        return [_redacted(item) for item in cast("Sequence[object]", value)]
     return value

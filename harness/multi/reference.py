@@ -190,7 +190,7 @@ class _Maker:
 
     def _number(self, rules: JsonDict, kind: str) -> float:
         low, high = rules.get("minimum", rules.get("exclusiveMinimum")), rules.get("maximum")
-        value = self._said_number(kind)
+        value = self._expected_number(kind)
         if value is None:
             value = low if isinstance(low, int | float) else min(1, high) if isinstance(high, int | float) else 1
             value += 1 if "exclusiveMinimum" in rules else 0
@@ -199,7 +199,7 @@ class _Maker:
             value = -(-value // step) * step
         return int(value) if kind == "integer" else value
 
-    def _said_number(self, kind: str) -> float | None:
+    def _expected_number(self, kind: str) -> float | None:
         try:
             number = json.loads(self._text or "")
         except ValueError:

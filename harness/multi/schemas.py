@@ -121,7 +121,7 @@ def tools_of(chat_options: JsonDict) -> list[JsonDict]:
 
 
 def registry_of(chat_options: JsonDict, mode: SchemaMode) -> SchemaRegistry:
-    """Build the schema registry of a task from the tools in its chat options."""
+    """Build the registry of a task's tool schemas, by tool name, from the tools in its chat options."""
     return SchemaRegistry(mode, {tool["function"]["name"]: tool["function"] for tool in tools_of(chat_options)})
 
 

@@ -147,7 +147,7 @@ def _from_fields(fields: Mapping[str, object]) -> TaskScore:
     valid = fields.get("valid")
     truth = number > 0 if valid is None else read(valid)[0]
     if truth is None:
-        raise EvalFnError(f"returned 'valid' as {type(valid).__name__}: it must be true or false")
+        raise EvalFnError(f"returned a dict whose 'valid' is not true or false, but {type(valid).__name__}")
     return TaskScore(number, bool(truth), _errors(fields.get("errors")))
 
 
@@ -204,6 +204,6 @@ def _parameters(function: HookFunction, name: str) -> tuple[str, ...] | None:
         return None
     wrong = f"{needed[0].name!r} gets no value" if needed and named else "none of its parameters has such a name"
     raise EvalFnError(
-        f"scoring hook {name!r}: it must take one object, which has {', '.join(_NAMES)}, or parameters with some of "
-        f"these names (also model_id and schema_registry), but {wrong}"
+        f"scoring hook {name!r}: the function must take either one argument (an object with the attributes "
+        f"{', '.join(_NAMES)}) or parameters with some of these names (also model_id and schema_registry), but {wrong}"
     )

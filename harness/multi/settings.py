@@ -97,7 +97,7 @@ def resolve_models(
 
 
 def without_rows(run: ResolvedRun) -> ResolvedRun:
-    """Copy a run without the file of tasks in its settings, for tasks that a program passed."""
+    """Copy a run without the task file in its settings, for tasks that a program passed."""
     path = "env.env_args.tasks"
     env = run.settings.env
     args = {name: value for name, value in env.env_args.items() if name != "tasks"}
@@ -226,12 +226,12 @@ def _finished(run: ResolvedRun, model: Model, entries: Sequence[Registered], lab
         bound = cast("int | None", bounds.get(endpoint.url))
         own = replace(endpoint, max_concurrent=bound if bound is None or bound > 0 else None)
         endpoints.append(replace(own, key=model.api_key) if entries else replace(own, price=_prices(model)))
-    words = {**labels, **_said_by(model)}
+    words = {**labels, **_field_origins(model)}
     origins = {path: _origin(path, origin, words) for path, origin in run.origins.items()}
     return replace(run, endpoints=tuple(endpoints), origins=origins)
 
 
-def _said_by(model: Model) -> dict[str, str]:
+def _field_origins(model: Model) -> dict[str, str]:
     """Return the origins of the settings that the model's own fields determine, by dotted path."""
     where = f"{model.place} ({model.label})"
     words = {"model.model": where, "env.name": where}

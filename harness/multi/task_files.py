@@ -21,7 +21,7 @@ _RECORD = ("runId", "tasks", "modelConfigs")
 
 
 def load_tasks(path: str | Path) -> list[Task]:
-    """Read and validate a file of tasks.
+    """Read and validate a task file.
 
     Args:
         path: A .json file (an array of tasks, or an object with the array as `tasks`), a .jsonl file with one task per
@@ -48,7 +48,7 @@ def read_list(path: str | Path, keys: tuple[str, str]) -> tuple[str, list[object
     """
     kind, what = Path(path).suffix.lower(), keys[0]
     if kind not in FILES:
-        raise ConfigError(f"{path}: a file of {what} must end in {', '.join(FILES)}")
+        raise ConfigError(f"{path}: the name of a file with {what} must end in {', '.join(FILES)}")
     text = _read_text(Path(path), what)
     if kind == ".jsonl":
         lines = enumerate(text.split("\n"), 1)
@@ -105,4 +105,4 @@ def _object(where: str, fields: Sequence[tuple[str, object]]) -> object:
 
 
 def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not a JSON value")
+    raise ValueError(f"JSON does not allow {name}")

@@ -31,7 +31,7 @@ def standings_of(models: Sequence[ModelResult], reasons: Sequence[Mapping[str, s
             (name, [_attempt(each, why) for each in model["results"]], _planned(model))
             for name, model, why in zip(names, models, known, strict=True)
         ],
-        [_promised(model) for model in models],
+        [_score_range(model) for model in models],
     )
     return replace(found, models=tuple(map(_with_schema, found.models, models)))
 
@@ -41,7 +41,7 @@ def _planned(model: ModelResult) -> int:
     return summary["total"] + summary.get("notRun", 0)
 
 
-def _promised(model: ModelResult) -> Range:
+def _score_range(model: ModelResult) -> Range:
     """Return the range of possible scores; infinite with a scoring hook, or in a record written by another program."""
     meta = model["summary"].get("meta") or {}
     match meta.get("scoreRange"):

@@ -38,7 +38,7 @@ _ID_TIME = "%Y%m%dT%H%M%SZ"
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """One run in a list."""
+    """A run in a list of runs: its folder, state, manifest and summary."""
 
     run: RunDir
     state: State
@@ -254,7 +254,7 @@ class Catalogue:
             yield self._read[path]
 
     def newest(self, most: int) -> Iterator[ListedRun]:
-        """The newest `most` runs; all if `most` is negative."""
+        """Iterate over the newest runs, newest first: at most `most`, or all if `most` is negative."""
         return itertools.islice(self, most if most >= 0 else None)
 
     def children(self, run_id: str) -> list[ListedRun]:

@@ -199,11 +199,11 @@ def _plain(value: object, other: Callable[[object], object]) -> object:
 
 
 def _not_json(value: object) -> object:
-    raise TypeError(f"{type(value).__name__} is not a JSON value")
+    raise TypeError(f"JSON cannot represent a value of type {type(value).__name__}")
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is not JSON")
+    raise ValueError(f"JSON does not allow {constant}")
 
 
 def _redacted_key(name: str) -> str:

@@ -65,8 +65,8 @@ class _Part:
 
     @property
     def file_name(self) -> str:
-        """File name, which no file with other rows ever has: after a replacement, a reader with an old list of files
-        gets an error instead of wrong rows."""
+        """File name, which is never reused for other rows, so that a reader with an outdated list of files gets an
+        error instead of wrong rows."""
         if self.level == SORTED:
             return final_name(self.end) if not self.waiting else f"train-{self.end:015d}-waiting.parquet"
         return f"part-{self.start:015d}-{self.end:015d}.parquet"

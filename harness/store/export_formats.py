@@ -51,7 +51,7 @@ Streamer: TypeAlias = Callable[[RunDir, IO[bytes]], Exported]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """An export format."""
+    """An export format: its name, and the functions that write it."""
 
     name: str
     """Value of `--format`."""
@@ -243,7 +243,7 @@ def _check_free(place: Path, form: Format, *, force: bool) -> None:
         return
     if not place.is_dir():
         raise UsageError(
-            f"{place} is a file, and {form.name} is a folder of files", remedy="choose another path with {output}"
+            f"{place} is a file, but the format {form.name} needs a folder", remedy="choose another path with {output}"
         )
     if not force and any(place.iterdir()):
         raise UsageError(

@@ -183,8 +183,8 @@ def _listing(runs: Sequence[Path]) -> str:
 
 
 def newest(runs: Iterable[Path], most: int | None) -> list[Path]:
-    """The newest `most` of `runs`, oldest first; all if `most` is None. Sorted by the time in the id. Runs of the
-    same second, such as those of a suite, are sorted by the microseconds in their manifests."""
+    """Return the newest runs, oldest first: at most `most`, or all if `most` is None. Sorted by the time in the id;
+    runs of the same second, such as those of a suite, by the microseconds in their manifests."""
     seconds: dict[str, list[Path]] = {}
     for run in runs:
         seconds.setdefault(run.name[:SECOND] if _RUN_ID.fullmatch(run.name) else "", []).append(run)

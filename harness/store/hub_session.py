@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from harness.core.errors import HarnessError, PublishError, StoreError
 from harness.core.redact import redactor
-from harness.core.size_limits import size_words
+from harness.core.size_limits import size_text
 
 _WINDOW = re.compile(r";\s*r\s*=\s*0\b.*;\s*t\s*=\s*(\d+)")
 """Pattern of the Hub's header such as `RateLimit: "api";r=0;t=55`: no request is left until 55 seconds from now."""
@@ -294,7 +294,7 @@ def fetch(url: str, token: str, what: str, most: int) -> bytes | None:
                 content += part
                 if len(content) > most:
                     raise StoreError(
-                        f"{what} is larger than the limit of {size_words(most)}; ask its owner to shorten the file"
+                        f"{what} is larger than the limit of {size_text(most)}; ask its owner to shorten the file"
                     )
     except EntryNotFoundError:
         return None

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from harness.core.errors import EnvironmentFault, JournalDamaged, StoreError
 from harness.core.records import Record
-from harness.core.size_limits import LINE, size_words
+from harness.core.size_limits import LINE, size_text
 from harness.core.types import JsonDict
 from harness.store.atomic import durable_sync, file_mode, is_closed, store_error, sync_folder, translated, write_all
 from harness.store.codec import UnknownType, encode, parse, record_of
@@ -96,7 +96,7 @@ class Journal:
         if len(line) > LINE:  # readers reject longer lines
             raise EnvironmentFault(
                 f"a {record.kind} record of {len(line) >> 20} MiB is not recorded: a line of the journal has at most "
-                f"{size_words(LINE)}; shorten the messages or the state of the rollout"
+                f"{size_text(LINE)}; shorten the messages or the state of the rollout"
             )
         return self._put(line)
 
@@ -245,7 +245,7 @@ def scan(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[
         while line := file.readline(LINE + 1):
             end = offset + len(line)
             if end - offset > LINE:
-                raise line_error(path, offset, f"longer than the limit of {size_words(LINE)}")
+                raise line_error(path, offset, f"it is longer than the limit of {size_text(LINE)}")
             if not line.endswith(b"\n") or (stop is not None and offset >= stop):
                 return
             try:

@@ -237,7 +237,7 @@ class Recorded:
     def _note_rollout(self, offset: int, document: JsonDict, *, failed: bool) -> int:
         example = self._examples.find(document["example_key"])
         if example < 0:
-            raise ValueError("no earlier line contains the example of this line")
+            raise ValueError("no earlier line contains the example that this line refers to")
         rollout_index = document["rollout_index"]
         if not 0 <= rollout_index <= LARGEST_ROLLOUT:
             raise ValueError(f"the index {rollout_index} of a rollout is out of range")
@@ -259,7 +259,7 @@ class Recorded:
     def _note_score(self, offset: int, document: JsonDict) -> int:
         number = self._rollouts.find(document["key"])
         if number < 0:
-            raise ValueError("no earlier line contains the rollout of this line")
+            raise ValueError("no earlier line contains the rollout that this line refers to")
         self._status[number] = _CODES.get(document["outcome"], _CODES["unscored"])
         self._score[number] = offset
         return number

@@ -174,12 +174,12 @@ def _check(picked: JsonDict) -> None:
     """
     for name, (kind, words) in _TYPES.items():
         if not isinstance(picked.get(name, kind()), kind):
-            raise StoreError(f"{name} is not {words}")
+            raise StoreError(f"{name} must be {words}")
     for name, kinds in _NUMBERS.items():
         amounts = cast(JsonDict, picked.get(name, {}))
         is_valid = {key: type(value) in kinds and (value is None or value >= 0) for key, value in amounts.items()}
         if wrong := [key for key, is_amount in is_valid.items() if not is_amount]:
-            raise StoreError(f"{name}: these values must be numbers of at least 0: {', '.join(wrong)}")
+            raise StoreError(f"{name}: these values must be numbers, 0 or more: {', '.join(wrong)}")
 
 
 def without_secrets(value: object, name: str = "") -> object:

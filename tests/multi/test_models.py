@@ -158,7 +158,7 @@ def test_a_line_of_a_file_ends_at_a_newline_alone(workplace: Path) -> None:
         ("m.json", '{"model": ["a"], "models": ["b"]}', r"^m\.json: models and model mean the same; keep one of them$"),
         ("m.toml", '[[model]]\nid = "a"\n[[model]]\nidd = "b"\n', r"^m\.toml: model\[1\]: unknown key 'idd'; "),
         ("m.json", "7", r"^m\.json: must contain a list of models, not 7$"),
-        ("m.json", '[{"id": "a", "nan": NaN}]', r"^m\.json: not valid JSON: NaN is not a JSON value"),
+        ("m.json", '[{"id": "a", "nan": NaN}]', r"^m\.json: not valid JSON: JSON does not allow NaN"),
     ],
 )
 def test_a_file_that_is_wrong(name: str, text: str, words: str, workplace: Path) -> None:
@@ -171,7 +171,9 @@ def test_a_file_that_is_not_there_or_of_another_kind(workplace: Path) -> None:
     with pytest.raises(ConfigError, match=r"^none\.toml does not exist; its folder has no files of models$"):
         load_models(Path("none.toml"))
     (workplace / "m.yaml").write_text("- a")
-    with pytest.raises(ConfigError, match=r"^m\.yaml: a file of models must end in \.json, \.jsonl, \.toml$"):
+    with pytest.raises(
+        ConfigError, match=r"^m\.yaml: the name of a file with models must end in \.json, \.jsonl, \.toml$"
+    ):
         load_models(Path("m.yaml"))
     (workplace / "empty.json").write_text(json.dumps({"models": []}))
     with pytest.raises(ValidationError, match=r"^Model configs required$"):

@@ -147,7 +147,10 @@ def test_a_plain_hook_runs_in_a_thread_and_an_async_one_on_the_loop() -> None:
 @for_each_row(
     ("function", "words"),
     [
-        (lambda: 1, "scoring hook 'scoreOutput': it must take one object, which has task, output, modelId"),
+        (
+            lambda: 1,
+            "the function must take either one argument (an object with the attributes task, output, modelId",
+        ),
         (lambda task, answer: 1, "but 'answer' gets no value"),
         (lambda one, two: 1, "but none of its parameters has such a name"),
         (lambda *, context: 1, "but none of its parameters has such a name"),
@@ -203,7 +206,7 @@ def test_what_an_answer_means(value: object, score: TaskScore) -> None:
         ({"score": None}, "returned None as 'score'"),
         ({"score": "high"}, "returned str as 'score': 'high'"),
         ({"score": float("inf")}, "returned inf as 'score'"),
-        ({"score": 1, "valid": "yes"}, "returned 'valid' as str: it must be true or false"),
+        ({"score": 1, "valid": "yes"}, "returned a dict whose 'valid' is not true or false, but str"),
         (TaskScore(float("nan"), True), "returned nan as 'score'"),
     ],
 )

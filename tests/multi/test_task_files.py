@@ -52,7 +52,7 @@ def test_a_schema_in_toml(tmp_path: Path) -> None:
         ("t.json", '"a"', 't.json: must contain a list of tasks, not "a"'),
         ("t.json", '{"tasks": [], "matchMode": "exact"}', "t.json: matchMode: unknown key; valid here: tasks, task"),
         ("t.json", '{"tasks": {}}', "t.json: tasks: must be a list of tasks"),
-        ("t.json", '[{"prompt": "p", "expected": NaN}]', "t.json: not valid JSON: NaN is not a JSON value"),
+        ("t.json", '[{"prompt": "p", "expected": NaN}]', "t.json: not valid JSON: JSON does not allow NaN"),
         ("t.json", '[{"prompt": "p"}, {"prompt": 5}]', "t.json: task 1: prompt = 5: must be a string"),
         ("t.json", "[" * 100_000, "t.json: not valid JSON"),
         (
@@ -76,7 +76,7 @@ def test_a_schema_in_toml(tmp_path: Path) -> None:
         ),
         ("t.toml", "[task]\nprompt='p'", "t.toml: task: must be a list of tasks"),
         ("t.toml", "[[task]]\nprompt='p'\nmetadata.on = 2026-01-01", "t.toml: task 0: metadata: must be a JSON value"),
-        ("t.yaml", "tasks:", "t.yaml: a file of tasks must end in .json, .jsonl, .toml"),
+        ("t.yaml", "tasks:", "t.yaml: the name of a file with tasks must end in .json, .jsonl, .toml"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str, words: str) -> None:

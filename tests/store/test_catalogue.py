@@ -113,20 +113,20 @@ def test_other_states_are_those_of_the_manifest(tmp_path: Path, state: str, note
         (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "status": "asleep"}', "status 'asleep'"),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": 3}',
-            "planned is not a JSON object",
+            "planned must be a JSON object",
         ),
-        (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "name": null}', "name is not text"),
+        (b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "name": null}', "name must be text"),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "planned": {"num_examples": 1e308}}',
-            "planned: these values must be numbers of at least 0: num_examples",
+            "planned: these values must be numbers, 0 or more: num_examples",
         ),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "given_up": {"requests": "x"}}',
-            "given_up: these values must be numbers of at least 0: requests",
+            "given_up: these values must be numbers, 0 or more: requests",
         ),
         (
             b'{"schema_version": 1, "id": "x", "env_id": "e", "model": "m", "metric_names": 3}',
-            "metric_names is not a list",
+            "metric_names must be a list",
         ),
         (b"[" * 100_000, "not JSON"),
     ],

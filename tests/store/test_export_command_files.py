@@ -163,7 +163,7 @@ def test_an_empty_folder_is_free(run: RunDir, tmp_path: Path) -> None:
 @pytest.mark.plugins
 def test_a_file_is_no_folder_and_a_folder_no_file(run: RunDir, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UsageError, match="is a file, and verifiers is a folder of files"):
+    with pytest.raises(UsageError, match="is a file, but the format verifiers needs a folder"):
         export_run(run, formats()["verifiers"], tmp_path / "file", force=True)
     taken = tmp_path / f"sums--lab--m-1--{run.id}.csv"
     taken.mkdir()

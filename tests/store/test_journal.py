@@ -375,7 +375,7 @@ def test_a_record_that_is_no_json_harms_nobody_else(tmp_path: Path) -> None:
     async def main() -> None:
         journal = Journal.open(path)
         await journal.append(example(0))
-        with pytest.raises(EnvironmentFault, match=r"generated record .* object is not a JSON value"):
+        with pytest.raises(EnvironmentFault, match=r"generated record .* JSON cannot represent a value of type object"):
             await journal.append(generated(0, state={"session": object()}))
         await journal.append(generated(0))
         journal.close()

@@ -247,7 +247,9 @@ RETURNS = {
     "render_puts_objects": _fails("render", "state['completion'] = [object()]", "completion"),
     "render_takes_away": _fails("render", "del state['completion']", "['completion'] must be a list, not NoneType"),
     "setup_empties_state": _fails("setup", "state.clear()", "KeyError"),
-    "cleanup_puts_object": _fails("cleanup", "state['stop_condition'] = object()", "object is not a JSON value"),
+    "cleanup_puts_object": _fails(
+        "cleanup", "state['stop_condition'] = object()", "JSON cannot represent a value of type object"
+    ),
     "setup_puts_usage": Misbehaving(source(setup="state['usage'] = state['timing_of_mine'] = 'mine'")),
     "setup_puts_timing": _fails("setup", "state['timing'] = None", "timing"),
     "setup_puts_trajectory": _fails("setup", "state['trajectory'] = None", "NoneType"),
