@@ -91,8 +91,8 @@ class Rows(Sequence[JsonDict]):
         """The rules for formatting rows, as they are when the first row is read."""
         return self._form()
 
-    def opened(self) -> Rows:
-        """Return these rows, as a function that supplies a dataset on first use."""
+    def supply(self) -> Rows:
+        """Return this object. `harness.envs` calls this method to get the dataset when it is first used."""
         return self
 
     @cached_property

@@ -19,7 +19,7 @@ from harness.envs.environment import Environment as NativeEnvironment
 from harness.plugins.classic.context import generation as running
 from harness.plugins.classic.environment import Environment
 from harness.plugins.classic.generation import Generation
-from harness.plugins.classic.state import ClassicState, adopt
+from harness.plugins.classic.state import ClassicState, classic_state
 
 ENV_GROUP_INFO_KEY = "env_id"
 """Key in a row's `info` that holds the name of the row's environment, in the newer, typed API (generation C)."""
@@ -72,7 +72,7 @@ class EnvGroup(Environment, NativeEnvGroup):  # pyright: ignore[reportIncompatib
         name = str(state["task"]).partition(SEPARATOR)[0]
         env = self.env_map.get(name)
         if not isinstance(env, Environment):
-            return adopt(state, self.generation, None)
+            return classic_state(state, self.generation, None)
         ends = list(accumulate(each.row_count for each in self.envs))
         before = ends[self.env_names.index(name)] - env.row_count
         number = state["example_id"]

@@ -29,7 +29,7 @@ from harness.plugins.classic.parsers import Parser
 from harness.plugins.classic.responses import Response, response_of
 from harness.plugins.classic.rubric import Rubric, settle_all
 from harness.plugins.classic.rubric_group import RubricGroup
-from harness.plugins.classic.state import ClassicState, adopt, count_model_call, timing_of
+from harness.plugins.classic.state import ClassicState, classic_state, count_model_call, timing_of
 from harness.rubrics.rubric import Rubric as NativeRubric
 
 _TOOLS: dict[Generation, str] = {"B": "oai_tools", "C": "tool_defs"}
@@ -89,7 +89,7 @@ class Environment(NativeEnvironment):
         definitions = [options.pop(name, None) for name in ("tool_defs", "oai_tools")]
         tools = next((each for each in definitions if each is not None), None)
         native = {name: options.pop(name) for name in ("env_id", "env_args") if name in options}
-        native.update({name: source.opened for name, source in self._sources.items()})
+        native.update({name: source.supply for name, source in self._sources.items()})
         super().__init__(
             **native, parser=parser or Parser(), message_type=message_type,
             rubric=rubric if rubric is not None else Rubric(),
@@ -139,7 +139,7 @@ class Environment(NativeEnvironment):
             kept.pop(name, None)
         if given is not None:
             source = self._sources[name] = Rows(given, self._format, name)
-            tables[name] = Table(source.opened, name)
+            tables[name] = Table(source.supply, name)
 
     def _format(self) -> Format:
         task = (self.env_id or "").split("/")[-1] or "default"
@@ -201,10 +201,10 @@ class Environment(NativeEnvironment):
         prompt = state["prompt"] if state.example is None else state.example.prompt
         source = self._evaluated
         row = None if source is None else source.columns(state["example_id"], prompt)
-        adopted = adopt(state, self.generation, row)
-        if _TOOLS[self.generation] not in adopted:
-            self._tools(adopted)
-        return adopted
+        converted = classic_state(state, self.generation, row)
+        if _TOOLS[self.generation] not in converted:
+            self._tools(converted)
+        return converted
 
     async def rollout(self, *args: Any, **kwargs: Any) -> Any:
         """Run one rollout. The engine calls this method with `(state, chat)`, authors' code with `(input, client,
@@ -252,7 +252,7 @@ class Environment(NativeEnvironment):
             final_env_response=None, trajectory=[], trajectory_id=uuid.uuid4().hex, reward=None, metrics=None,
             error=None, timing={"started_at": time.time()}, client=client,
         )  # fmt: skip
-        made = adopt(state, self.generation, None)
+        made = classic_state(state, self.generation, None)
         state["tools"] = self._tools(made)
         return made
 

@@ -127,15 +127,15 @@ class GymEnv(MultiTurnEnv):
             _check_shown(shown, state)
         last: JsonDict = state["trajectory"][-1]
         try:
-            action = self.action_parser(self._said(messages, last))
+            action = self.action_parser(self._action_text(messages, last))
         except Exception as error:  # an exception of the author's parser counts as an invalid action of the model
-            return self._told(state, last, 0.0, f"Action Parsing Error: {error}", is_over=True)
+            return self._response_to(state, last, 0.0, f"Action Parsing Error: {error}", is_over=True)
         stepped = await offload.run(state["gym_env"].step, action)
         obs, reward, terminated, truncated, info = normalize_step(stepped)
         last["extras"]["gym_info"] = info
         is_over = terminated or truncated
         ended = "\nEpisode already ended." if is_over else ""
-        return self._told(state, last, reward, f"{self.obs_to_text(obs)}{ended}", is_over=is_over)
+        return self._response_to(state, last, reward, f"{self.obs_to_text(obs)}{ended}", is_over=is_over)
 
     @stop(priority=1)
     async def is_done(self, state: State) -> bool:
@@ -174,14 +174,14 @@ class GymEnv(MultiTurnEnv):
         obs, _ = normalize_reset(played.reset(seed=seed))
         return played, self.obs_to_text(obs)
 
-    def _said(self, messages: Messages, step: JsonDict) -> str:
+    def _action_text(self, messages: Messages, step: JsonDict) -> str:
         text = self.parser.parse_answer(cast(Any, messages))
         if text is not None:
             return str(text)
         said: Any = step["completion"]
         return said if isinstance(said, str) else str(said[-1].get("content") or "")
 
-    def _told(self, state: State, step: JsonDict, reward: float, text: str, *, is_over: bool) -> Prompt:
+    def _response_to(self, state: State, step: JsonDict, reward: float, text: str, *, is_over: bool) -> Prompt:
         """Return the environment's response to an action. After the last step, end the rollout, because another model
         reply would have no effect."""
         step["reward"] = reward

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from harness.envs.environment import Environment
-from harness.envs.import_hooks import Adopt, ImportHook
+from harness.envs.import_hooks import ImportHook, PrepareModule
 from harness.plugins.classic import imports
 from harness.plugins.classic.example_sets import SETS
 from harness.plugins.classic.packages import read_package
@@ -36,7 +36,7 @@ class ClassicHook(ImportHook):
         return asks(text)
 
     @contextmanager
-    def loading(self, found: FoundEnvironment) -> Generator[Adopt | None]:
+    def loading(self, found: FoundEnvironment) -> Generator[PrepareModule | None]:
         """Return a context in which an environment is loaded. If its package uses the classic API, `import verifiers`
         works there."""
         package = read_package(found)
@@ -44,7 +44,7 @@ class ClassicHook(ImportHook):
             yield None
             return
         with imports.answering(package):
-            yield partial(imports.adopt, generation=package.generation)
+            yield partial(imports.set_generation, generation=package.generation)
 
     def settle(self, environment: Environment) -> None:
         """Validate the reward functions of a classic environment.

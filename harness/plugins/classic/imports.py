@@ -60,8 +60,8 @@ def answering(package: Package) -> Generator[None]:
         current.reset(token)
 
 
-def adopt(spec: ModuleSpec, generation: Generation) -> None:
-    """Make `import verifiers` import the given generation of the classic API in a module loaded from a file path."""
+def set_generation(spec: ModuleSpec, generation: Generation) -> None:
+    """In a module loaded from a file path, make `import verifiers` import the given generation of the classic API."""
     _roots[spec.name.partition(".")[0]] = generation
     _prepare(spec, generation)
 

@@ -103,18 +103,18 @@ class PythonEnv(SandboxEnv):
             python_state["ready"], python_state["ready_wait_time"] = True, opened + waited
         if isinstance(done, Lost):
             python_state["execution_count"] = 0
-            return _lost(done, seconds)
+            return _loss_text(done, seconds)
         python_state["execution_count"] += 1
-        return _told(done, python_state["execution_count"])
+        return _cell_text(done, python_state["execution_count"])
 
 
-def _lost(lost: Lost, seconds: float) -> str:
+def _loss_text(lost: Lost, seconds: float) -> str:
     if lost.timed_out and not lost.everything:
         return f"Error: Command timed out after {seconds:g}s\n{NEW_INTERPRETER}"
     return f"Error: {lost}"
 
 
-def _told(cell: CodeResult, count: int) -> str:
+def _cell_text(cell: CodeResult, count: int) -> str:
     """Format the result of executed code for the model."""
     output, errors = cell.output.rstrip(), cell.errors.rstrip()
     parts = [output] if output else []

@@ -184,18 +184,18 @@ def response_of(reply: ModelResponse, *, is_text: bool, model: str) -> Response:
     )  # fmt: skip
 
 
-def response_for(said: Prompt | JsonDict, told: Mapping[str, Any]) -> Response:
+def response_for(said: Prompt | JsonDict, extra: Mapping[str, Any]) -> Response:
     """Restore a model's reply from its record in the journal.
 
     Args:
         said: The reply's text or message in the transcript.
-        told: Further recorded fields: `model`, `id`, `created`, `usage` and `finish_reason`.
+        extra: Further recorded fields: `model`, `id`, `created`, `usage` and `finish_reason`.
     """
     message = said[0] if isinstance(said, list) else said
     calls = not isinstance(message, str) and message.get("tool_calls")
-    reason = told.get("finish_reason") or ("tool_calls" if calls else "stop")
+    reason = extra.get("finish_reason") or ("tool_calls" if calls else "stop")
     choice = {"finish_reason": reason, "text" if isinstance(message, str) else "message": message}
-    return Response({**{name: part for name, part in told.items() if name != "finish_reason"}, "choices": [choice]})
+    return Response({**{name: part for name, part in extra.items() if name != "finish_reason"}, "choices": [choice]})
 
 
 def is_response(value: object) -> bool:

@@ -171,7 +171,7 @@ class Rubric(NativeRubric):
             scores = await self._run(states)
             self._reasons.clear()
             return scores
-        return [self._said(state) for state in states]
+        return [self._stored_score(state) for state in states]
 
     # Methods that authors override, or call from an override
 
@@ -218,7 +218,7 @@ class Rubric(NativeRubric):
             self._reasons[state["trajectory_id"]] = score.reasons
             _note_time(state, started)
 
-    def _said(self, state: State) -> Score:
+    def _stored_score(self, state: State) -> Score:
         """Read the score that an author's overriding method has stored in a state."""
         reward = state.get("reward")
         given: dict[str, object] = state.get("metrics") or {}

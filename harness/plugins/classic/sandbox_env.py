@@ -153,7 +153,7 @@ class SandboxEnv(StatefulToolEnv):
         except HarnessSandboxError as error:
             raise SandboxNotReadyError(str(error)) from error
         self._measured(sandbox_state, bench, time.monotonic() - started)
-        return told(done, seconds)
+        return result_text(done, seconds)
 
     def _bench(self, sandbox_id: str) -> Workbench:
         bench = self._benches.get(sandbox_id)
@@ -186,7 +186,7 @@ class SandboxEnv(StatefulToolEnv):
             await self._benches.popitem()[1].close()
 
 
-def told(done: Ran | Lost, seconds: float) -> str:
+def result_text(done: Ran | Lost, seconds: float) -> str:
     """Format the result of a command for the model."""
     if isinstance(done, Lost):
         return f"Error: {done}"

@@ -85,8 +85,8 @@ class ClassicState(State):
             if _is_json(value):
                 exported, lost = {**exported, name: value}, tuple(each for each in lost if each != name)
         steps = trajectories.kept(self["trajectory"], self["prompt"], self.get("completion") or "")
-        told = {_STEPS: steps, _TOKENS: dict(self).get("usage"), _SPANS: spans_of(self["timing"])}
-        return {**exported, **{name: value for name, value in told.items() if value}}, lost
+        notes = {_STEPS: steps, _TOKENS: dict(self).get("usage"), _SPANS: spans_of(self["timing"])}
+        return {**exported, **{name: value for name, value in notes.items() if value}}, lost
 
     def places(self) -> list[list[int]] | None:
         """Return None: no positions of trajectory steps are needed, since `export` includes the whole trajectory."""
@@ -137,7 +137,7 @@ class TypedState(ClassicState):
 _KINDS: dict[Generation, type[ClassicState]] = {"B": DictState, "C": TypedState}
 
 
-def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) -> ClassicState:
+def classic_state(state: State, kind: Generation, columns: Mapping[str, object] | None) -> ClassicState:
     """Convert bench's state of a rollout to a state of the classic API. A converted state is returned unchanged.
 
     Args:
@@ -151,8 +151,8 @@ def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) 
         return state
     if not isinstance(state, ClassicState):
         state.__class__ = wanted  # pyright: ignore[reportAttributeAccessIssue]  # slots are the same
-    adopted = cast(ClassicState, state)
-    fields: JsonDict = adopted["input"]
+    shaped = cast(ClassicState, state)
+    fields: JsonDict = shaped["input"]
     for name, value in (columns or {}).items():
         if name not in fields or (name == "answer" and fields[name] == as_text(value)):
             fields[name] = value
@@ -161,22 +161,22 @@ def adopt(state: State, kind: Generation, columns: Mapping[str, object] | None) 
             del fields[name]
     prompt = messages_of(fields["prompt"], kind)
     fields["prompt"] = prompt
-    timing = adopted["timing"] = timing_of(adopted.get("timing") or {}, kind)
-    spans, tokens = adopted.pop(_SPANS, None), adopted.pop(_TOKENS, None)
+    timing = shaped["timing"] = timing_of(shaped.get("timing") or {}, kind)
+    spans, tokens = shaped.pop(_SPANS, None), shaped.pop(_TOKENS, None)
     if isinstance(timing, RolloutTiming) and spans:
         timing.take_spans(spans)
     if tokens:
-        adopted["usage"] = tokens
-    if adopted.get("completion"):
-        adopted["completion"] = messages_of(adopted["completion"], kind)
+        shaped["usage"] = tokens
+    if shaped.get("completion"):
+        shaped["completion"] = messages_of(shaped["completion"], kind)
         token = current.set(kind)
         try:
-            trajectories.put_back(adopted["trajectory"], adopted.pop(_STEPS, None), str(adopted["model"]))
+            trajectories.put_back(shaped["trajectory"], shaped.pop(_STEPS, None), str(shaped["model"]))
         finally:
             current.reset(token)
     elif kind == "C":
-        adopted["completion"] = None
-    return adopted
+        shaped["completion"] = None
+    return shaped
 
 
 def as_text(value: object) -> str:

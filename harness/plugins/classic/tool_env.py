@@ -152,7 +152,7 @@ class ToolEnv(MultiTurnEnv):
             except Exception as error:  # authors may list any exception in `stop_errors`
                 if self._should_stop_for_error(error):
                     raise faults.ToolParseError(str(error)) from error
-                answers.append(self._told(error, identifier))
+                answers.append(self._error_message(error, identifier))
                 continue
             arguments = await self._filled(name, arguments, messages, state, **kwargs)
             try:
@@ -160,7 +160,7 @@ class ToolEnv(MultiTurnEnv):
             except Exception as error:  # as above
                 if self._should_stop_for_error(error):
                     raise faults.ToolCallError(str(error)) from error
-                answers.append(self._told(error, identifier))
+                answers.append(self._error_message(error, identifier))
         return answers
 
     async def _filled(
@@ -173,7 +173,7 @@ class ToolEnv(MultiTurnEnv):
         arguments: Any = json.loads(written) if isinstance(written, str) else plain(written)
         return str(call["function"]["name"]), arguments
 
-    def _told(self, error: Exception, identifier: str) -> Message:
+    def _error_message(self, error: Exception, identifier: str) -> Message:
         fields = {"role": "tool", "content": self.error_formatter(error), "tool_call_id": identifier}
         return message_of(fields, self.generation)
 

@@ -29,9 +29,9 @@ def kept(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> 
     """
     notes = [{name: plain(step[name]) for name in _FIELDS if step.get(name)} for step in trajectory]
     for note, step in zip(notes, trajectory, strict=True):
-        told = _reply_details(step.get("response"))
-        if told:
-            note[_REPLY] = told
+        parts = _reply_details(step.get("response"))
+        if parts:
+            note[_REPLY] = parts
     if not (_is_one_conversation(trajectory) and _is_in_transcript(trajectory, prompt, completion)):
         for note, step in zip(notes, trajectory, strict=True):
             note.update(prompt=plain(step.get("prompt")), completion=plain(step.get("completion")))
@@ -52,11 +52,11 @@ def put_back(trajectory: list[JsonDict], steps: object, model: str) -> None:
         trajectory[:] = [{**shape, "is_truncated": False, "extras": {}} for note in notes if "prompt" in note]
     for number, step in enumerate(trajectory):
         note = dict(notes[number]) if number < len(notes) else {}
-        told: JsonDict = note.pop(_REPLY, None) or {}
+        parts: JsonDict = note.pop(_REPLY, None) or {}
         step.update(note)
         step["prompt"], step["completion"] = messages_of(step["prompt"]), messages_of(step["completion"])
         if step["response"] is None:
-            step["response"] = response_for(step["completion"], {"model": model, **told})
+            step["response"] = response_for(step["completion"], {"model": model, **parts})
 
 
 def _reply_details(response: object) -> JsonDict:
@@ -64,9 +64,9 @@ def _reply_details(response: object) -> JsonDict:
     if not is_response(response):
         return {}
     reply = as_response(response)
-    told = {name: reply.get(name) for name in ("id", "model", "created", "usage")}
-    told["finish_reason"] = reply["choices"][0]["finish_reason"]
-    return {name: plain(value) for name, value in told.items() if value is not None}
+    parts = {name: reply.get(name) for name in ("id", "model", "created", "usage")}
+    parts["finish_reason"] = reply["choices"][0]["finish_reason"]
+    return {name: plain(value) for name, value in parts.items() if value is not None}
 
 
 def _is_in_transcript(trajectory: Sequence[JsonDict], prompt: Prompt, completion: Prompt) -> bool:

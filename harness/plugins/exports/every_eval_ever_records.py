@@ -21,8 +21,8 @@ from harness.plugins.exports.foreign import (
     calls_of,
     judgements_of,
     messages_of,
+    text_of,
     token_counts,
-    worded,
 )
 from harness.stats.summary import METHODS, THRESHOLD_SLACK, Spread
 from harness.store.codec import to_text
@@ -221,7 +221,7 @@ def _bounds(low: float, high: float) -> JsonDict:
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:
     """Convert the values of a mapping to strings, as the schema requires; omit None and empty objects."""
-    return {name: worded(value) for name, value in values.items() if value is not None and value != {}}
+    return {name: text_of(value) for name, value in values.items() if value is not None and value != {}}
 
 
 def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonDict:
@@ -229,7 +229,7 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
     without a score gets an `error` and the score 0."""
     example, base, reward = outcome.example, outcome.base, outcome.reward
     asked, said = messages_of(example.prompt, "user"), messages_of(base.completion, "assistant")
-    raw, reference = _raw(asked), [unbroken(worded(example.answer))] if example.answer != "" else []
+    raw, reference = _raw(asked), [unbroken(text_of(example.answer))] if example.answer != "" else []
     passed = reward is not None and reward >= pass_threshold - THRESHOLD_SLACK
     replies = sum(message.get("role") == "assistant" for message in said)
     calls = sum(len(calls_of(message)) for message in said)
@@ -240,7 +240,7 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
         "model_id": identity.model_id,
         "evaluation_name": identity.task,
         "evaluation_result_id": identity.result_id(REWARD),
-        "sample_id": worded(example.example_id),
+        "sample_id": text_of(example.example_id),
         "sample_hash": sample_hash(raw, reference),
         "interaction_type": "agentic" if is_agentic else "multi_turn" if replies > 1 else "single_turn",
         "input": {"raw": raw, "reference": reference},
@@ -281,14 +281,14 @@ def _marked(content: object) -> str:
     """Return the text of a message's content. Parts such as images are replaced by their hash, so that samples with
     different images differ."""
     if not isinstance(content, list):
-        return "" if content is None else worded(content)
+        return "" if content is None else text_of(content)
     lines: list[str] = []
     for part in as_list(cast(object, content)):
         text = part if isinstance(part, str) else table(part).get("text")
         if isinstance(text, str):
             lines.append(text)
         else:
-            kind = worded(table(part).get("type", "part"))
+            kind = text_of(table(part).get("type", "part"))
             lines.append(f"[{kind} sha256:{hashlib.sha256(to_text(part).encode('utf-8', 'replace')).hexdigest()}]")
     return "\n".join(lines)
 
@@ -297,14 +297,14 @@ def _output(said: Messages) -> JsonDict:
     reply = last_reply(said)
     if reply is None:
         return {"raw": []}
-    output: JsonDict = {"raw": [_said(reply) or ""]}
+    output: JsonDict = {"raw": [_text(reply) or ""]}
     if reasoning := as_text(reply.get("reasoning_content")):
         output["reasoning_trace"] = [reasoning]
     return output
 
 
 def _message(number: int, message: Message) -> JsonDict:
-    turned: JsonDict = {"turn_idx": number, "role": worded(message.get("role") or "user"), "content": _said(message)}
+    turned: JsonDict = {"turn_idx": number, "role": text_of(message.get("role") or "user"), "content": _text(message)}
     if reasoning := as_text(message.get("reasoning_content")):
         turned["reasoning_trace"] = reasoning
     if calls := calls_of(message):
@@ -312,11 +312,11 @@ def _message(number: int, message: Message) -> JsonDict:
             {"id": call.id, "name": call.name, "arguments": _plain_texts(call.arguments)} for call in calls
         ]
     if message.get("tool_call_id") is not None:
-        turned["tool_call_id"] = [worded(message["tool_call_id"])]
+        turned["tool_call_id"] = [text_of(message["tool_call_id"])]
     return turned
 
 
-def _said(message: Message) -> str | None:
+def _text(message: Message) -> str | None:
     content = cast(object, message.get("content"))
     return as_text(message.get("refusal")) if content is None else _marked(content)
 
@@ -357,10 +357,10 @@ def _metadata(outcome: Outcome) -> dict[str, str]:
         values |= {f"metric.{name}": value for name, value in score.metrics.items()}
         if outcome.is_scored and outcome.error:
             values["scoring_error"] = outcome.error
-    if told := judgements_of(outcome):
-        values["judgements"] = told
+    if judged := judgements_of(outcome):
+        values["judgements"] = judged
     return _plain_texts({name: value for name, value in values.items() if value not in (None, "")})
 
 
 def _plain_texts(values: JsonDict) -> dict[str, str]:
-    return {unbroken(name): worded(value) for name, value in values.items()}
+    return {unbroken(name): text_of(value) for name, value in values.items()}

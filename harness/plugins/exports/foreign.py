@@ -125,7 +125,7 @@ def as_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def worded(value: object) -> str:
+def text_of(value: object) -> str:
     """Convert any value to a string: a string is returned unchanged, everything else as JSON."""
     return value if isinstance(value, str) else to_text(value)
 
@@ -190,13 +190,13 @@ def token_counts(usage: Usage) -> JsonDict | None:
 
 def _call(item: JsonDict, number: int) -> Call:
     told, custom = table(item.get("function")), table(item.get("custom"))
-    call_id, name = as_text(item.get("id")) or f"call_{number}", worded((told or custom).get("name") or "")
+    call_id, name = as_text(item.get("id")) or f"call_{number}", text_of((told or custom).get("name") or "")
     if custom and not told:
         return Call(call_id, name, {"input": custom.get("input")}, is_custom=True)
     given = told.get("arguments")
     if isinstance(given, dict):
         return Call(call_id, name, cast(JsonDict, given))
-    text = worded("" if given is None else given)
+    text = text_of("" if given is None else given)
     try:
         # Python's parser accepts NaN and overflows to infinities; neither is valid JSON.
         value = cast(

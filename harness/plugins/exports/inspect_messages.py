@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias, cast
 
 from harness.core.types import JsonDict, Message
-from harness.plugins.exports.foreign import as_list, as_text, calls_of, worded
+from harness.plugins.exports.foreign import as_list, as_text, calls_of, text_of
 from harness.store.rows import content_text
 from harness.store.values import table
 
@@ -48,15 +48,15 @@ class Conversation:
         return [self._turned(message, origin) for message in messages]
 
     def _turned(self, message: Message, origin: Origin) -> JsonDict:
-        told = message.get("role")
-        role = _ROLES.get(told, "user") if isinstance(told, str) else "user"
+        written = message.get("role")
+        role = _ROLES.get(written, "user") if isinstance(written, str) else "user"
         self._count += 1
         turned: JsonDict = {"id": f"{self._mark}-{self._count}", "content": _content(message, role)}
         if role == "assistant" or (role != "tool" and origin == "input"):
             turned["source"] = origin
         extra = {name: value for name, value in message.items() if name not in _MAPPED}
-        if _ROLES.get(worded(told)) != told:
-            extra["role"] = told
+        if _ROLES.get(text_of(written)) != written:
+            extra["role"] = written
         turned["role"] = role
         if role == "assistant":
             self._add_calls(message, turned)
@@ -68,8 +68,8 @@ class Conversation:
         if role == "tool":
             call_id, name = message.get("tool_call_id"), as_text(message.get("name"))
             if call_id is not None:
-                turned["tool_call_id"] = worded(call_id)
-                name = name or self._tools.get(worded(call_id))
+                turned["tool_call_id"] = text_of(call_id)
+                name = name or self._tools.get(text_of(call_id))
             if name:
                 turned["function"] = name
         if extra:
@@ -98,7 +98,7 @@ def _content(message: Message, role: str) -> str | list[JsonDict]:
         if refusal := as_text(message.get("refusal")):
             before.append({"type": "text", "text": refusal, "refusal": True})
     if parts is None:
-        text = worded("" if content is None else cast(object, content))
+        text = text_of("" if content is None else cast(object, content))
         if not before:
             return text
         parts = [{"type": "text", "text": text}] if text else []
@@ -108,14 +108,14 @@ def _content(message: Message, role: str) -> str | list[JsonDict]:
 def _part(part: object) -> JsonDict:
     """Convert one part of a message's content. A part of an unknown kind is stored unchanged, as data."""
     if not isinstance(part, dict):
-        return {"type": "text", "text": worded(part)}
+        return {"type": "text", "text": text_of(part)}
     item = cast(JsonDict, part)
     kind = item.get("type")
     text = as_text(item.get("text"))
     if kind in ("text", "input_text", "output_text") and text is not None:
         return {"type": "text", "text": text}
     if kind == "refusal":
-        return {"type": "text", "text": worded(item.get("refusal", "")), "refusal": True}
+        return {"type": "text", "text": text_of(item.get("refusal", "")), "refusal": True}
     if kind == "thinking" and isinstance(item.get("thinking"), str):
         return {"type": "reasoning", "reasoning": item["thinking"]}
     return _medium(item) or {"type": "data", "data": item}
@@ -124,11 +124,11 @@ def _part(part: object) -> JsonDict:
 def _medium(item: JsonDict) -> JsonDict | None:
     """Convert an image or audio part of a message; return None for any other part."""
     if item.get("type") in ("image_url", "input_image"):
-        told = item.get("image_url")
-        place = told if isinstance(told, str) else as_text(table(told).get("url"))
+        written = item.get("image_url")
+        place = written if isinstance(written, str) else as_text(table(written).get("url"))
         if place is None:
             return None
-        detail = table(told).get("detail", item.get("detail"))
+        detail = table(written).get("detail", item.get("detail"))
         return {"type": "image", "image": place, "detail": detail if detail in _DETAILS else "auto"}
     if item.get("type") == "input_audio":
         audio = table(item.get("input_audio"))
@@ -155,10 +155,10 @@ def transcript(messages: list[JsonDict], asked: int, *, model: str, started: str
         base: JsonDict = {"uuid": f"{message['id']}e", "timestamp": started, "working_start": 0.0}
         calls |= {call["id"]: call for call in message.get("tool_calls", ())}
         if message["role"] == "assistant":
-            told = output if index == replies[-1] else _output(message, model)
+            written = output if index == replies[-1] else _output(message, model)
             events.append({
                 **base, "event": "model", "model": model, "input": [], "input_refs": [[0, index]] if index else [],
-                "tools": [], "tool_choice": "auto", "config": {}, "output": told,
+                "tools": [], "tool_choice": "auto", "config": {}, "output": written,
             })  # fmt: skip
         elif message["role"] == "tool":
             call_id, result = message.get("tool_call_id", ""), content_text(message["content"]) or ""

@@ -19,8 +19,8 @@ from harness.plugins.exports.foreign import (
     json_bytes,
     judgements_of,
     messages_of,
+    text_of,
     token_counts,
-    worded,
 )
 from harness.plugins.exports.inspect_messages import Conversation, transcript
 from harness.store.export_plain import last_reply, unbroken
@@ -97,7 +97,7 @@ def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDic
         "id": sample_id,
         "epoch": base.rollout_index + 1,
         "input": _input(asked, before),
-        "target": worded(example.answer),
+        "target": text_of(example.answer),
         "messages": [*before, *after],
         "output": _output(outcome, said, last_reply(after), model),
     }
@@ -160,18 +160,18 @@ def used(model: str, own: Usage, judges: dict[str, Usage]) -> JsonDict:
     by_model: dict[str, Usage] = {model: own}
     for name, usage in judges.items():
         by_model[name] = by_model.get(name, Usage()) + usage
-    told = {name: counts for name, usage in by_model.items() if (counts := model_usage(usage)) is not None}
+    stated = {name: counts for name, usage in by_model.items() if (counts := model_usage(usage)) is not None}
     graded = model_usage(sum(judges.values(), start=Usage()))
-    return {"model_usage": told} | ({} if graded is None else {"role_usage": {GRADER: graded}})
+    return {"model_usage": stated} | ({} if graded is None else {"role_usage": {GRADER: graded}})
 
 
 def judge_usage(outcome: Outcome) -> dict[str, Usage]:
     """Return the token usage of the judges of a rollout, by model."""
     usages: dict[str, Usage] = {}
     for entry in judgements_of(outcome):
-        name = worded(entry.get("model") or "judge")
-        told = table(entry.get("usage"))
-        known = {each.name: told[each.name] for each in fields(Usage) if isinstance(told.get(each.name), int | float)}
+        name = text_of(entry.get("model") or "judge")
+        usage = table(entry.get("usage"))
+        known = {each.name: usage[each.name] for each in fields(Usage) if isinstance(usage.get(each.name), int | float)}
         usages[name] = usages.get(name, Usage()) + Usage(**known)
     return usages
 
@@ -187,7 +187,7 @@ def moment(seconds: float) -> str | None:
 def _sample_id(own: object) -> int | str:
     if isinstance(own, int) and not isinstance(own, bool) and abs(own) <= _SAFE_INTEGER:
         return own
-    text = unbroken(worded(own))
+    text = unbroken(text_of(own))
     # Zip readers end a name at the first NUL; other control characters are not valid there either.
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     text = _PATH_ESCAPES.sub("_", text.replace("\\", "_"))
@@ -239,15 +239,15 @@ def _scores(outcome: Outcome, said: Messages) -> JsonDict | None:
     if own is not None:
         reward["answer"] = content_text(own.get("content")) or ""
     explained = [reward["explanation"]] if "explanation" in reward else []
-    told = judgements_of(outcome)
-    explained += [worded(entry["text"]) for entry in told if entry.get("text")]
+    stated = judgements_of(outcome)
+    explained += [text_of(entry["text"]) for entry in stated if entry.get("text")]
     if score is not None:
-        explained += [worded(each) for each in as_list(score.extra.get("errors"))]
+        explained += [text_of(each) for each in as_list(score.extra.get("errors"))]
     if explained:
         reward["explanation"] = "\n\n".join(explained)
     metadata: JsonDict = {} if score is None else {k: v for k, v in score.extra.items() if k != JUDGEMENTS}
-    if told:
-        metadata[JUDGEMENTS] = told
+    if stated:
+        metadata[JUDGEMENTS] = stated
     if metadata:
         reward["metadata"] = metadata
     scores: JsonDict = {REWARD: reward}

@@ -52,7 +52,7 @@ def _text(given: Given, name: str, default: str) -> str:
 
 
 def number(value: object, name: str, low: float = 0.0, high: float = math.inf) -> float:
-    """Parse a number.
+    """Parse the number that is given for a parameter.
 
     Raises:
         ConfigError: the value is not a number from `low` to `high`.

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager as Context
 from contextlib import nullcontext
 from pathlib import Path
 
-from harness.envs.import_hooks import Adopt, ImportHook
+from harness.envs.import_hooks import ImportHook, PrepareModule
 from harness.plugins.osmosis.finder import install
 from harness.plugins.osmosis.names import NAME
 from harness.settings.packages import FoundEnvironment
@@ -23,7 +23,7 @@ class OsmosisHook(ImportHook):
         files = sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]
         return any(NAME.encode() in path.read_bytes() for path in files if path.is_file())
 
-    def loading(self, found: FoundEnvironment) -> Context[Adopt | None]:
+    def loading(self, found: FoundEnvironment) -> Context[PrepareModule | None]:
         """Make `import osmosis_ai` get the implementation of bench from now on."""
         install()
         return nullcontext()

@@ -52,7 +52,7 @@ class RunChanges:
         except RunNotFound:
             found = {"id": self._id, "state": "removed"}
         except StoreError:
-            return None  # the index is being built again
+            return None  # the index is being rebuilt
         if found == self._last:
             return None
         self._last = found

@@ -169,7 +169,7 @@ class Builder:
                 for _ in recorded.advance(end):
                     pass
                 if recorded.end != end or len(recorded) != self._meta["rollouts"]:
-                    self._meta["journal"] = None  # another journal: built again by the next call
+                    self._meta["journal"] = None  # another journal: rebuilt by the next call
                     raise StoreError("the journal was changed")
             self._recorded = recorded
         return self._recorded

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FORMAT = 2
-"""Version of the file's content. An index of another version is built again."""
+"""Version of the file's content. An index of another version is rebuilt."""
 
 PART = 8192
 """Number of rollouts in a part of a column."""
@@ -111,7 +111,7 @@ class IndexFile:
             os.chmod(path, 0o600)
             os.utime(path)  # when it was used last; see `index_sweep`
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=OFF")  # the content can be built again
+            self._db.execute("PRAGMA synchronous=OFF")  # the content can be rebuilt
             self._db.execute("PRAGMA trusted_schema=OFF")
             self._inode = os.stat(path).st_ino
         except (sqlite3.Error, OSError):

@@ -100,7 +100,7 @@ class RunIndex:
                 self._notice()
                 self._stop.wait(FOLLOW)
             except (sqlite3.Error, OSError, StoreError) as error:
-                logger.info("the index of %s is built again: %s", self.entry.id, error)
+                logger.info("the index of %s is rebuilt: %s", self.entry.id, error)
                 if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
                     remove_index(self._path)
                 self._stop.wait(_RETRY)
@@ -169,7 +169,7 @@ class RunIndex:
             except sqlite3.Error as error:
                 logger.info("the index of %s cannot be read: %s", self.entry.id, error)
                 self._close_file()
-                raise StoreError(f"the index of {self.entry.id} was changed; it is built again") from error
+                raise StoreError(f"the index of {self.entry.id} is being rebuilt; try again") from error
 
     def status(self) -> JsonDict:
         """State of the index as JSON: number of rollouts, whether it has all of them, and why it stopped."""
@@ -213,10 +213,10 @@ class RunIndex:
             return
         end = cast(int, meta["end"])
         if end and meta["journal"] != journal_head(self.entry.run.journal_path, end):
-            self._reset({})  # the index of another journal, which will be built again
+            self._reset({})  # the index of another journal, which will be rebuilt
             return
         if meta["stamp"] < self.stamp:
-            self._reset({})  # built again
+            self._reset({})  # rebuilt
         if meta["stamp"] == self.stamp:
             return
         changed = file.changed_parts(self.stamp)

@@ -23,7 +23,7 @@ _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class RunNotFound(Exception):
-    """There is no such run."""
+    """Error for a run that does not exist or was removed."""
 
 
 class RunRemoved(RunNotFound):

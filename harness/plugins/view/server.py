@@ -204,7 +204,7 @@ class ViewServer:
     async def _step(self, request: web.Request) -> web.Response:
         choice, by = selection(request), request.query.get("by", "example")
         if by not in ("example", "rollout", "failed"):
-            raise BadRequest("The parameter by is example, rollout or failed.")
+            raise BadRequest("The parameter `by` must be example, rollout or failed.")
         place, rollout = whole(request, "index", 0), whole(request, "r", 0)
         direction = -1 if request.query.get("dir") == "-1" else 1
         return await self._read(request, lambda index: step(index, choice, place, rollout, by, direction))
@@ -326,7 +326,7 @@ class BadRequest(Exception):
 
 
 def whole(request: web.Request, name: str, default: int) -> int:
-    """A number of at least 0 among the parameters of the request.
+    """Return a non-negative integer from the parameters of the request.
 
     Raises:
         BadRequest: it is not one.
@@ -335,7 +335,7 @@ def whole(request: web.Request, name: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadRequest(f"The parameter {name} is a number of at least 0.")
+        raise BadRequest(f"The parameter {name} must be an integer, 0 or more.")
     return int(text)
 
 
@@ -359,7 +359,7 @@ def compared_examples(request: web.Request) -> Examples:
 
 
 def natural(request: web.Request, name: str) -> int:
-    """Parse a part of the path as a number of at least 0.
+    """Parse a part of the path as a non-negative integer.
 
     Raises:
         RunNotFound: the part is not such a number.
@@ -371,7 +371,7 @@ def natural(request: web.Request, name: str) -> int:
 
 
 def json_response(value: object, status: int = 200) -> web.Response:
-    """Response with a value as JSON."""
+    """Return a response with a value as JSON."""
     return text_response(to_text(value), status)
 
 

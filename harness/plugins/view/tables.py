@@ -177,13 +177,13 @@ class RowWriter:
         self._noted = index.flag("noted")
 
     def word(self, name: str, number: int) -> Any:
-        """A word of a rollout; "" if it is missing."""
+        """Return the outcome, reason or stop condition of a rollout; "" if it is missing."""
         codes, words = self._words[name]
         code = int(codes[number])
         return "" if code < 0 else words[code]
 
     def strip(self, number: int, matches: bool | None = None) -> JsonDict:
-        """A rollout in the strip of its example."""
+        """Return a rollout as JSON, for the row of marks that shows an example's rollouts."""
         found: JsonDict = {
             "r": int(self._r[number]), "reward": plain(self._rewards[number]), "passed": bool(self._passed[number]),
             "outcome": self.word("outcome", number), "reason": self.word("reason", number),

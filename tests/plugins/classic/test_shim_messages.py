@@ -31,7 +31,7 @@ from harness.plugins.classic.messages import (
     tools_to_wire,
 )
 from harness.plugins.classic.responses import as_response, response_of
-from harness.plugins.classic.state import Milliseconds, RolloutTiming, adopt
+from harness.plugins.classic.state import Milliseconds, RolloutTiming, classic_state
 
 WIRE: dict[str, Any] = {
     "role": "assistant",
@@ -163,7 +163,7 @@ def test_a_reply_of_the_openai_package_is_read_too() -> None:
 
 
 def adopted(kind: Any, columns: dict[str, Any] | None = None) -> State:
-    return adopt(State.begin(example_of(answer="5", info={"a": 1}), 0, "m", {"t": 1}), kind, columns)
+    return classic_state(State.begin(example_of(answer="5", info={"a": 1}), 0, "m", {"t": 1}), kind, columns)
 
 
 def test_a_state_forwards_reading_but_not_asking(kind: Any) -> None:
@@ -181,13 +181,13 @@ def test_a_state_forwards_reading_but_not_asking(kind: Any) -> None:
 def test_the_authors_own_row_is_in_the_input(kind: Any) -> None:
     state = adopted(kind, {"answer": 5, "info": {"a": 1}, "level": "hard"})
     assert (state["answer"], state["input"]["level"]) == (5, "hard")
-    bare = adopt(State.begin(example_of(), 0, "m", {}), kind, {"question": "?"})
+    bare = classic_state(State.begin(example_of(), 0, "m", {}), kind, {"question": "?"})
     assert "info" not in bare["input"] and (bare["info"], bare["answer"]) == ({}, "")
 
 
 def test_a_state_that_is_adopted_twice_is_the_same(kind: Any) -> None:
     state = adopted(kind)
-    again = adopt(state, kind, None)
+    again = classic_state(state, kind, None)
     assert again is state and isinstance(state["prompt"][0], TypedMessage) == (kind == "C")
 
 
@@ -221,7 +221,7 @@ def test_a_state_comes_back_from_the_journal_as_it_was(kind: Any) -> None:
     assert lost == ("gone",)
     line = json.loads(orjson.dumps(exported))
     generated = Generated("k", "k", 0, json.loads(orjson.dumps(completion)), state=line, lost=lost)
-    back = adopt(State.restore(example_of(answer="5", info={"a": 1}), generated, "m", {}), kind, None)
+    back = classic_state(State.restore(example_of(answer="5", info={"a": 1}), generated, "m", {}), kind, None)
     assert back["completion"] == completion and [type(m) for m in back["completion"]] == [type(m) for m in completion]
     assert back["kept"] == [{"role": "user", "content": "note"}]
     [again] = back["trajectory"]
@@ -240,6 +240,6 @@ def test_a_trajectory_that_is_no_single_conversation_comes_back_too(kind: Any) -
     exported, _ = state.export()
     completion = [{"role": "assistant", "content": "answer 1"}]
     generated = Generated("k", "k", 0, completion, state=json.loads(orjson.dumps(exported)))
-    back = adopt(State.restore(example_of(), generated, "m", {}), kind, None)
+    back = classic_state(State.restore(example_of(), generated, "m", {}), kind, None)
     assert [step["prompt"][0]["content"] for step in back["trajectory"]] == ["question 0", "question 1"]
     assert [step["response"].choices[0].message.content for step in back["trajectory"]] == ["answer 0", "answer 1"]
