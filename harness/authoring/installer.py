@@ -41,7 +41,7 @@ _DIRECT = re.compile(r"[A-Za-z0-9][\w.-]*\s*@\s*\w+\S*://")
 
 @dataclass(frozen=True, slots=True)
 class InstallTarget:
-    """One thing to install."""
+    """A package or folder to install."""
 
     given: str
     """The target as the user wrote it."""

@@ -19,7 +19,7 @@ SLOW_SECONDS = 0.05
 
 
 def scored(played: Played) -> Iterable[Finding]:
-    """Check that every rollout of the reference policies has a score."""
+    """Check that every rollout of the reference policies has a score; yield a finding about those without."""
     missing = [
         (trial.policy, rollout)
         for trial in played.trials
@@ -28,7 +28,7 @@ def scored(played: Played) -> Iterable[Finding]:
     ]
     if not missing:
         return
-    told = [f"reference/{policy}, example {each.example}: {each.why}" for policy, each in missing]
+    unscored = [f"reference/{policy}, example {each.example}: {each.why}" for policy, each in missing]
     names = list(dict.fromkeys(name for _, each in missing for name in each.culprits))
     if names:
         advice = f"make {' and '.join(names)} return a number for every reply, also for an empty one"
@@ -37,7 +37,7 @@ def scored(played: Played) -> Iterable[Finding]:
     has = "has" if len(missing) == 1 else "have"
     yield fail(
         "scored",
-        f"{len(missing):,} of {count(len(played.rollouts), 'rollout')} {has} no score: {first_few(told)}",
+        f"{len(missing):,} of {count(len(played.rollouts), 'rollout')} {has} no score: {first_few(unscored)}",
         advice,
     )
 
@@ -58,7 +58,7 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
     rewards = [(each, each.reward) for each in trial.rollouts.values() if each.reward is not None]
     if not rewards:
         return skipped(name, "not possible: no rollout has a score")
-    off = [_told(each) for each, reward in rewards if abs(reward - wanted) > SLACK]
+    off = [_rollout_text(each) for each, reward in rewards if abs(reward - wanted) > SLACK]
     some_lack = " that have a score" if len(rewards) < len(trial.rollouts) else ""
     if not off:
         every = "the only rollout" if len(rewards) == 1 else f"all {count(len(rewards), 'rollout')}"
@@ -74,7 +74,7 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
                 f"{some_lack}: {first_few(off)}", advice)  # fmt: skip
 
 
-def _told(rollout: PlayedRollout) -> str:
+def _rollout_text(rollout: PlayedRollout) -> str:
     parts = ", ".join(f"{name} {_number(value)}" for name, value in rollout.metrics.items())
     return f"example {rollout.example} has {rollout.reward:g}" + (f" ({parts})" if parts else "")
 
@@ -89,7 +89,7 @@ def bounds(played: Sequence[Played], rubric: Rubric) -> Finding:
     known = [(rollout, rollout.reward) for each in played for rollout in each.rollouts if rollout.reward is not None]
     if not known:
         return skipped("bounds", "no rollout has a reward")
-    outside = [_told(rollout) for rollout, reward in known if not low - SLACK <= reward <= high + SLACK]
+    outside = [_rollout_text(rollout) for rollout, reward in known if not low - SLACK <= reward <= high + SLACK]
     if outside:
         return fail("bounds", f"{count(len(outside), 'reward')} outside [{low:g}, {high:g}]: {first_few(outside)}",
                     "return values from 0 to 1, or declare the range: Rubric(reward_range=(low, high))")  # fmt: skip

@@ -95,7 +95,7 @@ class RequestedModel:
 
 @dataclass(frozen=True, slots=True)
 class AgentInvocation:
-    """One validated invocation of `bench eval` or `bench test`, ready to execute."""
+    """Validated arguments of a `bench eval` or `bench test` command, with its environments and settings."""
 
     sides: tuple[RequestedModel, ...]
     environments: tuple[AgentEnv, ...]
@@ -113,7 +113,7 @@ class AgentInvocation:
 
     @property
     def loader(self) -> Loader:
-        """A loader with the loaded environments; an environment whose arguments `--set` changed is loaded again."""
+        """A loader that reuses the loaded environments, except those whose arguments `--set` changed."""
         loader, ready = Loader(), {digest(each.env_args): each for each in self.environments}
         for run in self.resolution.runs:
             environment = ready.get(digest(run.settings.env.env_args))
@@ -297,7 +297,7 @@ def _refuse_own(name: str, path: Sequence[str]) -> None:
     setting = ".".join(path[:2])
     if setting in ISOLATION:
         raise ConfigError(
-            f"--set {name}: this command runs the agent in its own process; for separate ones, use `bench run` with an "
+            f"--set {name}: this command cannot run the agent in isolated processes; to do so, use `bench run` with an "
             f'[[eval]] table that has env_id = "{AGENT_EVAL}"'
         )
     if option := _OWN.get(setting):

@@ -29,10 +29,10 @@ def init(
     """
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind}: unknown kind; {suggestion(kind, KINDS)}")
-    write(_told(create(name, path, kind)))
+    write(_created_lines(create(name, path, kind)))
 
 
-def _told(created: Created) -> list[str]:
+def _created_lines(created: Created) -> list[str]:
     module = created.names.module
     purposes = {
         f"{module}/__init__.py": "a working example, to be replaced",

@@ -24,9 +24,9 @@ from harness.cli.options import RunOptions
 from harness.cli.stdout import own_stdout
 from harness.cli.view import View, browse_suggestion, compare_suggestion, run_report
 from harness.core.errors import PublishError, StoreError, UsageError
-from harness.engine.budget import Asking, Budget, loose_notices, price_notices
+from harness.engine.budget import Budget, BudgetedRun, overrun_notices, price_notices
 from harness.engine.evaluation import DRAIN_SECONDS, Evaluation, end_interrupted
-from harness.engine.judges import stand_in_note
+from harness.engine.judges import embedded_judge_note
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.engine.privacy import check_own_folder, own_folder
@@ -125,13 +125,13 @@ def _reports(
 
 
 def _admit(
-    view: View, environ: Mapping[str, str], runs: Sequence[LiveRun | FailedRun], asking: Sequence[Asking]
+    view: View, environ: Mapping[str, str], runs: Sequence[LiveRun | FailedRun], asking: Sequence[BudgetedRun]
 ) -> None:
     """Run the checks before the first request: first those of all commands, then those of the command's view."""
     ready = [run.plan.resolved for run in runs if isinstance(run, LiveRun)]
     for folder in _private_traces(ready):
         check_own_folder(folder, _DEBUG_DIR)
-    notices = [*price_notices(asking), *loose_notices(view.budget.limits, asking)]
+    notices = [*price_notices(asking), *overrun_notices(view.budget.limits, asking)]
     for notice in (*(unset_key_notices(ready, environ) if asking else ()), *notices):
         view.display.say(f"note: {notice}")
     failed = next((run for run in runs if isinstance(run, FailedRun)), None)
@@ -170,7 +170,7 @@ def _say_what_differs(runs: Sequence[LiveRun], display: Display) -> None:
             source = origin.source
             typed = f"{source} = {asked}" if ": " in source else source  # a file and key, or an option with its value
             display.say(f"note: {name}: {typed} asks for more than the {there} examples of its dataset")
-        if note := stand_in_note(run.plan.judges):
+        if note := embedded_judge_note(run.plan.judges):
             display.say(f"note: {name}: {note}")
         if run.plan.environment.rubric.needs_live_state and not run.plan.resolved.settings.env.interleave_scoring:
             display.say(

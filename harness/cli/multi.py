@@ -142,13 +142,11 @@ class EvaluationOptions(RunOptions):
         named = len(self.model or ())
         for name, given in (("--api-base-url", self.api_base_url), ("--api-key-var", self.api_key_var)):
             if given and not named:
-                raise UsageError(
-                    f"{name} applies only to models given with -m: add -m, or set it in the file of models"
-                )
+                raise UsageError(f"{name} applies only to models given with -m: add -m, or set it in the models file")
             if given and len(given) not in (1, named):
                 raise UsageError(
                     f"{len(given)} values of {name} do not match the number of -m options ({named}): give it once for "
-                    "all models, or once for each, in the same order; to set it for only some, use a file of models"
+                    "all models, or once for each, in the same order; to set it for only some, use a models file"
                 )
         if self.is_resuming and self.settings.get("save_results") is False:
             raise UsageError(
@@ -171,7 +169,7 @@ class MultiOptions(EvaluationOptions):
         """Validate the common options, then those of `bench multi`."""
         super().check()
         if self.models is None and not self.model:
-            raise UsageError("Model configs required: give a file of models after the tasks, or models with -m")
+            raise UsageError("Model configs required: give a models file after the tasks, or models with -m")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from harness.cli.stdout import own_stdout
 from harness.core.errors import ConfigError, EnvironmentLoadError, HarnessError, UsageError
 from harness.core.types import JsonDict
 from harness.engine.load_environments import Loader
-from harness.multi.evaluation import lost_hook, replayed
+from harness.multi.evaluation import missing_hook, replayed
 from harness.multi.fields import FILES
 from harness.multi.models import Model, load_models, read_model, read_models
 from harness.multi.options import Options, Persist, read_options
@@ -109,7 +109,7 @@ def job_of(
         )
     if any(run.settings.env.is_isolated for run in found.runs):
         raise UsageError(
-            "--set env.isolate, env.workers: this command scores in its own process; for separate ones, use "
+            "--set env.isolate, env.workers: this command cannot score in isolated processes; to do so, use "
             f'`bench run` with an [[eval]] table that has env_id = "{MULTI_EVAL}"'
         )
     found = replace(found, runs=tuple(map(_with_labels, found.runs)))
@@ -244,7 +244,7 @@ def replay_job(options: ReplayOptions, record: RunRecord, file: Path) -> MultiJo
     _tasks, configs, chosen = replayed(record["runId"], record, documented(options))
     models = named_models(options) or list(read_models(configs, f"{file}: modelConfigs"))
     job = job_of(options, str(file), models, registry, chosen)
-    if hook := lost_hook(record, chosen):
+    if hook := missing_hook(record, chosen):
         scored = f"{record['runId']} was scored by {hook}, this replay is scored by the documented formula"
         job = replace(job, notices=(f"{scored}; to score the replay in the same way, add --score-output {hook}",))
     return job

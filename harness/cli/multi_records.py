@@ -25,7 +25,7 @@ NONE_YET = "no records in {folder}: `bench multi TASKS MODELS --persist` stores 
 
 
 def list_records(options: ListOptions) -> int:
-    """List the records that --persist has stored, the newest last."""
+    """Print a list of the evaluations that --persist has stored, the oldest first."""
     entries = persist.list_records(options.limit, options.persist_dir)
     if options.as_json:
         write_json(entries)

@@ -12,7 +12,7 @@ from typing import cast
 from harness.cli.multi import EvaluationOptions
 from harness.cli.multi_job import MultiJob
 from harness.cli.options import RunOptions
-from harness.cli.view import View, any_private, say, show_folders, show_notes, show_steps, typed_words
+from harness.cli.view import View, any_private, say, show_folders, show_notes, show_steps, typed_arguments
 from harness.core.records import Failed, Generated, Scored
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, LiveRun
@@ -166,7 +166,7 @@ class MultiView(View):
         if any(save.save_to_hf_hub for save in saves):
             yield from (step for report in reports for step in report.next_steps if step.purpose == PUBLISH)
         elif all(run.is_saved and run.progress.state == "done" for run in runs) and not any_private(runs):
-            yield Step(PUBLISH, shlex.join(["bench", *typed_words(self._options.command), "--resume", "-H"]))
+            yield Step(PUBLISH, shlex.join(["bench", *typed_arguments(self._options.command), "--resume", "-H"]))
 
 
 def _look_at(found: Standings, runs: Sequence[LiveRun]) -> Iterator[Step]:

@@ -13,7 +13,7 @@ import typer
 from harness.cli.completion import models
 from harness.core.errors import UsageError
 from harness.core.messages import Message
-from harness.core.redact import hidden_words
+from harness.core.redact import hidden_arguments
 from harness.settings.checks import NONE_WORD
 from harness.settings.schema import BY_FLAT_NAME, SETTINGS, SHARED, SHORTCUT_BY_KEY, SHORTCUTS, Kind, Setting
 from harness.settings.wording import MASK, is_secret_header
@@ -99,7 +99,7 @@ class RunOptions:
 
 
 def setting_keys() -> tuple[str, ...]:
-    """Return the keys of settings and shortcuts that have an option, as `settings.resolver.resolve` takes them."""
+    """Return the keys of settings and shortcuts that have a command-line option, for `settings.resolver.resolve`."""
     return tuple(setting.key for setting in SETTINGS if setting.door.flags) + tuple(each.key for each in SHORTCUTS)
 
 
@@ -158,7 +158,7 @@ def command_text(argv: Sequence[str]) -> str:
         elif name == "--header" and equals:
             word = f"{name}={_masked(value)}"
         words.append(word)
-    return shlex.join(hidden_words(words))
+    return shlex.join(hidden_arguments(words))
 
 
 def _masked(header: str) -> str:

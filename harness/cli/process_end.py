@@ -27,7 +27,7 @@ _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "h
 
 
 def end_in_time(code: int) -> None:
-    """End this process after a limited wait. Python itself would wait without limit for all non-daemon threads and
+    """End this process after a limited wait. Python itself would wait indefinitely for all non-daemon threads and
     `atexit` functions.
 
     Args:

@@ -131,7 +131,7 @@ def _write(text: str, path: Path, *, is_private: bool) -> None:
 
 
 def _tell(page: Page, path: Path) -> None:
-    from harness.report.run_facts import size_words
+    from harness.report.run_facts import size_text
     from harness.report.text import clean
 
     for each in page.missing:
@@ -140,6 +140,6 @@ def _tell(page: Page, path: Path) -> None:
         return
     count = len(page.runs)
     typer.echo(str(path))
-    typer.echo(f"{count} {'run' if count == 1 else 'runs'}, {size_words(path.stat().st_size)}", err=True)
+    typer.echo(f"{count} {'run' if count == 1 else 'runs'}, {size_text(path.stat().st_size)}", err=True)
     if any(run.manifest.is_private for run in page.runs):
         typer.echo("note: the report includes a private run, so only you can read the file", err=True)

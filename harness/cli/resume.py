@@ -53,7 +53,7 @@ def resume(options: ResumeOptions) -> int:
         check_derived(options, asks_model=asks_model)
         if not asks_model and "api_key_var" in options.settings:
             raise UsageError(
-                f"-k {options.settings['api_key_var']} has no effect, because {folder.path} calls no model"
+                f"-k {options.settings['api_key_var']} has no effect, because the run {folder.path} calls no model"
             )
     unscored = _unscored(folder)
     is_whole = manifest.status == "done" and is_complete(folder)

@@ -73,8 +73,8 @@ def run(options: CommandOptions) -> int:
 
 
 def _settings() -> dict[str, list[str]]:
-    """Return the keys of all settings by heading of the help; a shortcut is listed under the heading of the setting
-    that it changes."""
+    """Return the keys of all settings, grouped by section of the help. A shortcut is in the section of the setting that
+    it changes."""
     found: dict[str, list[str]] = {heading: [] for heading in _GROUPS}
     for key in setting_keys():
         shortcut = SHORTCUT_BY_KEY.get(key)

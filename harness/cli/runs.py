@@ -16,7 +16,7 @@ from harness.cli.lazy_commands import lazy_group, new_app, own_command
 from harness.cli.output import ask, can_ask, write, write_fitted, write_json
 from harness.core.errors import RunLocked, UsageError
 from harness.report import numerals
-from harness.report.run_facts import home_of, size_words, sizes_of, spent_on
+from harness.report.run_facts import home_of, size_text, sizes_of, spent_on
 from harness.report.runs import runs_lines
 from harness.report.text import clean, make_console
 from harness.settings.wording import listed, nearest
@@ -103,7 +103,7 @@ def list_runs(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _chosen(catalogue: Catalogue, wanted: Filter, most: int) -> tuple[list[ListedRun], int]:
-    """Return the newest `most` matching runs, and the number of all matching runs."""
+    """Return the newest matching runs, at most `most` (negative for all), and the number of all matching runs."""
     if wanted == Filter():
         return list(catalogue.newest(most)), len(catalogue)  # the other runs need not be read
     found = [entry for entry in catalogue if wanted.keeps(entry)]
@@ -206,10 +206,10 @@ def _what_goes(entries: Sequence[ListedRun], width: int) -> Iterator[str]:
             "rollouts unknown" if rollouts is None else f"{rollouts:,} {'rollout' if rollouts == 1 else 'rollouts'}"
         ]
         if usage is not None and usage.requests:
-            held.append(numerals.token_words(usage))
+            held.append(numerals.token_text(usage))
         if usage is not None and usage.cost is not None:
             held.append(numerals.dollars(usage.cost))
-        held.append(size_words(sum(sizes_of(entry.run).values())))
+        held.append(size_text(sum(sizes_of(entry.run).values())))
         what = " · ".join(clean(word, 80) for word in (entry.title, entry.model) if word)
         yield f"{clean(entry.id, 200)}  {what}, {entry.state}: {', '.join(held)}"
         home = home_of(entry.run)

@@ -43,10 +43,10 @@ class AgentTestView(View):
         self._examples: dict[str, Example] = {}
         self._results: dict[int, LocalTestRunResult] = {}
         """Results by position in the plan."""
-        self._said = 0
+        self._printed = 0
 
     def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
-        """Check the connection."""
+        """Check that the model is reachable."""
         wanted = [(run.plan.resolved, False) for run in runs if isinstance(run, LiveRun)]
         self._progress.begin()
         check_connections(wanted, self._keys, lambda words: self._progress.say(words, self.display))
@@ -65,9 +65,9 @@ class AgentTestView(View):
         example = self._examples[record.example_key]
         self._results[example.index] = to_test(example, record)
         # A failed row may be reported slightly before the end of the previous one, since it is not scored.
-        while (result := self._results.get(self._said)) is not None:
-            self._said += 1
-            self._progress.line(f"[{self._said}/{len(self._examples)}] {result_line(result)}")
+        while (result := self._results.get(self._printed)) is not None:
+            self._printed += 1
+            self._progress.line(f"[{self._printed}/{len(self._examples)}] {result_line(result)}")
 
     def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the totals, and write the results file."""

@@ -111,7 +111,7 @@ class View:
     def resume_steps(self, runs: Sequence[LiveRun], command: str) -> list[Step]:
         """Suggest commands that resume an incomplete evaluation and that retry failures, with a larger limit where one
         was reached."""
-        words = ["bench", *self.budget.enlarged(typed_words(command))]
+        words = ["bench", *self.budget.enlarged(typed_arguments(command))]
         is_cut = any(run.progress.state != "done" for run in runs)
         steps = [Step(GO_ON, shlex.join([*words, "--resume"]))] if is_cut else []
         if any(run.progress.unscored for run in runs):
@@ -120,7 +120,7 @@ class View:
         return steps
 
 
-def typed_words(command: str) -> list[str]:
+def typed_arguments(command: str) -> list[str]:
     """Return the words of the typed command line after `bench`, without the options for resuming."""
     return [word for word in shlex.split(command)[1:] if word not in _RESUME_OPTIONS]
 

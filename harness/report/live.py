@@ -219,7 +219,7 @@ def _progress_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
         numerals.rate(watch.rate(now)),
         f"{numerals.duration(watch.left(now))} left",
         f"{progress.generating} generating, {progress.backlog + progress.scoring} in scoring",
-        numerals.token_words(progress.usage),
+        numerals.token_text(progress.usage),
     ]
     return _line(watch, parts, with_model=with_model)
 
@@ -234,7 +234,7 @@ def _end_line(watch: RunWatch, now: float, *, with_model: bool) -> str:
     progress = watch.progress
     words = [progress.state if not watch.is_open else "interrupted"]
     if progress.total:
-        words += [done_of(progress), *_score_parts(watch, now), numerals.token_words(progress.usage)]
+        words += [done_of(progress), *_score_parts(watch, now), numerals.token_text(progress.usage)]
         words.append(f"in {numerals.duration(watch.elapsed(now))} ({numerals.rate(watch.rate(now))})")
     return _line(watch, words, with_model=with_model)
 

@@ -181,7 +181,7 @@ def _headline(watches: Sequence[RunWatch], models: set[str], frame: Frame, elaps
     parts = [
         *([f"{running} of {len(watches)} running"] if len(watches) > 1 else []),
         numerals.duration(elapsed),
-        numerals.token_words(usage),
+        numerals.token_text(usage),
     ]
     if frame.budget:
         parts.append(frame.budget)

@@ -133,7 +133,7 @@ def tokens_in_and_out(usage: Usage) -> str:
     return f"{sign}{short_count(usage.input_tokens)} + {short_count(usage.output_tokens)}"
 
 
-def token_words(usage: Usage) -> str:
+def token_text(usage: Usage) -> str:
     """Format input and output tokens as `40.5k + 81.0k tokens`."""
     words = tokens_in_and_out(usage)
     return "tokens unknown" if words == "unknown" else f"{words} tokens"

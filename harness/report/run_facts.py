@@ -210,7 +210,7 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def size_words(size: float) -> str:
+def size_text(size: float) -> str:
     """Format a number of bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":

@@ -13,8 +13,8 @@ from harness.report import numerals
 from harness.report.changes import change_lines
 from harness.report.layout import head, labelled, prose
 from harness.report.run_digest import Digest, Ranked, Trouble
-from harness.report.run_facts import RunFacts, commit_of, settings_of, size_words, steps_of
-from harness.report.runs import function_words, origin_words, recorded_coverage, recorded_estimate
+from harness.report.run_facts import RunFacts, commit_of, settings_of, size_text, steps_of
+from harness.report.runs import function_means, origin_text, recorded_coverage, recorded_estimate
 from harness.report.table import RunReport, result_lines
 from harness.report.text import clean, clean_block
 from harness.report.transcript import last_text
@@ -107,19 +107,19 @@ def _facts(page: RunFacts) -> Iterator[tuple[str, str]]:
             yield "commit", commit
         if manifest.derived:
             there = "which no longer exists" if page.parent is None else _relative(page.parent)
-            yield "made", origin_words(manifest.derived, manifest.parent) + (f", {there}" if manifest.parent else "")
+            yield "made", origin_text(manifest.derived, manifest.parent) + (f", {there}" if manifest.parent else "")
         if page.children:
             yield "derived runs", _relatives(page.children)
         if page.siblings:
             yield "sibling runs", _relatives(page.siblings)
         yield "versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     if page.sizes:
-        yield "files", ", ".join(f"{name} {size_words(size)}" for name, size in page.sizes.items())
+        yield "files", ", ".join(f"{name} {size_text(size)}" for name, size in page.sizes.items())
 
 
 def _relative(entry: ListedRun) -> str:
     mean = recorded_estimate(entry.final).mean
-    words = function_words(entry) or ("" if mean is None else f"mean {numerals.score(mean)}")
+    words = function_means(entry) or ("" if mean is None else f"mean {numerals.score(mean)}")
     return f"{entry.title} · {entry.model}, {entry.state}{f', {words}' if words else ''}"
 
 

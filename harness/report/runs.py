@@ -64,8 +64,8 @@ def remarks(entry: ListedRun, name: str) -> list[str]:
     """
     said = [clean(problem, 1000) for problem in entry.problems]
     if entry.manifest is not None and entry.manifest.derived:
-        said.append(origin_words(entry.manifest.derived, entry.manifest.parent))
-    if words := function_words(entry):
+        said.append(origin_text(entry.manifest.derived, entry.manifest.parent))
+    if words := function_means(entry):
         said.append(f"mean over evaluation functions: {words}")
     if entry.state == "died":
         said.append(f"go on: {resume_hint(entry, name)}")
@@ -91,14 +91,14 @@ def has_rows(manifest: Manifest) -> bool:
     return ours is None or ours.has_rows(table(args))
 
 
-def origin_words(derived: Mapping[str, object], parent: str | None) -> str:
+def origin_text(derived: Mapping[str, object], parent: str | None) -> str:
     """Text about the origin of a derived run: `rescored from ID (unscored only)`."""
     how = _HOW.get(str(derived.get("how")), "made")
     only = derived.get("only")
     return f"{how} from {clean(parent or derived.get('path'), 100)}" + (f" ({clean(only, 60)} only)" if only else "")
 
 
-def function_words(entry: ListedRun) -> str:
+def function_means(entry: ListedRun) -> str:
     """Mean of each function from `summary.json`, for an agent evaluation with several; otherwise ""."""
     metrics = table((entry.final or {}).get("metrics"))
     names = () if entry.manifest is None else entry.manifest.functions

@@ -174,7 +174,7 @@ def _verdict(found: Standings, width: int) -> Iterator[Text]:
     lines: list[str] = []
     if best is not None:
         against = [found.difference(best, index) for index in found.ranked if index != best]
-        lines += _verdict_words(_label(found.models[best]), against)
+        lines += _verdict_lines(_label(found.models[best]), against)
     few = [model for index, model in enumerate(found.models) if model.scores and index not in found.ranked]
     lines += [f"{_label(model)} has a score on too few tasks to be ranked." for model in few]
     dead = [_label(model) for model in found.models if not model.scores]
@@ -191,7 +191,7 @@ def _verdict(found: Standings, width: int) -> Iterator[Text]:
         yield from prose(f"More than noise is p < {bound}, in Student's t test of the tasks' differences.", width)
 
 
-def _verdict_words(name: str, against: Sequence[ModelDifference]) -> Iterator[str]:
+def _verdict_lines(name: str, against: Sequence[ModelDifference]) -> Iterator[str]:
     """Sentences that compare the best model with the others, with notes on which tasks are compared."""
     better = [each for each in against if each.is_better]
     worse = [each for each in against if each.is_worse]

@@ -157,7 +157,7 @@ def metrics_repeat_reward(summary: Summary) -> bool:
     return same == [True]
 
 
-def threshold_words(named: Iterable[tuple[str, float]]) -> str:
+def threshold_text(named: Iterable[tuple[str, float]]) -> str:
     """Text with the most frequent pass threshold, and the names of environments that have others."""
     named = dict.fromkeys(named)
     counts = Counter(threshold for _, threshold in named)
@@ -171,7 +171,7 @@ def _meanings(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[s
     shown = [(label, r.name, r.summary) for label, r in zip(labels, results, strict=True) if r.summary is not None]
     named = [(clean(name, 80), summary.pass_threshold) for _, name, summary in shown if summary.pass_at_k]
     if named:
-        yield f"pass@k, pass^k: a rollout passes with a reward of at least {threshold_words(named)}"
+        yield f"pass@k, pass^k: a rollout passes with a reward of at least {threshold_text(named)}"
     scored = [(label, summary.reward.estimate) for label, _, summary in shown if summary.scored]
     wilson = [label for label, estimate in scored if estimate.method in WILSONS]
     if wilson:

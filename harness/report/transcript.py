@@ -11,7 +11,7 @@ from typing import cast
 from harness.core.records import JUDGEMENTS, Example, Failed, Generated
 from harness.core.types import JsonDict, Message, Prompt
 from harness.report import numerals
-from harness.report.numerals import token_words
+from harness.report.numerals import token_text
 from harness.report.text import clean, clean_block
 from harness.store.codec import to_text
 from harness.store.notes import Note, Notes
@@ -39,13 +39,13 @@ def transcript(example: Example, rollouts: Sequence[Outcome], width: int, notes:
     rule = "─" * min(width, _WIDEST)
     yield f"Example {clean(example.example_id, 200)}" + (f" · task {clean(example.task, 200)}" if example.task else "")
     yield rule
-    yield from _said(example.prompt, "user", "prompt")
+    yield from _message_lines(example.prompt, "user", "prompt")
     for outcome in rollouts:
         yield ""
         yield f"Rollout {outcome.base.rollout_index} · {verdict(outcome)}"
         yield rule
         if outcome.base.completion or isinstance(outcome.base, Generated):
-            yield from _said(outcome.base.completion or "", "assistant", "completion")
+            yield from _message_lines(outcome.base.completion or "", "assistant", "completion")
         yield from _result(example, outcome)
         yield from _notes(notes.of(outcome.base.key))
     if example.info:
@@ -95,7 +95,7 @@ def rollout_json(outcome: Outcome, notes: Sequence[Note]) -> JsonDict:
     }
 
 
-def _said(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
+def _message_lines(messages: Prompt | object, role: str, label: str) -> Iterator[str]:
     """Format a prompt or completion as lines: each of its messages, or its text if it is a plain string."""
     if isinstance(messages, str):
         yield label
@@ -300,7 +300,7 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     usage, timing = base.usage, base.timing
     requests = f"{usage.requests} request{'' if usage.requests == 1 else 's'}"
     cost = "" if usage.cost is None else f", {numerals.dollars(usage.cost)}"
-    yield "used", f"{token_words(usage)} in {requests}{cost}"
+    yield "used", f"{token_text(usage)} in {requests}{cost}"
     seconds = [f"{numerals.duration(timing.generation)}, {numerals.duration(timing.model)} of it in the model"]
     if timing.waiting:
         seconds.append(f"{numerals.duration(timing.waiting)} waiting for a slot")

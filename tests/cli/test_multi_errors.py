@@ -10,7 +10,7 @@ from dead_ports import free_port
 from multi_evals import Multi
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
-    (("sums.json",), "Model configs required: give a file of models after the tasks, or models with -m"),
+    (("sums.json",), "Model configs required: give a models file after the tasks, or models with -m"),
     (("sums.json", "models.toml", "--model-concurrency", "0"), "--model-concurrency must be >= 1."),
     (("sums.json", "models.toml", "--task-concurrency", "-1"), "--task-concurrency must be >= 1."),
     (("sums.json", "models.toml", "-t", "0"), "--max-tokens must be >= 1."),

@@ -148,8 +148,8 @@ def test_what_would_open_it_is_refused(bench: Bench, spy: Path) -> None:
     done = bench(*RUN, "--private", "-H")
     assert (done.code, done.err) == (
         2,
-        "error: -H would publish a run that --private makes private; remove one of the two settings, or inspect the "
-        "run first and then run: bench push RUN --allow-private\n",
+        "error: -H would publish a run that --private makes private; remove one of the two settings; a private run can "
+        "be published later with `bench push RUN --allow-private`\n",
     )
     done = bench("push", "latest")
     assert (done.code, done.err) == (

@@ -24,7 +24,7 @@ from harness.report.run_facts import (
     read_usage,
     settings_json,
     settings_of,
-    size_words,
+    size_text,
     sizes_of,
     spent_on,
     steps_of,
@@ -83,7 +83,7 @@ sums · lab/m-1 · done
   command       bench run sums -n 4
   commit        abc123, with local changes
   versions      python 3.13.1
-  files         journal.jsonl {size_words(size)}, others {size_words(others)}
+  files         journal.jsonl {size_text(size)}, others {size_text(others)}
 
 run    mean   95 % interval    std  scored  pass@1
 ──────────────────────────────────────────────────
@@ -486,7 +486,7 @@ def test_usage_of_any_shape(table: object) -> None:
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (123_456, "123 kB"), (55_800_000, "55.8 MB"), (5e12, "5000 GB")],
 )
 def test_sizes(size: float, words: str) -> None:
-    assert size_words(size) == words
+    assert size_text(size) == words
 
 
 def test_sizes_of_files(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from run_samples import finished, paid, run_at
 from store_samples import example, failed, rollouts
 from tables import for_each_row
 
-from harness.report.runs import origin_words, recorded_coverage, recorded_estimate, remarks, runs_lines
+from harness.report.runs import origin_text, recorded_coverage, recorded_estimate, remarks, runs_lines
 from harness.store.catalogue import Catalogue, ListedRun, read_entry
 from harness.store.rundir import RunDir
 
@@ -110,7 +110,7 @@ def test_what_a_run_was_made_from_stands_below_it(tmp_path: Path) -> None:
     ],
 )
 def test_ways_to_make_a_run_from_another(derived: dict[str, Any], words: str) -> None:
-    assert origin_words(derived, "ID") == words
+    assert origin_text(derived, "ID") == words
 
 
 def test_a_run_whose_rows_are_in_a_program_goes_on_there(tmp_path: Path) -> None:

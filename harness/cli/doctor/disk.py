@@ -43,17 +43,17 @@ def check_disk(folder: Path) -> list[Diagnosis]:
     try:
         probe = Path(tempfile.mkdtemp(prefix=".bench-doctor-", dir=there))
     except OSError as error:
-        return [problem("disk", name, *_said("write in", there, error))]
+        return [problem("disk", name, *_problem_and_advice("write in", there, error))]
     try:
         place = "is there" if there == folder.absolute() else f"does not exist yet, and can be created in {there}"
         return [*_room(name, there), *_abilities(name, probe, place)]
     except OSError as error:
-        return [problem("disk", name, *_said("write in", there, error))]
+        return [problem("disk", name, *_problem_and_advice("write in", there, error))]
     finally:
         shutil.rmtree(probe, ignore_errors=True)
 
 
-def _said(action: str, path: Path, error: OSError) -> tuple[str, str]:
+def _problem_and_advice(action: str, path: Path, error: OSError) -> tuple[str, str]:
     words, _, hint = str(store_error(action, path, error)).partition("; ")
     return words, hint or "choose another output folder with -o"
 

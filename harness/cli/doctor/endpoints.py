@@ -219,7 +219,7 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
         if UNKNOWN_PROMPT in str(error):
             says = "replied that the request is not from an environment, as `bench serve --env` does"
             return ok("endpoints", asked.name, says)
-        return problem("endpoints", asked.name, _words(error, client), _advice(asked, error))
+        return problem("endpoints", asked.name, _error_text(error, client), _advice(asked, error))
     except HarnessError as error:  # an invalid URL, header or proxy
         if "proxy" in str(error):
             return note("endpoints", asked.name, "no request sent: its proxy cannot be used, see network")
@@ -234,12 +234,12 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
         if client is not None:
             await client.close()
     if refused is not None:
-        says = f"is reachable, but answered with an error: {_words(refused, client)}"
+        says = f"is reachable, but answered with an error: {_error_text(refused, client)}"
         return note("endpoints", asked.name, says, _PASSING.get(refused.reason, _PASSES))
     return ok("endpoints", asked.name, f"replied in {time.monotonic() - begun:.2f} s{_secrecy(asked)}")
 
 
-def _words(error: ModelError, client: ChatClient | None) -> str:
+def _error_text(error: ModelError, client: ChatClient | None) -> str:
     """Format a client's error: without advice, without parts that the finding repeats, and with keys redacted."""
     label = f"{client.target.label}: " if client is not None else ""
     words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]

@@ -143,7 +143,7 @@ class RunIndex:
         Returns:
             The number of changes.
         """
-        self._caught_up = self._caught_up and self._path.exists()  # a file that was removed is built again
+        self._caught_up = self._caught_up and self._path.exists()  # a file that was removed is rebuilt
         with self.changed:
             self.changed.wait_for(lambda: self._caught_up or (seen is not None and self._seen != seen), seconds)
         return self._seen

@@ -77,7 +77,7 @@ class ComparedRun:
 
     @property
     def range(self) -> Range:
-        """Minimum and maximum possible value, as declared by the run."""
+        """Minimum and maximum possible value of the measure, as declared by the run."""
         return self.manifest.reward_range if self.is_reward else self.manifest.range_of(self.measure)
 
     @property

@@ -154,10 +154,10 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
             (match.only_baseline, "of the baseline alone"),
             (match.lost, "without a score on one side"),
         ]
-        told = ", ".join(f"{numerals.count(number)} {words}" for number, words in parts if number)
+        detail = ", ".join(f"{numerals.count(number)} {words}" for number, words in parts if number)
         return "inconclusive", (
             f"{numerals.count(pairs)} of {numerals.count(examples)} examples can be compared, but the gate requires "
-            f"{wanted}{f' ({told})' if told else ''}; run both on the same examples"
+            f"{wanted}{f' ({detail})' if detail else ''}; run both on the same examples"
         )
     return None
 
@@ -257,8 +257,8 @@ def junit(rulings: Sequence[Ruling], rule: GateRule) -> str:
         case = ElementTree.SubElement(suite, "testcase", {"classname": "bench.gate", "name": _xml(name), "time": "0"})
         if ruling.verdict != "pass":
             tag = "failure" if ruling.verdict == "fail" else "error"
-            told = ElementTree.SubElement(case, tag, {"type": ruling.verdict, "message": _xml(ruling.why)})
-            told.text = _xml(f"margin {rule.margin:g}; {ruling.match.candidate.run.path}")
+            detail = ElementTree.SubElement(case, tag, {"type": ruling.verdict, "message": _xml(ruling.why)})
+            detail.text = _xml(f"margin {rule.margin:g}; {ruling.match.candidate.run.path}")
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 

@@ -177,12 +177,12 @@ def _notes(transcripts: int, kinds: dict[str, int], total: int, shown: int, left
         many = f"All {numerals.count(total)} examples are here with their transcripts."
         return [*notes, every if total == 1 else many]
     words = ", ".join(f"{numerals.count(number)} {KINDS[kind]}" for kind, number in kinds.items() if number)
-    told = f"{numerals.count(transcripts)} of {numerals.count(total)} examples are here with their transcripts"
+    included = f"{numerals.count(transcripts)} of {numerals.count(total)} examples are here with their transcripts"
     more = ""
     if left:
         them = "One more was" if left == 1 else f"{numerals.count(left)} more were"
         more = f" {them} chosen and left out, because the page would have become too large."
-    notes.append(f"{told}{': ' + words if words else ''}.{more}")
+    notes.append(f"{included}{': ' + words if words else ''}.{more}")
     notes.append("The others are in the runs' journals and datasets: bench runs show RUN --example ID prints one.")
     return notes
 

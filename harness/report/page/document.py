@@ -19,7 +19,7 @@ from harness.report.page.plots import Plots
 from harness.report.page.result_section import result_section
 from harness.report.page.sections import name_of, note
 from harness.report.run_facts import commit_of, settings_of
-from harness.report.runs import has_rows, origin_words
+from harness.report.runs import has_rows, origin_text
 from harness.stats.methods import describe
 from harness.store.card_text import shown_config
 
@@ -156,7 +156,7 @@ def _facts(run: RunPart) -> Html:
     if run.entry.note:
         rows.append(("ended because", run.entry.note))
     if manifest.derived:
-        rows.append(("made", origin_words(manifest.derived, manifest.parent)))
+        rows.append(("made", origin_text(manifest.derived, manifest.parent)))
     if run.entry.created is not None:
         rows.append(("began", f"{run.entry.created:%Y-%m-%d %H:%M:%S UTC}"))
     rows.append(("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())))

@@ -15,7 +15,7 @@ from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.page.columns import CostBin, RolloutColumns, relations_of
 from harness.report.run_digest import Digest, digest_of
-from harness.report.table import RunReport, remarks_of, threshold_words
+from harness.report.table import RunReport, remarks_of, threshold_text
 from harness.report.text import clean
 from harness.stats.averages import macro_mean
 from harness.stats.difference import Difference, adjust, difference_of
@@ -296,7 +296,7 @@ def _overall(environments: Sequence[EnvPart]) -> list[Overall]:
 def passing(page: Page) -> str:
     """Sentence that states the minimum reward with which a rollout passes."""
     named = [(part.environment, part.summary.pass_threshold) for part in page.runs]
-    return f"A rollout passes with a reward of at least {threshold_words(named)}."
+    return f"A rollout passes with a reward of at least {threshold_text(named)}."
 
 
 def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
@@ -307,19 +307,19 @@ def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
         page: The page.
         in_short: Whether the output has neither metrics nor plots.
     """
-    told = [(name, words) for name, words in SUMMARY.items() if name not in INTERVALS]
+    lines = [(name, words) for name, words in SUMMARY.items() if name not in INTERVALS]
     differences = page.differences
     if differences:
         tests = {each.paired.test for each in differences if each.unpaired is None and each.paired.test is not None}
-        told.append(("difference", PAIRED["difference"]))
-        told += [(name, PAIRED[name]) for name in ("p_value", *sorted(tests)) if tests]
+        lines.append(("difference", PAIRED["difference"]))
+        lines += [(name, PAIRED[name]) for name in ("p_value", *sorted(tests)) if tests]
         if any(each.unpaired is not None for each in differences):
-            told.append(("two samples", "runs with fewer than two examples in common: two-sided t test of the means"))
-        told.append(("adjusted", "Holm 1979, over all pairs of the page"))
+            lines.append(("two samples", "runs with fewer than two examples in common: two-sided t test of the means"))
+        lines.append(("adjusted", "Holm 1979, over all pairs of the page"))
     used = {part.estimate.method for part in (*page.overall, *differences, *page.runs)}
     for run in page.runs if not in_short else ():
         summary = run.summary
         used.update(metric.estimate.method for metric in summary.metrics.values())
         used.update(rate.estimate.method for k in (summary.pass_at_k, summary.pass_hat_k) for rate in k.values())
         used.update(group.reward.method for groups in run.relations.values() for group in groups)
-    return [*told, *((f"interval: {method}", describe(method)) for method in INTERVALS if method in used)]
+    return [*lines, *((f"interval: {method}", describe(method)) for method in INTERVALS if method in used)]

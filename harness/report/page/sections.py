@@ -115,9 +115,9 @@ def leaderboards(page: Page, grid: Html | None = None) -> Html:
         if len(page.environments) > 1:
             parts.append(tag("h3", environment.name))
         parts.append(_leaderboard(environment))
-        told = [run for run in environment.runs if run.remarks]
-        names = [[] if len(environment.runs) == 1 else [tag("b", run.label), ": "] for run in told]
-        items = [tag("li", name, "; ".join(run.remarks)) for run, name in zip(told, names, strict=True)]
+        mentioned = [run for run in environment.runs if run.remarks]
+        names = [[] if len(environment.runs) == 1 else [tag("b", run.label), ": "] for run in mentioned]
+        items = [tag("li", name, "; ".join(run.remarks)) for run, name in zip(mentioned, names, strict=True)]
         parts.append(tag("ul", *items, class_="remarks") if items else None)
     words = (
         "Mean reward over examples, each the mean over its scored rollouts. The bar is the 95 % interval on a common "
@@ -177,8 +177,8 @@ def _against_best(environment: EnvPart, position: int) -> Child:
 
 def differences(page: Page) -> Html | None:
     """Page section with the differences of all pairs of runs; None if there are no pairs."""
-    told = [environment for environment in page.environments if environment.differences]
-    if not told:
+    mentioned = [environment for environment in page.environments if environment.differences]
+    if not mentioned:
         return None
     words = (
         "Each pair is compared on the examples that both scored. p is of the test of the interval, adjusted "
@@ -188,8 +188,8 @@ def differences(page: Page) -> Html | None:
     )
     parts: list[Child] = [tag("h2", "Do they differ?", id="differences"), note(words), map(note, cautions(page))]
     head = ["first", "second", "verdict", "difference", "95 % interval", "p", "wins / ties / losses", "examples"]
-    for environment in told:
-        if len(told) > 1:
+    for environment in mentioned:
+        if len(mentioned) > 1:
             parts.append(tag("h3", environment.name))
         rows: list[list[Child]] = []
         for each in environment.differences:

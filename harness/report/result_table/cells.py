@@ -246,7 +246,7 @@ def _label(cells: Sequence[ResultCell]) -> None:
         models.setdefault(cell.model or "–", []).append(cell)
     for model, runs in models.items():
         used = Counter(cell.environment for cell in runs)
-        words = [""] * len(runs) if max(used.values()) == 1 else _words(runs)
+        words = [""] * len(runs) if max(used.values()) == 1 else _labels(runs)
         for cell, word in zip(runs, words, strict=True):
             cell.row = f"{model} · {word}" if word else model
     used_rows = Counter((cell.row, cell.environment) for cell in cells)
@@ -255,7 +255,7 @@ def _label(cells: Sequence[ResultCell]) -> None:
             cell.row = f"{cell.row} · {cell.entry.id}"
 
 
-def _words(runs: Sequence[ResultCell]) -> list[str]:
+def _labels(runs: Sequence[ResultCell]) -> list[str]:
     """Short labels that distinguish the runs of a model within each environment."""
     order = sorted(runs, key=lambda cell: (str(cell.manifest.created), cell.entry.id))
     suites = list(dict.fromkeys(cell.manifest.suite or cell.entry.id for cell in order))
