@@ -44,7 +44,7 @@ LINES = {
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
-    "cli": (9850, 6783),
+    "cli": (9847, 6780),
     # the number of a key
     "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
     # status.json of runs in progress, and the pace of a run, which was in the report

@@ -364,11 +364,10 @@ def _spelled() -> Generator[None]:
 
 def _wait(coroutine: Coroutine[object, object, T]) -> T:
     """Run a coroutine to its end; in a separate thread if an event loop is running, as in a notebook."""
-    loop_factory = uvloop.new_event_loop
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(coroutine)
     results: list[T] = []
     errors: list[BaseException] = []
@@ -382,7 +381,7 @@ def _wait(coroutine: Coroutine[object, object, T]) -> T:
 
     def work() -> None:
         try:
-            with asyncio.Runner(loop_factory=loop_factory) as runner:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 results.append(runner.run(whole()))
         except BaseException as error:  # boundary: raised again in the caller's thread
             errors.append(error)

@@ -15,7 +15,7 @@ from typing import cast
 
 from harness.core.errors import UsageError
 from harness.core.redact import redactor
-from harness.core.size_limits import size_words
+from harness.core.size_limits import size_text
 from harness.core.types import JsonDict
 from harness.stats.scores import LARGEST_SCORE
 from harness.store.atomic import atomic_write, durable_sync, file_mode, sync_folder, translated
@@ -169,7 +169,7 @@ def add_note(folder: RunDir, document: JsonDict) -> Note:
             if size and os.pread(fd, 1, size - 1) != b"\n":
                 line = b"\n" + line  # another writer died within its line
             if size + len(line) > LARGEST_FILE:
-                raise OSError(errno.EFBIG, f"it would be larger than {size_words(LARGEST_FILE)}, the maximum size")
+                raise OSError(errno.EFBIG, f"it would be larger than {size_text(LARGEST_FILE)}, the maximum size")
             if os.write(fd, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             durable_sync(fd)
