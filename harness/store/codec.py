@@ -63,7 +63,7 @@ def encode(record: Record) -> bytes:
         return line
     redact = partial(redactor.text, patterns=False)
     clean = {
-        name: value if name in _STRUCTURAL else map_texts(value, redact, _redacted_key)
+        name: value if name in _STRUCTURAL else map_texts(value, redact, redacted_key)
         for name, value in parse(line).items()
     }
     return _encode_unusual(clean)
@@ -206,8 +206,8 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"JSON does not allow {constant}")
 
 
-def _redacted_key(name: str) -> str:
-    # A lower-case key is kept: a placeholder secret may equal a field name, which must not change.
+def redacted_key(name: str) -> str:
+    """Redact known secrets in a key of a JSON object. A lower-case word is kept: it may be the name of a field."""
     is_word = name.islower() and name.replace("_", "").isalpha()
     return name if is_word else redactor.text(name, patterns=False)
 

@@ -42,6 +42,7 @@ NOT_RUN = {
     "bench view latest": "serves until Ctrl-C",
     "bench view 20261121T0915 latest": "serves until Ctrl-C",
     "bench view --host 0.0.0.0 --port 8765 --no-open": "serves until Ctrl-C",
+    "python -m http.server -d site": "serves until Ctrl-C; tests/plugins/view/test_bundle.py reads what it serves",
     "docs/guides/authoring.md": "its Python is a test file, which tests/authoring/test_guide.py runs",
     "docs/guides/notebooks.md": "its Python is cells, which tests/report/frames/test_guide.py runs",
     "docs/guides/sandbox.md": "its session is a fragment; tests/sandbox opens sessions",

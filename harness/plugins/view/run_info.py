@@ -11,6 +11,7 @@ import numpy as np
 from harness.core.errors import StoreError
 from harness.core.records import Example
 from harness.core.types import JsonDict
+from harness.plugins.view.index_columns import LARGEST
 from harness.plugins.view.run_index import Array, RunIndex
 from harness.plugins.view.run_list import run_json
 from harness.plugins.view.tables import estimate, limits_of, measured, plain
@@ -137,7 +138,19 @@ def histogram(index: RunIndex) -> JsonDict | None:
         "edges": edges.tolist(), "discrete": len(unique) <= BINS // 2,
         "counts": np.bincount(bins, minlength=count).tolist(),
         "passed": np.bincount(bins[passed], minlength=count).tolist(),
+        "queries": bin_queries(edges.tolist(), is_discrete=len(unique) <= BINS // 2),
     }  # fmt: skip
+
+
+def bin_queries(edges: list[float], *, is_discrete: bool) -> list[str]:
+    """The queries that select the rollouts of each bin of a histogram."""
+    texts = [str(int(edge)) if edge.is_integer() and abs(edge) < LARGEST else repr(edge) for edge in edges]
+    if is_discrete:
+        return [f"reward={text}" for text in texts]
+    last = len(texts) - 2
+    return [
+        f"reward>={texts[place]} reward{'<=' if place == last else '<'}{texts[place + 1]}" for place in range(last + 1)
+    ]
 
 
 def columns_json(index: RunIndex) -> list[JsonDict]:

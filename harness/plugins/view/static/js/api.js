@@ -19,7 +19,16 @@ export function address(path, parameters = {}) {
   return `api/${path}${query ? `?${query}` : ""}`;
 }
 
-export function get(path, parameters, signal) {
+/** Whether this page is a bundle: files that `bench view --bundle` wrote, without a server. */
+export const isBundle = document.querySelector('meta[name="bench-bundle"]') !== null;
+
+export async function get(path, parameters, signal) {
+  if (isBundle) {
+    const { answer } = await import("./bundle.js");
+    const found = await answer(path, parameters);
+    signal?.throwIfAborted();
+    return found;
+  }
   return answered(address(path, parameters), { signal, headers: { Accept: "application/json" } });
 }
 
@@ -83,7 +92,7 @@ export function useEvents(ids, onEvent) {
   const handler = useRef(onEvent);
   handler.current = onEvent;
   useEffect(() => {
-    if (ids === undefined) return undefined;
+    if (ids === undefined || isBundle) return undefined;
     const source = new EventSource(address("events", { runs: ids === null ? "" : ids }));
     for (const name of ["run", "runs", "statuses"]) {
       source.addEventListener(name, (event) => handler.current(name, event.data ? JSON.parse(event.data) : null));

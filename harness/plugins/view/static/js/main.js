@@ -2,6 +2,7 @@
 
 import { h, render } from "../vendor/preact.js";
 import { useEffect, useState } from "../vendor/hooks.js";
+import { isBundle } from "./api.js";
 import { ComparePage, idsOf } from "./compare.js";
 import { DIALOG, FRAME, useKeys } from "./keys.js";
 import { PairPage } from "./pair.js";
@@ -58,7 +59,7 @@ function Help({ onClose }) {
       <h2 id="help-title">Keys</h2>
       <dl>${KEYS.map(([keys, words]) => html`<dt key=${keys}>${keys.split("  ").map((key) => html`<kbd key=${key}>${key}</kbd> `)}</dt><dd>${words}</dd>`)}</dl>
       <h2>Queries</h2>
-      <p><code>${"reward<1 stop:length"}</code> both must hold · <code>or</code>, <code>-</code> (not), parentheses · <code>text:"let me think"</code> · <code>is:failed</code> · <code>metric.format=0</code> · <code>info.level:hard</code> · <code>note:wrong-label</code></p>
+      ${isBundle ? html`<p>A bundle has the groups of its columns only; other queries need <code>bench view</code>.</p>` : html`<p><code>${"reward<1 stop:length"}</code> both must hold · <code>or</code>, <code>-</code> (not), parentheses · <code>text:"let me think"</code> · <code>is:failed</code> · <code>metric.format=0</code> · <code>info.level:hard</code> · <code>note:wrong-label</code></p>`}
       <button type="button" id="close-help" onClick=${onClose}>Close</button>
     </div></div>`;
 }

@@ -1,7 +1,7 @@
 /** One rollout: its transcript, and beside it the score, the judges' words, usage and state. */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.js";
-import { address, get, useApi, useEvents } from "./api.js";
+import { address, get, isBundle, useApi, useEvents } from "./api.js";
 import { compact, count, dollars, duration, moment, score } from "./format.js";
 import { useKeys } from "./keys.js";
 import { Message, paired } from "./message.js";
@@ -91,7 +91,7 @@ export function RolloutPage({ id, index, r, parameters }) {
         <button type="button" class="small" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)} title="Markdown or raw text (m)">Raw</button>
         <button type="button" class="small" title="add or edit your note (a)" onClick=${() => setNoting(true)}>Note</button>
         <${Copy} text=${() => location.href} label="Copy link" />
-        <a class="small button" href=${address(`${path}/rollouts/${index}/${r}`, { whole: 1 })} target="_blank" rel="noopener">JSON</a>
+        ${!isBundle && html`<a class="small button" href=${address(`${path}/rollouts/${index}/${r}`, { whole: 1 })} target="_blank" rel="noopener">JSON</a>`}
       </span>
     </header>
     <p class="note" role="status">${note}</p>

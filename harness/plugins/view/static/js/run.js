@@ -1,7 +1,7 @@
 /** One run: its figures, kinds of failures, and the table of its examples. */
 
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
-import { useApi, useEvents } from "./api.js";
+import { isBundle, useApi, useEvents } from "./api.js";
 import { clock, compact, count, dollars, duration, interval, line, mean, moment, pace, plural, score, share } from "./format.js";
 import { CompareWith } from "./compare.js";
 import { useKeys } from "./keys.js";
@@ -128,8 +128,8 @@ function Examples({ id, data, parameters, revision }) {
         onBy=${(value) => set({ by: value })} onChoose=${(query) => set({ q: both(q, query) })} range=${data.range} />
     </div>
     <div class="bar">
-      <${QueryBox} run=${id} value=${q} columns=${data.columns} error=${list.error?.start !== undefined || list.error?.status === 400 ? list.error : null}
-        onSearch=${(value) => set({ q: value })} placeholder='Filter: reward<1 stop:length text:"let me think"   /' />
+      <${QueryBox} run=${id} value=${q} columns=${isBundle ? [] : data.columns} error=${list.error?.start !== undefined || list.error?.status === 400 ? list.error : null}
+        onSearch=${(value) => set({ q: value })} placeholder=${isBundle ? "Choose a bar or a kind to filter" : 'Filter: reward<1 stop:length text:"let me think"   /'} />
       <div class="quick">
         <button type="button" class="small" aria-pressed=${q === "is:failed"} onClick=${() => set({ q: q === "is:failed" ? "" : "is:failed" })}>Failed</button>
         <button type="button" class="small" aria-pressed=${q === "outcome:unscored"} onClick=${() => set({ q: q === "outcome:unscored" ? "" : "outcome:unscored" })}>No score</button>
@@ -212,15 +212,13 @@ function RolloutRows({ id, rows, row, parameters }) {
 }
 
 function Histogram({ data, onChoose }) {
-  const { edges, counts, passed, discrete } = data.histogram || { edges: [], counts: [] };
+  const { edges, counts, passed, discrete, queries } = data.histogram || { edges: [], counts: [] };
   const most = Math.max(1, ...counts);
   const total = counts.reduce((sum, each) => sum + each, 0);
   const bins = counts.map((number, place) => {
-    const isLast = place === counts.length - 1;
     const [low, high] = discrete ? [edges[place], edges[place]] : [edges[place], edges[place + 1]];
     const words = discrete ? score(low) : `${score(low)} to ${score(high)}`;
-    const query = discrete ? `reward=${low}` : `reward>=${low} reward${isLast ? "<=" : "<"}${high}`;
-    return { number, words, query, isPassed: passed?.[place], height: (100 * number) / most };
+    return { number, words, query: queries[place], isPassed: passed?.[place], height: (100 * number) / most };
   });
   return html`<section class="panel"><h2>Rewards</h2>
     ${!total && html`<p class="quiet">No rollout has a reward yet.</p>`}
