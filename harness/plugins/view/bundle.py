@@ -47,6 +47,8 @@ class Site:
     """Whether only the user can read them."""
     runs: int = 0
     rollouts: int = 0
+    unreadable: int = 0
+    """Number of rollouts whose transcripts cannot be read."""
     files: int = 0
     size: int = 0
     """Number of bytes."""
@@ -149,8 +151,10 @@ def _write(site: Site, entries: Sequence[ListedRun]) -> None:
             def write(name: str, content: bytes, folder: str = f"data/{number}") -> None:
                 site.write(f"{folder}/{name}", content)
 
-            runs.append(RunFiles(index, write).write())
+            files = RunFiles(index, write)
+            runs.append(files.write())
             site.rollouts += index.count
+            site.unreadable += files.unreadable
     listed = {"root": f"this bundle of {written:%d %b %Y}", "runs": runs, "problem": ""}
     site.write("data/runs.json", redacted(to_text(listed)))
     marker = {"bundle": _FORMAT, "written": written.isoformat(timespec="seconds"), "names": sorted(names)}

@@ -6,13 +6,13 @@ queries that the pages make select; beginnings of texts and transcripts are in c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import cast
 
 import numpy as np
 
-from harness.core.errors import StoreError
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.plugins.view.column_values import ColumnValues, column_of, values_of
@@ -27,6 +27,8 @@ from harness.report.selection import LONGEST_VALUE, value_text
 from harness.store.codec import from_text, map_texts, redacted_key, to_text
 from harness.store.journal import JournalReader
 from harness.store.values import table
+
+logger = logging.getLogger(__name__)
 
 TEXTS = 200
 """Number of rollouts whose beginnings of texts are in one file."""
@@ -73,6 +75,8 @@ class RunFiles:
     """
 
     def __init__(self, index: RunIndex, write: Write) -> None:
+        self.unreadable = 0
+        """Number of rollouts whose transcripts cannot be read."""
         self._index, self._put = index, write
         self._columns: dict[str, int] = {}
         """Numbers of the columns, by name."""
@@ -115,6 +119,8 @@ class RunFiles:
         """The run for the list of runs, without paths of this machine."""
         entry = self._index.entry
         problems = [each.replace(str(entry.run.path), entry.id) for each in entry.problems]
+        if error := self._status()["error"]:
+            problems.append(f"{error[0].upper()}{error[1:]}.")
         if entry.state == "running":
             problems.append("This run had not ended when the bundle was written; it shows the rollouts until then.")
         return {**run, "path": "", "problems": problems}
@@ -212,6 +218,8 @@ class RunFiles:
             firsts.append((places[start], rollouts[start]))
             held.clear()
 
+        if not index.count:
+            return []
         with index.reader() as reader:
             for position in range(index.count):
                 text = self._transcript(reader, position, places[position])
@@ -220,18 +228,19 @@ class RunFiles:
                     size, start = 0, position
                 held.append(text)
                 size += len(text)
-        if held:
-            flush(index.count)
+        flush(index.count)
         return firsts
 
     def _transcript(self, reader: JournalReader, position: int, place: int) -> bytes:
         index = self._index
         try:
             outcome = index.outcome(reader, int(index.order[position]))
-        except (StoreError, ValueError):
+            page = rollout_json(index, place, outcome, [])
+            return redacted(fitted({**page, "run": None}, whole=True))
+        except Exception as error:  # the other rollouts can be read
+            logger.info("rollout %s of example %s: %s", position, place, error, exc_info=True)
+            self.unreadable += 1
             return to_text({"error": "this rollout cannot be read from the journal"}).encode()
-        page = rollout_json(index, place, outcome, [])
-        return redacted(fitted({**page, "run": None}, whole=True))
 
     def _siblings(self, start: int, end: int) -> dict[str, list[JsonDict]]:
         """The rollouts of the examples of some transcripts, near these, by position of the example.

@@ -100,6 +100,8 @@ def _bundle(folder: Path, names: list[str], output_dir: Path, *, allow_private: 
     sys.stdout.flush()
     counts = ((site.runs, "run"), (site.rollouts, "rollout"), (site.files, "file"))
     _say(", ".join([*(counted(number, noun) for number, noun in counts), size_words(site.size)]))
+    if site.unreadable:
+        _say(f"note: the transcripts of {counted(site.unreadable, 'rollout')} cannot be read")
     if site.is_private:
         _say("note: the bundle has a private run, so only you can read the folder")
     _say(f"Look at it: python -m http.server -d {shlex.quote(str(folder))}")

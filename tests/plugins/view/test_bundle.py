@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from bench_command import Bench, bench, here
 from chromium import Browser, Tab, browser
-from run_samples import finished
+from run_samples import finished, run_at
 from sightings import sightings
 from store_samples import example, generated, rollouts, scored
+from strange_runs import ROLLOUTS, strange_run
 from view_pages import click, go, hostile, hostile_run, mixed_run, press, shows, type_text
 from view_server import viewing
 
@@ -71,14 +72,20 @@ async def refused(tab: Tab, path: str, **parameters: object) -> str:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two JSON values are the same, but for the last digits of numbers."""
+    """Whether two JSON values are the same, but for the last digits of numbers and halves of characters."""
+    if isinstance(a, str) and isinstance(b, str):
+        return whole(a) == whole(b)
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(alike(a[name], b[name]) for name in a)
     if isinstance(a, list):
         return isinstance(b, list) and len(a) == len(b) and all(map(alike, a, b))
-    if isinstance(a, float) or isinstance(b, float):
-        return a is not None and b is not None and math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12)
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12)
     return bool(a == b)
+
+
+def whole(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def said(text: str) -> list[JsonDict]:
@@ -165,6 +172,42 @@ def in_bundle(answer: JsonDict, parameters: JsonDict, found: JsonDict) -> JsonDi
     if "groups" in answer and parameters.get("q"):
         answer["groups"] = [{**each, "low": None, "high": None} for each in answer["groups"]]
     return answer
+
+
+def test_strange_and_damaged_runs_are_bundled_as_the_server_shows_them(bench: Bench, in_browser: Browser) -> None:
+    strange, empty = strange_run(OUT), run_at(OUT, minute=7, letters="eeee")
+    with strange.journal_path.open("ab") as file:
+        file.write(b"{broken\n{}\n")
+    written(bench, strange.id, empty.id)
+    strange_path = f"runs/{strange.id}"
+    with viewing(OUT) as client:
+        rows = client.get(f"/api/{strange_path}/rollouts")["rows"]
+        assert len(rows) == ROLLOUTS
+        asked: list[tuple[str, JsonDict]] = [
+            (f"{strange_path}/rollouts/{each['index']}/{each['r']}", {"whole": 1}) for each in rows
+        ]
+        columns = [each["name"] for each in client.get(f"/api/{strange_path}")["columns"] if each["indexed"]]
+        for sort in ("", *(each for each in columns if not each.startswith("is:"))):
+            asked += [(f"{strange_path}/{page}", {"sort": sort}) for page in ("examples", "rollouts")]
+        asked += [(f"{strange_path}/groups", {"by": by}) for by in ("stop", "reason", "tool", "metrics")]
+        asked += [(f"runs/{empty.id}/{page}", {}) for page in ("examples", "rollouts")]
+        expected = [client.get(f"/api/{each}", **parameters) for each, parameters in asked]
+
+    async def visit(tab: Tab) -> None:
+        await tab.open(f"{address}#/run/{strange.id}")
+        await shows(tab, "The journal is damaged, and its rest could not be read.")
+        for (each, parameters), answer in zip(asked, expected, strict=True):
+            found = await tab.js(asking(each, parameters))
+            for both in (answer, found):
+                both.pop("index", None)
+                both.pop("run", None)
+            assert alike(found, answer), (each, parameters)
+        await go(tab, f"#/run/{empty.id}")
+        await shows(tab, "There are no rollouts yet.")
+        assert tab.complaints == []
+
+    with served(Path("site")) as address:
+        in_browser(visit)
 
 
 def test_large_transcripts_have_files_of_their_own(bench: Bench, in_browser: Browser) -> None:
