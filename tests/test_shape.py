@@ -66,14 +66,12 @@ LINES = {
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
-<<<<<<< HEAD
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, and the table of a suite
     "plugins/view": (4224, 2837),
 =======
-    # bench view: the server, its index of a journal, and its answers; static sites (`--bundle`) with the same answers
-    "plugins/view": (3760, 2550),
->>>>>>> 7914e32 (Write static sites of runs: bench view --bundle)
+    "plugins/view": (3767, 2554),
+>>>>>>> c66dafb (Expect the queries of bars in the test of a run)
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages

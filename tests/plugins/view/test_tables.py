@@ -147,7 +147,8 @@ def test_the_run_has_its_figures(page: Page) -> None:
         {"outcome": "scored", "reason": "", "count": 15}, {"outcome": "unscored", "reason": "rate_limit", "count": 2},
         {"outcome": "unscored", "reason": "timeout", "count": 1},
     ]  # fmt: skip
-    assert found["histogram"] == {"edges": [0.0, 1.0], "discrete": True, "counts": [5, 10], "passed": [0, 10]}
+    bars = {"counts": [5, 10], "passed": [0, 10], "queries": ["reward=0", "reward=1"]}
+    assert found["histogram"] == {"edges": [0.0, 1.0], "discrete": True, **bars}
     assert found["summary"]["scored"] == 15
     assert found["metrics"][0]["name"] == "correct"
     assert found["latency"] == {"p50": 0.5, "p95": 0.5}
