@@ -67,11 +67,8 @@ LINES = {
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
-    # states of runs in progress, the removal of old indexes, and the table of a suite
-    "plugins/view": (4224, 2837),
-=======
-    "plugins/view": (3767, 2554),
->>>>>>> c66dafb (Expect the queries of bars in the test of a run)
+    # states of runs in progress, the removal of old indexes, the table of a suite; bundles
+    "plugins/view": (4773, 3227),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages

@@ -18,6 +18,7 @@ from harness.core.types import JsonDict
 from harness.plugins.view.column_values import ColumnValues, column_of, values_of
 from harness.plugins.view.groups import groups_page
 from harness.plugins.view.index_columns import FLAG_BITS, WORDS
+from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query, plain_word
 from harness.plugins.view.rollout_page import fitted, rollout_json
 from harness.plugins.view.run_index import Array, RunIndex
@@ -93,7 +94,9 @@ class RunFiles:
             StoreError: the journal cannot be opened.
         """
         info = run_info(self._index, self._index.entry, [])
-        sortable = [each for each in info["columns"] if each["indexed"] and each["kind"] != "flag"]
+        # Notes are what people wrote for themselves: they are not published.
+        kept = [each for each in info["columns"] if each["name"] not in NOTE_NUMBERS | NOTE_WORDS]
+        sortable = [each for each in kept if each["indexed"] and each["kind"] != "flag"]
         metrics = [each["name"] for each in sortable if each["name"].startswith("metric.")]
         names = [each["name"] for each in sortable]
         grouped = [name for name in (*_GROUPED, *metrics) if name in names]
@@ -108,7 +111,14 @@ class RunFiles:
         self._texts()
         layout = {"columns": [*self._columns], "groups": grouped, "texts": TEXTS, "chunks": self._transcripts()}
         run = self._run(info["run"])
-        info |= {"run": run, "index": self._status(), "summary": None, "columns": sortable, "bundle": layout}
+        info |= {
+            "run": run,
+            "index": self._status(),
+            "summary": None,
+            "columns": sortable,
+            "bundle": layout,
+            "noted": 0,
+        }
         self._json("run.json", info)
         return run
 

@@ -30,7 +30,7 @@ _RUNS_HELP = (
 )
 
 
-def view(
+def view(  # noqa: PLR0913 - a command's options are its parameters
     runs: list[str] | None = positional("RUN|SUITE", _RUNS_HELP),
     host: str = flag("--host HOST", "Address to listen on.", _LOOPBACK),
     port: int = flag("--port N", "Port to listen on; 0 picks a free one.", 0, min=0, max=65535),
@@ -51,7 +51,9 @@ def view(
     """
     if bundle is not None:
         if host != _LOOPBACK or port or no_open or author is not None:
-            raise UsageError("--host, --port, --author and --no-open have no effect with --bundle, which starts no server")
+            raise UsageError(
+                "--host, --port, --author and --no-open have no effect with --bundle, which starts no server"
+            )
         _bundle(bundle, runs or [], output_dir, allow_private=allow_private)
         return
     if allow_private:
@@ -74,7 +76,7 @@ def _bundle(folder: Path, names: list[str], output_dir: Path, *, allow_private: 
     """Write runs as a static site, and print what was written."""
     from harness.plugins.view.bundle import write_bundle
     from harness.report.numerals import counted
-    from harness.report.run_facts import size_words
+    from harness.report.run_facts import size_text
     from harness.store.catalogue import read_entry
 
     if not names:
@@ -99,7 +101,7 @@ def _bundle(folder: Path, names: list[str], output_dir: Path, *, allow_private: 
     sys.stdout.write(f"{folder}\n")
     sys.stdout.flush()
     counts = ((site.runs, "run"), (site.rollouts, "rollout"), (site.files, "file"))
-    _say(", ".join([*(counted(number, noun) for number, noun in counts), size_words(site.size)]))
+    _say(", ".join([*(counted(number, noun) for number, noun in counts), size_text(site.size)]))
     if site.unreadable:
         _say(f"note: the transcripts of {counted(site.unreadable, 'rollout')} cannot be read")
     if site.is_private:

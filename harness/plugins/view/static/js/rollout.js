@@ -63,7 +63,7 @@ export function RolloutPage({ id, index, r, parameters }) {
     j: () => step("example", 1), k: () => step("example", -1), n: () => step("failed", 1), N: () => step("failed", -1),
     J: () => toTurn(turnHere(0) + 1), K: () => toTurn(turnHere(2) - 1),
     "]": () => sibling(1), "[": () => sibling(-1), u: () => go(link(["run", id], list)), g: () => go(link(["run", id], { ...list })),
-    "/": () => go(link(["run", id], { ...list, focus: "query" })), t: askTurn, a: () => setNoting(true), m: () => setRaw(!isRaw),
+    "/": () => go(link(["run", id], { ...list, focus: "query" })), t: askTurn, a: () => !isBundle && setNoting(true), m: () => setRaw(!isRaw),
     y: async () => setNote((await toClipboard(location.href)) ? "The link is copied." : "Copying failed."),
   });
   useEffect(() => {
@@ -89,7 +89,7 @@ export function RolloutPage({ id, index, r, parameters }) {
       <span class="tools">
         ${turns > 3 && html`<label class="choice"><span>turn</span><input id="turn" type="number" min="1" max=${turns} value=${turn} onChange=${(event) => toTurn(Number(event.target.value))} /> <span class="quiet">of ${turns}</span></label>`}
         <button type="button" class="small" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)} title="Markdown or raw text (m)">Raw</button>
-        <button type="button" class="small" title="add or edit your note (a)" onClick=${() => setNoting(true)}>Note</button>
+        ${!isBundle && html`<button type="button" class="small" title="add or edit your note (a)" onClick=${() => setNoting(true)}>Note</button>`}
         <${Copy} text=${() => location.href} label="Copy link" />
         ${!isBundle && html`<a class="small button" href=${address(`${path}/rollouts/${index}/${r}`, { whole: 1 })} target="_blank" rel="noopener">JSON</a>`}
       </span>
@@ -97,7 +97,7 @@ export function RolloutPage({ id, index, r, parameters }) {
     <p class="note" role="status">${note}</p>
     <div class="columns">
       <${Transcript} key=${`${id}/${index}/${r}`} data=${data} isRaw=${isRaw} turn=${Number(turn) || 0} hrefOfTurn=${(number) => place(index, r, { turn: number })} />
-      <${Sidebar} data=${data} notes=${html`<${Notes} key=${`${id}/${index}/${r}`} id=${id} index=${index} r=${r} revision=${notesAt} isOpen=${isNoting} onOpen=${setNoting} />`} />
+      <${Sidebar} data=${data} notes=${!isBundle && html`<${Notes} key=${`${id}/${index}/${r}`} id=${id} index=${index} r=${r} revision=${notesAt} isOpen=${isNoting} onOpen=${setNoting} />`} />
     </div>
   </main>`;
 }

@@ -27,11 +27,11 @@ export function RunPage({ id, parameters }) {
   });
   const [isChoosing, setChoosing] = useState(false);
   useEffect(() => setLive(null), [id]);
-  useKeys({ c: () => setChoosing(true) });
+  useKeys({ c: () => !isBundle && setChoosing(true) });
   if (error && !data) return html`<main><${Problem} error=${error} /></main>`;
   if (!data || data.run.id !== id) return html`<main><p class="wait">Loading the run …</p></main>`;
   return html`<main class="run">
-    <${Head} data=${data} live=${live} onCompare=${() => setChoosing(true)} />
+    <${Head} data=${data} live=${live} onCompare=${isBundle ? null : () => setChoosing(true)} />
     <${Examples} key=${id} id=${id} data=${data} parameters=${parameters} revision=${revision} />
     <${Settings} data=${data} />
     ${isChoosing && html`<${CompareWith} run=${data.run} onClose=${() => setChoosing(false)} />`}
@@ -46,7 +46,7 @@ function Head({ data, live, onCompare }) {
   const missing = unscored.reduce((sum, each) => sum + each.count, 0);
   return html`<header class="head">
     <h1><span>${run.name || run.env}</span> <span class="by">${run.model}</span></h1>
-    <p class="quiet meta"><${State} state=${run.state} /> <code>${run.id}</code> <${Copy} text=${run.id} label="Copy id" /> <button type="button" class="small" title="compare with another run (c)" onClick=${onCompare}>Compare</button> · started ${moment(run.created)}
+    <p class="quiet meta"><${State} state=${run.state} /> <code>${run.id}</code> <${Copy} text=${run.id} label="Copy id" /> ${onCompare && html`<button type="button" class="small" title="compare with another run (c)" onClick=${onCompare}>Compare</button>`} · started ${moment(run.created)}
       ${run.parent && html` · made from <a href=${link(["run", run.parent])}>${run.parent}</a>`}
       ${run.private && html` · <span class="tag">private</span>`}</p>
     ${run.problems.map((each) => html`<p class="problem" key=${each}>${each}</p>`)}

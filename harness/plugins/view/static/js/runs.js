@@ -1,7 +1,7 @@
 /** The list of runs. */
 
 import { useMemo, useRef, useState } from "../vendor/hooks.js";
-import { useApi, useEvents } from "./api.js";
+import { isBundle, useApi, useEvents } from "./api.js";
 import { clock, compact, count, dollars, duration, mean, moment, pace, plural } from "./format.js";
 import { useKeys } from "./keys.js";
 import { go, link } from "./router.js";
@@ -91,12 +91,12 @@ export function RunsPage({ parameters }) {
   const toggle = (id) => choose(chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id]);
   const isEnough = chosen.length >= 2;
   const [isHinted, setHinted] = useState(false);
-  const compare = () => (isEnough ? go(link(["compare", chosen.join(",")])) : setHinted(true));
+  const compare = () => !isBundle && (isEnough ? go(link(["compare", chosen.join(",")])) : setHinted(true));
   useKeys({
     "/": () => search.current?.focus(), j: () => move(1), k: () => move(-1), c: compare,
     x: () => {
       const focused = document.activeElement?.closest("tr")?.dataset.run;
-      if (focused) toggle(focused);
+      if (focused && !isBundle) toggle(focused);
     },
   });
 
@@ -128,9 +128,9 @@ export function RunsPage({ parameters }) {
       <button type="button" class="small" disabled=${!isEnough} onClick=${compare}>Compare</button>
       ${chosen.length > 0 && html`<button type="button" class="small" onClick=${() => choose([])}>Choose none</button>`}</p>`}
     ${!runs.length && html`<p>There are no runs here yet. <code>bench run gsm8k -n 10</code> makes one.</p>`}
-    ${suite && html`<${SuiteTable} key=${suite} suite=${suite} states=${runs.filter((run) => run.suite === suite).map((run) => run.state).join()} />`}
+    ${suite && !isBundle && html`<${SuiteTable} key=${suite} suite=${suite} states=${runs.filter((run) => run.suite === suite).map((run) => run.state).join()} />`}
     ${found.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="runs"><table ref=${table} class="list">
-      <thead><tr><th scope="col" class="pick"><span class="unseen">chosen</span></th>${columns.map(heading)}</tr></thead>
+      <thead><tr>${!isBundle && html`<th scope="col" class="pick"><span class="unseen">chosen</span></th>`}${columns.map(heading)}</tr></thead>
       <tbody>${shown.map((run) => html`<${RunRow} key=${run.id} run=${run} before=${earlier.get(run.id)} status=${run.state === "running" ? statuses[run.id] || run.status : null} hasCost=${hasCost} place=${chosen.indexOf(run.id)} onToggle=${() => toggle(run.id)} onSuite=${(value) => set({ suite: value })} />`)}</tbody>
     </table></div>`}
     <${Pages} offset=${offset} limit=${PAGE} total=${found.length} onGo=${(place) => set({ offset: place || "" })} />
@@ -141,7 +141,7 @@ function RunRow({ run, before, status, hasCost, place, onToggle, onSuite }) {
   const planned = run.planned ?? null;
   const isShort = planned !== null && run.scored !== null && run.scored < planned;
   return html`<tr data-run=${run.id}>
-    <td class="pick"><label><input type="checkbox" checked=${place >= 0} onChange=${onToggle} aria-label=${`choose ${run.id} to compare`} />${place >= 0 && html`<span class="quiet">${place + 1}</span>`}</label></td>
+    ${!isBundle && html`<td class="pick"><label><input type="checkbox" checked=${place >= 0} onChange=${onToggle} aria-label=${`choose ${run.id} to compare`} />${place >= 0 && html`<span class="quiet">${place + 1}</span>`}</label></td>`}
     <th scope="row"><a class="main" href=${link(["run", run.id])}>${run.name || run.env}</a>
       ${run.private && html` <span class="tag" title="private: pushed and bundled only on request">private</span>`}
       ${run.kind && run.kind !== "run" && html` <span class="tag">${run.kind}</span>`}
