@@ -156,6 +156,7 @@ LONG_SIGNATURES = {
     "harness/cli/compare.py:power",
     "harness/cli/runs.py:list_runs",
     "harness/cli/runs_show.py:show",
+    "harness/plugins/view/view_command.py:view",
     # All that the numbers of a run depend on.
     "harness/stats/summary.py:summarize",
     # The parameters of an environment are the keys of its table.

@@ -109,7 +109,7 @@ def write_bundle(folder: Path, entries: Sequence[ListedRun]) -> Site:
         entries: The runs, which have different ids.
 
     Returns:
-        What was written. Only the user can read it if one of the runs is private.
+        The written site. Only the user can read it if one of the runs is private.
 
     Raises:
         UsageError: the folder has other files.

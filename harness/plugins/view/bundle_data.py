@@ -1,4 +1,4 @@
-"""The data of a bundle: what the server would answer about one run, in JSON files that a script fetches by number.
+"""The data of a bundle: the answers of the server about one run, in JSON files that a script fetches by number.
 
 Rollouts are in table order. `run.json` says which columns, groups and transcripts there are; `rollouts.json` has the
 places of all rollouts; each column has one file of codes, and one of its groups; `queries.json` says which codes the

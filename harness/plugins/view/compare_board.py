@@ -84,7 +84,7 @@ def board_of(indexes: Sequence[RunIndex], asked: str) -> Board:
 
 
 def _side(index: RunIndex, measure: str) -> ComparedRun | str:
-    """Scores of a run from its index, the same as `sides.read_side` reads from the journal; or why there are none. Must
+    """Scores of a run from its index, the same as `sides.read_side` reads from the journal; or the reason why it has none. Must
     be called while the index is being read."""
     key = ("side", measure)
     if key not in index.derived:
@@ -133,7 +133,7 @@ class _Comparing:
 
     indexes: Sequence[RunIndex]
     found: list[dict[str, ComparedRun | str]]
-    """Of each run its scores, or why there are none, by measure."""
+    """Of each run its scores, or the reason why it has none, by measure."""
     measures: list[list[str]]
     """Measures to compare, for each run."""
     problems: dict[int, str]

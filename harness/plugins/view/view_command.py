@@ -73,7 +73,7 @@ def view(  # noqa: PLR0913 - a command's options are its parameters
 
 
 def _bundle(folder: Path, names: list[str], output_dir: Path, *, allow_private: bool) -> None:
-    """Write runs as a static site, and print what was written."""
+    """Write runs as a static site, and print its size."""
     from harness.plugins.view.bundle import write_bundle
     from harness.report.numerals import counted
     from harness.report.run_facts import size_text

@@ -27,6 +27,7 @@ from harness.core.records import Record
 from harness.core.types import JsonDict
 from harness.plugins.view.bundle import MARKER
 from harness.plugins.view.bundle_data import CHUNK, TEXTS
+from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS
 from harness.store.rundir import RunDir
 
 __all__ = ["bench", "here"]
@@ -117,7 +118,7 @@ def test_answers_are_those_of_the_server(bench: Bench, in_browser: Browser) -> N
     path = f"runs/{run.id}"
     with viewing(OUT) as client:
         info = client.get(f"/api/{path}")
-        sorts = ["", *(each["name"] for each in info["columns"] if each["indexed"] and each["kind"] != "flag")]
+        sorts = ["", *(each["name"] for each in info["columns"] if is_bundled(each) and each["kind"] != "flag")]
         groups = {
             by: client.get(f"/api/{path}/groups", by=by, limit=30)["groups"]
             for by in ("stop", "answer", "reward", "metrics")
@@ -160,12 +161,17 @@ def test_answers_are_those_of_the_server(bench: Bench, in_browser: Browser) -> N
         in_browser(visit)
 
 
+def is_bundled(column: JsonDict) -> bool:
+    """Whether a bundle has a column of the server: it has those of the index, without notes."""
+    return bool(column["indexed"]) and column["name"] not in NOTE_NUMBERS | NOTE_WORDS
+
+
 def in_bundle(answer: JsonDict, parameters: JsonDict, found: JsonDict) -> JsonDict:
     """An answer of the server without what a bundle leaves out: paths, the summary, columns without index, intervals
     of groups of a selection, and queries of groups that are rare in the whole run."""
     answer = {**answer}
     if "histogram" in answer:
-        columns = [each for each in answer["columns"] if each["indexed"] and each["kind"] != "flag"]
+        columns = [each for each in answer["columns"] if is_bundled(each) and each["kind"] != "flag"]
         answer |= {"columns": columns, "summary": None, "bundle": found["bundle"]}
     if "run" in answer:
         answer["run"] = {**answer["run"], "path": ""}
@@ -186,7 +192,7 @@ def test_strange_and_damaged_runs_are_bundled_as_the_server_shows_them(bench: Be
         asked: list[tuple[str, JsonDict]] = [
             (f"{strange_path}/rollouts/{each['index']}/{each['r']}", {"whole": 1}) for each in rows
         ]
-        columns = [each["name"] for each in client.get(f"/api/{strange_path}")["columns"] if each["indexed"]]
+        columns = [each["name"] for each in client.get(f"/api/{strange_path}")["columns"] if is_bundled(each)]
         for sort in ("", *(each for each in columns if not each.startswith("is:"))):
             asked += [(f"{strange_path}/{page}", {"sort": sort}) for page in ("examples", "rollouts")]
         asked += [(f"{strange_path}/groups", {"by": by}) for by in ("stop", "reason", "tool", "metrics")]

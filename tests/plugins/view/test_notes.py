@@ -213,6 +213,7 @@ def test_a_person_tags_a_rollout_and_finds_it_again(out: Path, in_browser: Brows
         await click(tab, ".noted .tag")
         await shows(tab, "1 example, 1 rollout")
         await go(tab, f"#/run/{run.id}/ex/1/2")
+        await tab.until("document.querySelector('main.rollout .noted') !== null")
         await press(tab, "a")
         await click(tab, ".noteform .remove")
         await shows(tab, "Add a note")
