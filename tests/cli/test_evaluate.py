@@ -174,7 +174,7 @@ def test_environments_that_cannot_be_loaded_are_failed_runs_beside_others(tmp_pa
     runs = evaluate([broken, "reverse-text"], "reference/oracle", num_examples=2, progress=False)
     assert [(run.name, run.state) for run in runs] == [("broken", "failed"), ("reverse-text", "done")]
     assert "no dataset" in runs[0].note and (runs[0].path, runs[0].summary) == (None, None)
-    assert len(runs.rows()) == 6 and "no dataset" in repr(runs)
+    assert len(runs.rows()) == 6 and "no dataset" in " ".join(repr(runs).split())
     [suite] = Path("outputs/suites").glob("*.json")
     assert json.loads(suite.read_text())["failed"] == ["broken"]
     with pytest.raises(EnvironmentLoadError, match="no dataset"):

@@ -113,8 +113,8 @@ def test_a_rescore_takes_the_notes_over_and_leaves_them(bench: Recorded, write: 
     before = (parent.path / FILE).read_bytes()
     assert bench("rescore", str(parent.path), "-q").code == 0
     assert bench("runs", "show", "latest", "--where", "note:odd").out.count("read one:") == 1
-    made = sorted(parent.parent.glob("*/run.json"))[-1].parent
-    assert made != parent.path and read_notes(RunDir(made)).of(first.base.key)[0].tags == ("odd",)
+    [made] = (each.parent for each in parent.parent.glob("*/run.json") if each.parent != parent.path)
+    assert read_notes(RunDir(made)).of(first.base.key)[0].tags == ("odd",)
     assert (parent.path / FILE).read_bytes() == before
     summary = json.loads((made / "summary.json").read_text())
     assert "note" not in json.dumps(summary)
