@@ -84,8 +84,8 @@ def board_of(indexes: Sequence[RunIndex], asked: str) -> Board:
 
 
 def _side(index: RunIndex, measure: str) -> ComparedRun | str:
-    """Scores of a run from its index, the same as `sides.read_side` reads from the journal; or the reason why it has none. Must
-    be called while the index is being read."""
+    """Scores of a run from its index, the same as `sides.read_side` reads from the journal; or the reason why it has
+    none. Must be called while the index is being read."""
     key = ("side", measure)
     if key not in index.derived:
         index.derived[key] = _read_side(index, measure)
