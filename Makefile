@@ -24,7 +24,7 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -
 # Python are nothing to speak of.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib || true; }
 
-.PHONY: help setup quickstart test test-all test-rest test-random check format bench chaos vendor docs clean
+.PHONY: help setup quickstart test test-all test-rest test-random check format bench chaos vendor pictures docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,9 @@ vendor: ## Fetch the browser libraries of `bench view` again (needs npm)
 
 chaos: setup ## Kill, fill the disk, damage, resume, and report what was lost: SEED=7 ROUNDS=200 for more
 	PYTHONPATH=tests/support $(BIN)/python tests/chaos --seed $(SEED) --rounds $(ROUNDS)
+
+pictures: setup ## Take the pictures of `bench view` again (needs Chromium)
+	$(BIN)/python scripts/view_pictures.py
 
 docs: setup ## Rewrite the pages that are generated from the code
 	$(BIN)/python -m harness.settings.reference_page docs/reference/settings.md
