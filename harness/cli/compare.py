@@ -17,9 +17,9 @@ from harness.report.compare import planning, sides, verdicts
 from harness.report.compare.pairing import measures_of, pairs_of
 from harness.report.compare.screen import Compared, averages_of, labels, screen
 from harness.report.compare.sides import REWARD, ComparedRun, Match, read_side
-from harness.report.result_table.cells import table_of_sides
-from harness.report.result_table.latex import latex_table
-from harness.report.result_table.plain import csv_table, markdown_table
+from harness.report.paper_tables.cells import table_of_sides
+from harness.report.paper_tables.latex import latex_table
+from harness.report.paper_tables.plain import csv_table, markdown_table
 from harness.report.transcript import transcript
 from harness.settings.wording import suggestion
 from harness.stats.difference import adjust

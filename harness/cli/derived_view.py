@@ -15,9 +15,9 @@ from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.report import numerals
 from harness.report.changes import Changes, Marks, change_lines, compare, marks_of
+from harness.report.final_table import RunReport
 from harness.report.layout import print_lines
 from harness.report.runs import GO_ON
-from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.rubrics.single_function import require_recorded
 from harness.settings.resolver import Resolution

@@ -30,9 +30,9 @@ from harness.core.records import Generated, Scored
 from harness.core.types import JsonDict
 from harness.engine.evaluation import Evaluation
 from harness.engine.prepare import FailedRun, LiveRun
+from harness.report.final_table import RunReport
 from harness.report.live import wants_live
 from harness.report.runs import GO_ON
-from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean, make_console
 from harness.store.atomic import make_folder
 from harness.store.journal_index import Recorded

@@ -34,8 +34,8 @@ from harness.engine.progress import RunState
 from harness.envs.environment import Environment
 from harness.models.delays import Delay
 from harness.models.pool import CallSettings, ClientPool
+from harness.report.final_table import RunReport, final_table
 from harness.report.frames import messages_df, rollouts_df
-from harness.report.table import RunReport, final_table
 from harness.report.text import make_console
 from harness.settings.endpoints import Endpoint
 from harness.settings.environment_sources import FoundEnvironment

@@ -30,8 +30,8 @@ from harness.engine.judges import embedded_judge_note
 from harness.engine.listeners import EvaluationListener
 from harness.engine.prepare import FailedRun, LiveRun
 from harness.engine.privacy import check_own_folder, own_folder
+from harness.report.final_table import RunReport
 from harness.report.live import Display, open_display
-from harness.report.table import RunReport
 from harness.settings.notices import unset_key_notices
 from harness.settings.resolver import Resolution, ResolvedRun, missing_keys
 from harness.store.rundir import new_run_id, write_suite

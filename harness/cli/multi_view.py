@@ -25,10 +25,10 @@ from harness.multi.results import EvaluationResult, ModelResult, PersistStatus
 from harness.multi.run_observer import EvaluationWatch
 from harness.multi.to_standings import standings_of
 from harness.report import numerals
+from harness.report.final_table import RunReport
 from harness.report.layout import print_lines
 from harness.report.runs import PUBLISH, Step
 from harness.report.side_by_side import Ending, side_by_side
-from harness.report.table import RunReport
 from harness.report.text import PlainConsole, clean
 from harness.stats.standings import Standings
 from harness.store.journal_index import Recorded

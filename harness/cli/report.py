@@ -103,9 +103,9 @@ def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:
 
         return markdown(page)
     if form in ("latex", "csv"):
-        from harness.report.result_table.cells import table_of_page
-        from harness.report.result_table.latex import latex_table
-        from harness.report.result_table.plain import csv_table
+        from harness.report.paper_tables.cells import table_of_page
+        from harness.report.paper_tables.latex import latex_table
+        from harness.report.paper_tables.plain import csv_table
 
         return (latex_table if form == "latex" else csv_table)(table_of_page(page))
     from harness.report.page.content import content_of, page_json

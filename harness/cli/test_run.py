@@ -17,7 +17,7 @@ from harness.core.records import Failed as FailedRecord
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, LiveRun
-from harness.report.table import RunReport
+from harness.report.final_table import RunReport
 from harness.report.text import clean
 
 LONGEST_ERROR = 160

@@ -14,9 +14,9 @@ from harness.core.redact import REDACTED, redactor
 from harness.core.types import JsonDict
 from harness.engine.budget import Budget
 from harness.engine.prepare import FailedRun, LiveRun
+from harness.report.final_table import RunReport, final_table, result_json
 from harness.report.live import Display
 from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
-from harness.report.table import RunReport, final_table, result_json
 from harness.report.text import PlainConsole, clean, make_console
 from harness.settings.wording import MASK
 from harness.store.journal_index import Recorded

@@ -1,5 +1,5 @@
 """Page of one run (`bench runs show`): settings, scores, failures, examples, next steps. `report.run_facts` gathers the
-data, `report.table` prints the scores."""
+data, `report.final_table` prints the scores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.text import Text
 
 from harness.report import numerals
 from harness.report.changes import change_lines
+from harness.report.final_table import RunReport, result_lines
 from harness.report.layout import head, labelled, prose
 from harness.report.run_digest import Digest, Ranked, Trouble
 from harness.report.run_facts import RunFacts, commit_of, settings_of, size_text, steps_of
 from harness.report.runs import function_means, origin_text, recorded_coverage, recorded_estimate
-from harness.report.table import RunReport, result_lines
 from harness.report.text import clean, clean_block
 from harness.report.transcript import last_text
 from harness.store.catalogue import ListedRun

@@ -48,7 +48,7 @@ def test_arguments_out_of_range_are_refused(probability: float, df: int) -> None
 
 def test_numbers_and_displays_load_neither_numpy_nor_scipy() -> None:
     code = (
-        "import sys, harness.stats.summary, harness.report.live, harness.report.table, harness.report.table\n"
+        "import sys, harness.stats.summary, harness.report.live, harness.report.final_table\n"
         "from harness.stats.intervals import mean_interval\n"
         "mean_interval([0.1, 0.4, 0.9], single_rollout=True)\n"
         "assert not {'numpy', 'scipy', 'pandas'} & set(sys.modules)"

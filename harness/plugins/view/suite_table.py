@@ -11,9 +11,9 @@ from contextlib import suppress
 from harness.core.types import JsonDict
 from harness.plugins.view.run_list import RunList, RunNotFound
 from harness.report.page.gather import page_of
-from harness.report.result_table.cells import table_of_page
-from harness.report.result_table.footnotes import cell_notes, footnotes
-from harness.report.result_table.layout import Shown, layout_of
+from harness.report.paper_tables.cells import table_of_page
+from harness.report.paper_tables.footnotes import cell_notes, footnotes
+from harness.report.paper_tables.layout import Shown, layout_of
 from harness.store.catalogue import ListedRun
 
 _KEPT = 8

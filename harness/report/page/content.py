@@ -12,12 +12,12 @@ from harness.core.records import Example
 from harness.core.redact import redactor
 from harness.core.types import JsonDict, Prompt
 from harness.report import numerals
+from harness.report.final_table import writable
 from harness.report.page.columns import MEASURES, TOKENS, RolloutColumns
 from harness.report.page.gather import EnvPart, Page, RunPart, methods_of
 from harness.report.page.markup import script_json
 from harness.report.page.plots import symbol
 from harness.report.run_facts import settings_json
-from harness.report.table import writable
 from harness.report.text import clean, clean_block
 from harness.report.transcript import figures, judgements, message_parts, shown_error, verdict
 from harness.stats.summary import number

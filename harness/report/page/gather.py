@@ -13,9 +13,9 @@ from pathlib import Path
 from harness.core.errors import StoreError, UsageError
 from harness.core.types import JsonDict
 from harness.report import numerals
+from harness.report.final_table import RunReport, remarks_of, threshold_text
 from harness.report.page.columns import CostBin, RolloutColumns, relations_of
 from harness.report.run_digest import Digest, digest_of
-from harness.report.table import RunReport, remarks_of, threshold_text
 from harness.report.text import clean
 from harness.stats.averages import macro_mean
 from harness.stats.difference import Difference, adjust, difference_of

@@ -9,8 +9,8 @@ from harness.core.redact import redactor
 from harness.report import numerals
 from harness.report.page.gather import EnvPart, Page, methods_of, passing
 from harness.report.page.sections import board_of, cautions
-from harness.report.result_table.cells import table_of_page
-from harness.report.result_table.plain import markdown_table
+from harness.report.paper_tables.cells import table_of_page
+from harness.report.paper_tables.plain import markdown_table
 from harness.report.runs import has_rows
 from harness.report.text import clean
 from harness.store.card_text import escape

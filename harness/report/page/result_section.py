@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from harness.report.page.gather import Page
 from harness.report.page.markup import Child, Html, join, table, tag
-from harness.report.result_table.cells import table_of_page
-from harness.report.result_table.footnotes import cell_notes, footnotes
-from harness.report.result_table.layout import Shown, layout_of
+from harness.report.paper_tables.cells import table_of_page
+from harness.report.paper_tables.footnotes import cell_notes, footnotes
+from harness.report.paper_tables.layout import Shown, layout_of
 
 
 def result_section(page: Page) -> Html | None:

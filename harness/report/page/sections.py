@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import numerals
+from harness.report.final_table import metrics_repeat_reward
 from harness.report.page.columns import COST, MEASURES, SECONDS, TOKENS, TURNS
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
 from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
-from harness.report.table import metrics_repeat_reward
 from harness.stats.difference import ALPHA
 from harness.stats.intervals import Estimate
 

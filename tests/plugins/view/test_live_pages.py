@@ -15,9 +15,9 @@ from view_pages import go, hostile, shows
 from view_server import viewing
 
 from harness.report.page.gather import page_of
-from harness.report.result_table.cells import table_of_page
-from harness.report.result_table.footnotes import footnotes
-from harness.report.result_table.layout import layout_of
+from harness.report.paper_tables.cells import table_of_page
+from harness.report.paper_tables.footnotes import footnotes
+from harness.report.paper_tables.layout import layout_of
 
 
 @pytest.fixture(scope="module")

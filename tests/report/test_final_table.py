@@ -14,8 +14,8 @@ from tables import for_each_row
 
 from harness.core.redact import redactor
 from harness.core.types import Usage
+from harness.report.final_table import RunReport, final_table, result_json
 from harness.report.runs import GO_ON, Step, next_steps
-from harness.report.table import RunReport, final_table, result_json
 from harness.report.text import PlainConsole
 from harness.stats.summary import ScoreTable, Summary, summarize
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.report import numerals
-from harness.report.result_table.cells import Mark, ResultTable
-from harness.report.result_table.footnotes import SIGNS, cell_notes
+from harness.report.paper_tables.cells import Mark, ResultTable
+from harness.report.paper_tables.footnotes import SIGNS, cell_notes
 from harness.stats.intervals import Estimate
 
 MOST_COLUMNS = 5

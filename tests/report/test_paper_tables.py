@@ -17,11 +17,11 @@ from report_suites import Shape, suite
 
 from harness.report.compare.sides import read_side
 from harness.report.page.gather import page_of
-from harness.report.result_table.cells import ResultTable, table_of_page, table_of_sides
-from harness.report.result_table.footnotes import cell_notes, footnotes
-from harness.report.result_table.latex import latex_table, latex_text
-from harness.report.result_table.layout import layout_of
-from harness.report.result_table.plain import csv_table, markdown_table
+from harness.report.paper_tables.cells import ResultTable, table_of_page, table_of_sides
+from harness.report.paper_tables.footnotes import cell_notes, footnotes
+from harness.report.paper_tables.latex import latex_table, latex_text
+from harness.report.paper_tables.layout import layout_of
+from harness.report.paper_tables.plain import csv_table, markdown_table
 from harness.store.outcomes import read_journal
 from harness.store.rundir import RunDir
 from harness.store.score_table import summary_of

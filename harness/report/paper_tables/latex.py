@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from harness.core.redact import redactor
 from harness.report.numerals import NONE
-from harness.report.result_table.cells import ResultTable
-from harness.report.result_table.footnotes import SIGNS, cell_notes, footnotes
-from harness.report.result_table.layout import Shown, layout_of
+from harness.report.paper_tables.cells import ResultTable
+from harness.report.paper_tables.footnotes import SIGNS, cell_notes, footnotes
+from harness.report.paper_tables.layout import Shown, layout_of
 from harness.report.text import clean
 
 LABEL = 120

@@ -6,9 +6,9 @@ import csv
 import io
 
 from harness.core.redact import redactor
-from harness.report.result_table.cells import ResultCell, ResultTable, RowAverage
-from harness.report.result_table.footnotes import cell_notes, footnotes
-from harness.report.result_table.layout import Shown, layout_of
+from harness.report.paper_tables.cells import ResultCell, ResultTable, RowAverage
+from harness.report.paper_tables.footnotes import cell_notes, footnotes
+from harness.report.paper_tables.layout import Shown, layout_of
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
 from harness.store.card_text import escape

@@ -8,7 +8,7 @@ from typing import cast
 
 from harness.report import numerals
 from harness.report.page.sections import WATCHED
-from harness.report.result_table.cells import Mark, ResultCell, ResultTable
+from harness.report.paper_tables.cells import Mark, ResultCell, ResultTable
 from harness.report.text import clean
 from harness.stats.difference import ALPHA
 from harness.stats.methods import describe
