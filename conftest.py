@@ -119,3 +119,11 @@ def own_secrets() -> Iterator[None]:
     before = redactor._secrets
     yield
     redactor._secrets = before
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """A handler of Ctrl-C that one test leaves would decide what another one sees."""
+    yield
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert handler is signal.default_int_handler, f"the test left {handler} as the handler of SIGINT"

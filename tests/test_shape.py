@@ -44,7 +44,7 @@ LINES = {
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
-    "cli": (9847, 6780),
+    "cli": (9843, 6776),
     # the number of a key
     "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
     # status.json of runs in progress, and the pace of a run, which was in the report
@@ -68,7 +68,7 @@ LINES = {
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles
-    "plugins/view": (4773, 3227),
+    "plugins/view": (4769, 3223),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
@@ -86,9 +86,9 @@ LINES = {
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
-        869,
-        563,
-    ),  # timeouts with less work than those of asyncio; one thread for quick calls, many for slow ones
+        886,
+        576,
+    ),  # timeouts with less work than those of asyncio; one thread for quick calls, many for slow ones; signals of servers
 }
 """Lines, and lines of code, of each room and plugin. Lower them when a room became shorter; to raise one, say why in a
 comment on its line."""

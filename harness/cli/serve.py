@@ -3,11 +3,9 @@ Options for faults come from plugins of the group `bench.fault_sources`."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +19,7 @@ from harness.reference.fault_sources import FAULT_SOURCES, FaultSource
 from harness.reference.player import EnvironmentPlayer
 from harness.reference.policies import PREFIX, parse_model
 from harness.reference.server import ReferenceServer
+from harness.usercode.event_loop import stop_signals
 
 if TYPE_CHECKING:
     from harness.core.types import JsonDict
@@ -96,19 +95,16 @@ def _run(server: ReferenceServer, command: str) -> None:
     import uvloop
 
     async def main() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        url = await server.start()
-        try:
-            sys.stdout.write(f"{url}\n")
-            sys.stdout.flush()
-            _say(_examples(url, command))
-            await stop.wait()
-        finally:
-            await server.stop()
-            _say(_report(server))
+        with stop_signals() as stop:
+            url = await server.start()
+            try:
+                sys.stdout.write(f"{url}\n")
+                sys.stdout.flush()
+                _say(_examples(url, command))
+                await stop.wait()
+            finally:
+                await server.stop()
+                _say(_report(server))
 
     uvloop.run(main())
 

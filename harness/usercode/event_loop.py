@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import signal
+from collections.abc import Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from harness.usercode.exceptions import describe, should_propagate, where
@@ -97,3 +99,18 @@ def _where(task: asyncio.Task[Any]) -> str:
     """Return `FUNCTION (FILE:LINE)` of the line where a task waits."""
     [*_, frame] = task.get_stack() or [None]
     return str(task.get_coro()) if frame is None else where(frame)
+
+
+@contextmanager
+def stop_signals() -> Generator[asyncio.Event]:
+    """Context manager with an event that SIGINT and SIGTERM set; call it in a running event loop. At the end, the signals
+    have their usual effect again, also after an error: uvloop would leave its own handler."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
 import shlex
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ from harness.report.text import clean
 from harness.store.find_runs import choose
 from harness.store.notes import LONGEST_NAME
 from harness.store.rundir import RunDir
+from harness.usercode.event_loop import stop_signals
 
 _LOOPBACK = "127.0.0.1"
 _RUNS_HELP = (
@@ -149,28 +148,25 @@ def _serve(runs: RunList, address: tuple[str, int], place: str, author: str, *, 
     from harness.plugins.view.server import ViewServer
 
     async def main() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
         server = ViewServer(runs, author)
-        try:
-            link = await server.start(host, port) + place
-        except OSError as error:
-            where = f"{host}, port {port}" if port else host
-            raise UsageError(
-                f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}; choose another "
-                "address with --host, or another port with --port"
-            ) from None
-        try:
-            sys.stdout.write(f"{link}\n")
-            sys.stdout.flush()
-            _say("Ctrl-C ends the server.")
-            if opens:
-                threading.Thread(target=_open, args=(link,), daemon=True).start()
-            await stop.wait()
-        finally:
-            await server.stop()
+        with stop_signals() as stop:
+            try:
+                link = await server.start(host, port) + place
+            except OSError as error:
+                where = f"{host}, port {port}" if port else host
+                raise UsageError(
+                    f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}; choose another "
+                    "address with --host, or another port with --port"
+                ) from None
+            try:
+                sys.stdout.write(f"{link}\n")
+                sys.stdout.flush()
+                _say("Ctrl-C ends the server.")
+                if opens:
+                    threading.Thread(target=_open, args=(link,), daemon=True).start()
+                await stop.wait()
+            finally:
+                await server.stop()
 
     uvloop.run(main())
 
