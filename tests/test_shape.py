@@ -88,7 +88,7 @@ LINES = {
     "usercode": (
         886,
         576,
-    ),  # timeouts with less work than those of asyncio; one thread for quick calls, many for slow ones; signals of servers
+    ),  # timeouts with less work than those of asyncio; one thread for quick calls, many for slow ones; signals
 }
 """Lines, and lines of code, of each room and plugin. Lower them when a room became shorter; to raise one, say why in a
 comment on its line."""
