@@ -103,8 +103,8 @@ def _where(task: asyncio.Task[Any]) -> str:
 
 @contextmanager
 def stop_signals() -> Generator[asyncio.Event]:
-    """Context manager with an event that SIGINT and SIGTERM set; call it in a running event loop. At the end, the signals
-    have their usual effect again, also after an error: uvloop would leave its own handler."""
+    """Context manager with an event that SIGINT and SIGTERM set; call it in a running event loop. At the end, the
+    signals have their usual effect again, also after an error: uvloop would leave its own handler."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
