@@ -343,7 +343,7 @@ def test_what_loading_does_to_the_process_is_undone_and_said(
 
 def test_ctrl_c_is_the_users_and_a_raised_interrupt_the_authors(tmp_path: Path) -> None:
     raises = write(tmp_path / "kit_raises.py", "raise KeyboardInterrupt")
-    pressing = 'import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)'
+    pressing = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)"
     pressed = write(tmp_path / "kit_pressed.py", pressing)
     with interrupts_recorded():
         with pytest.raises(EnvironmentLoadError, match=r"importing it failed: KeyboardInterrupt \(in <module>, kit_r"):
