@@ -177,8 +177,8 @@ def test_what_blocks_the_event_loop_is_named_once_with_how_often(write: Write) -
     [finding] = report.failed
     assert finding.name == "event loop"
     match = re.fullmatch(r"right \(some_env\.py:10\) blocked it (?:once|(\d+) times?)", finding.says)
-    # Two policies, two examples, a second run, and once more from the journal: at most 12. On a busy machine, calls that
-    # follow one another at once count as one.
+    # Two policies, two examples, a second run, and once more from the journal: at most 12. On a busy machine, calls
+    # that follow one another at once count as one.
     assert match is not None and int(match[1] or 1) <= 12, finding.says
 
 
