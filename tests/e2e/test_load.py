@@ -44,22 +44,24 @@ def test_a_suite_under_load_loses_nothing_and_holds_its_gates(tmp_path: Path) ->
 
 
 TURNS = """
-import json
+import gc, json
 from benchmarks.turns import play
+gc.disable()  # a full collection in one of the two, and not in the other, is half of it
 play(500)
-few, many = ([play(turns) for _ in range(3)] for turns in (5_000, 10_000))
+few, many = ([play(turns) for _ in range(3)] for turns in (2_500, 10_000))
 print(json.dumps([[min(each[name] for each in plays) for name in few[0]] for plays in (few, many)]))
 """
 
 
 @pytest.mark.slow
-def test_twice_the_turns_cost_twice_as_much(tmp_path: Path) -> None:
+def test_four_times_the_turns_cost_about_four_times_as_much(tmp_path: Path) -> None:
     few, many = python(tmp_path, "-c", TURNS)
-    assert sum(many) <= 2.6 * sum(few)
+    # A step that looks at every earlier turn makes it sixteen times as much; a busy machine, up to six.
+    assert sum(many) <= 8 * sum(few)
     # No stage hides behind a larger one: what takes but milliseconds is too short to be told from noise.
     slow = [(short, long) for short, long in zip(few, many, strict=True) if long > 0.03]
     assert len(slow) >= 3, (few, many)
-    assert all(long <= 3.2 * short for short, long in slow), slow
+    assert all(long <= 10 * short for short, long in slow), slow
 
 
 @pytest.mark.slow
