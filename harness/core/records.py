@@ -91,6 +91,9 @@ class Generated:
     replies: list[JsonDict] | None = None
     """The model's replies (`message`, `finish_reason`); None if they can be derived from the completion (see
     `core.replies`)."""
+    calls: JsonDict | None = None
+    """Tokens, cost and seconds of each reply (see `core.calls`); None if the rollout's totals are those of its only
+    reply, and in journals of earlier versions."""
 
     @property
     def is_empty(self) -> bool:
@@ -197,6 +200,8 @@ class Failed:
     timing: Timing = field(default_factory=Timing)
     replies: list[JsonDict] | None = None
     """The model's replies; None if they can be derived from the completion (see `core.replies`)."""
+    calls: JsonDict | None = None
+    """Tokens, cost and seconds of each reply, as in `Generated`."""
 
 
 Record: TypeAlias = Example | Generated | Scored | Failed

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from harness.core.calls import table_of
 from harness.core.errors import ContextLengthError, ModelError, ResponseError
 from harness.core.keys import digest
 from harness.core.redact import redactor
@@ -35,12 +36,14 @@ _USAGE = frozenset(each.name for each in dataclasses.fields(Usage))
 class ReplyRecorder:
     """Records the replies and errors of one rollout's requests, in the order in which the requests start."""
 
-    __slots__ = ("_in_flight", "_overlapped", "taken")
+    __slots__ = ("_in_flight", "_overlapped", "_seconds", "taken")
 
     def __init__(self) -> None:
         self.taken: list[JsonDict] = []
         """One dict per request: the reply's `message`, `finish_reason` and `usage`, or its `error`. Requests that ran
         concurrently also have `asked`, a digest of the prompt, since their order may differ in another run."""
+        self._seconds: dict[int, float] = {}
+        """Seconds of each answered request, by its number."""
         self._in_flight: dict[int, Prompt] = {}
         self._overlapped = False
 
@@ -63,6 +66,7 @@ class ReplyRecorder:
         if isinstance(result, ModelResponse):
             message = dict(result.message)  # a copy, since the environment may change the message
             reply: JsonDict = {"message": message, "finish_reason": result.finish_reason, "usage": result.usage}
+            self._seconds[number] = result.seconds
         elif isinstance(result, ModelError):
             kind = next(name for name, each in _ERRORS.items() if isinstance(result, each))
             reply = {"error": redactor.text(str(result)), "kind": kind, "reason": result.reason}
@@ -77,6 +81,23 @@ class ReplyRecorder:
         """Remove request `number`, which was refused without being sent."""
         del self._in_flight[number]
         self.taken[number] = _WITHDRAWN
+
+    def calls(self, total: Usage) -> JsonDict | None:
+        """Return tokens, cost and seconds of each request that was sent, for the journal (see `core.calls`).
+
+        Args:
+            total: Usage of the rollout with all its attempts.
+
+        Returns:
+            None if `total` is the usage of the only request.
+        """
+        if len(self.taken) < 2 and total.requests < 2:
+            return None
+        sent = [number for number, reply in enumerate(self.taken) if reply is not _WITHDRAWN]
+        if len(sent) < 2 and total.requests < 2:
+            return None
+        usages = [cast("Usage | None", self.taken[number].get("usage")) for number in sent]
+        return table_of(usages, [self._seconds.get(number) for number in sent])
 
 
 def read_off(completion: Prompt, *, is_truncated: bool, usage: Usage | None = None) -> list[JsonDict]:
@@ -159,7 +180,8 @@ def _response_of(reply: JsonDict) -> ModelResponse | ModelError:
         usage: Usage | JsonDict = reply.get("usage") or {}
         if not isinstance(usage, Usage):
             usage = Usage(**{name: value for name, value in usage.items() if name in _USAGE})
-        return ModelResponse(dict(reply["message"]), reply.get("finish_reason"), usage)
+        seconds = reply.get("seconds") or 0.0
+        return ModelResponse(dict(reply["message"]), reply.get("finish_reason"), usage, seconds=seconds)
     kind = _ERRORS.get(str(reply.get("kind")), ModelError)
     return kind(
         str(reply.get("error")),

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import cast
 
+from harness.core.calls import read_calls, usage_of
 from harness.core.errors import LimitReached, ModelError
 from harness.core.records import Failed, Generated, Item
 from harness.core.replies import UNANSWERED, ReplyPlayer, read_off
@@ -73,6 +74,9 @@ class ReplayChat:
                 isinstance(record, Generated) and record.is_truncated and record.stop_condition not in ROLLOUT_LIMITS
             )
             replies = read_off(record.completion, is_truncated=is_cut, usage=record.usage)
+        if calls := read_calls(record.calls):
+            used = [{"usage": usage_of(call), "seconds": call["seconds"]} for call in calls]
+            replies = [{**reply, **more} for reply, more in zip(replies, used, strict=False)] + replies[len(used) :]
         self._count = len(replies)
         self._recital = ReplyPlayer(replies)
 
@@ -123,4 +127,5 @@ class Replaying:
         """Replay one rollout."""
         made = await self._inner.generate(item)
         original = self._recording.recorded(item)
-        return replace(made, usage=original.usage, timing=original.timing, attempts=original.attempts)
+        calls = original.calls and (made.calls or original.calls)
+        return replace(made, usage=original.usage, timing=original.timing, attempts=original.attempts, calls=calls)

@@ -211,7 +211,7 @@ class _Play:
             state,
             Failed(
                 item.key, item.example.key, item.rollout_index, "generation", reason, error, retryable,
-                self._number, completion, meter.usage, self._timing(), replies,
+                self._number, completion, meter.usage, self._timing(), replies, meter.dictation.calls(meter.usage),
             ),
         )  # fmt: skip
 
@@ -224,7 +224,7 @@ class _Play:
         replies = to_record(meter.dictation.taken, completion, is_truncated=is_cut)
         return Generated(
             item.key, item.example.key, item.rollout_index, completion, stop_condition, is_truncated,
-            meter.usage, self._timing(), self._number, exported, lost, replies,
+            meter.usage, self._timing(), self._number, exported, lost, replies, meter.dictation.calls(meter.usage),
         )  # fmt: skip
 
 

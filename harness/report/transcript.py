@@ -89,6 +89,7 @@ def rollout_json(outcome: Outcome, notes: Sequence[Note]) -> JsonDict:
         "usage": asdict(base.usage),
         "timing": {**asdict(base.timing), "scoring": 0.0 if score is None else score.seconds},
         "attempts": base.attempts,
+        "calls": base.calls,
         "state": base.state if made else {},
         "scoring_state": {} if score is None else score.extra,
         "notes": [note.to_json() for note in notes],

@@ -162,6 +162,8 @@ def document_of(record: Record) -> JsonDict:
     document: JsonDict = dict(zip(names, values(record), strict=True))
     if document.get("replies", ...) is None:  # omitted if the transcript has all replies, as usual
         del document["replies"]
+    if document.get("calls", ...) is None:  # omitted if the rollout's totals say the same
+        del document["calls"]
     return document
 
 

@@ -12,6 +12,7 @@ from harness.core.types import JsonDict, Message
 from harness.plugins.view.run_index import RunIndex
 from harness.plugins.view.run_list import RunNotFound, run_json
 from harness.plugins.view.tables import RowWriter
+from harness.plugins.view.turn_figures import turn_figures
 from harness.report.rollout_columns import RunRollout, passed
 from harness.report.text import clean
 from harness.report.transcript import message_parts, shown_error
@@ -69,6 +70,7 @@ def rollout_json(index: RunIndex, place: int, outcome: Outcome, siblings: list[J
     state = {**outcome.state}
     if isinstance(state.get(JUDGEMENTS), list):
         del state[JUDGEMENTS]
+    messages, calls = messages_json(example, outcome)
     return {
         "run": run_json(entry),
         "example": {
@@ -94,7 +96,8 @@ def rollout_json(index: RunIndex, place: int, outcome: Outcome, siblings: list[J
         "waiting_seconds": number(timing.waiting),
         "scoring_seconds": None if score is None else number(score.seconds),
         "usage": {**asdict(base.usage), "known": tokens_known(base.usage)},
-        "messages": messages_json(example, outcome),
+        "calls": calls,
+        "messages": messages,
         "judgements": list(judgements_json(outcome)),
         "state": state,
         "lost": list(made.lost) if made else [],
@@ -112,16 +115,22 @@ def started(seconds: object) -> str | None:
         return None
 
 
-def messages_json(example: Example, outcome: Outcome) -> list[JsonDict]:
-    """The messages of a rollout, those of the prompt first."""
-    turn, found = 0, list[JsonDict]()
+def messages_json(example: Example, outcome: Outcome) -> tuple[list[JsonDict], JsonDict | None]:
+    """The messages of a rollout, those of the prompt first; and calls of the model that made none of them (see
+    `turn_figures`)."""
+    found, said = list[JsonDict](), list[tuple[JsonDict, object]]()
     for message in as_messages(example.prompt, "user"):
         found.append({**message_json(message, "user"), "prompt": True, "turn": None})
     for message in completion_messages(outcome.base):
         shown = message_json(message, "assistant")
-        turn += shown["role"] == "assistant"
-        found.append({**shown, "prompt": False, "turn": turn if shown["role"] == "assistant" else None})
-    return found
+        shown |= {"prompt": False, "turn": None}
+        found.append(shown)
+        if shown["role"] == "assistant":
+            said.append((shown, message))
+    figures, calls = turn_figures(outcome.base, [message for _, message in said])
+    for turn, (shown, _) in enumerate(said):
+        shown |= figures[turn] | {"turn": turn + 1}
+    return found, calls
 
 
 def message_json(message: object, role: str) -> JsonDict:
@@ -200,7 +209,15 @@ def fitted(page: JsonDict, *, whole: bool) -> str:
     text = to_text({**_shortened({**page, "messages": kept}, _SHORTER[-1]), "cut": True, "omitted": omitted})
     if len(text) <= LARGEST_ANSWER:
         return text
-    bare: JsonDict = {"messages": [], "judgements": [], "state": {}, "metrics": [], "siblings": [], "lost": []}
+    bare: JsonDict = {
+        "messages": [],
+        "calls": None,
+        "judgements": [],
+        "state": {},
+        "metrics": [],
+        "siblings": [],
+        "lost": [],
+    }
     example: JsonDict = {**cast(JsonDict, page["example"]), "info": {}}
     page = {**page, **bare, "example": example, "cut": True, "omitted": len(messages)}
     return to_text(_shortened(page, _SHORTER[-1]))

@@ -67,20 +67,29 @@ function parts(content, isRaw, isTool = false) {
   return (Array.isArray(content) ? content : [content]).map((part, place) => html`<${Part} key=${place} part=${part} isRaw=${isRaw} />`);
 }
 
-function Figures({ message }) {
-  const { tokens, seconds, cost } = message;
+/** Tokens, seconds and cost of a call of the model, as text; "" if unknown. */
+export function figures({ tokens, seconds, cost }) {
   const words = [];
-  if (tokens) words.push(`${compact(tokens.input)} → ${compact(tokens.output)} tokens`);
+  if (tokens) {
+    const parts = [tokens.cached && `${compact(tokens.cached)} cached`, tokens.reasoning && `${compact(tokens.reasoning)} reasoning`];
+    words.push([`${compact(tokens.input)} → ${compact(tokens.output)} tokens`, ...parts.filter(Boolean)].join(", "));
+  }
   if (seconds !== null && seconds !== undefined) words.push(duration(seconds));
   if (cost !== null && cost !== undefined) words.push(dollars(cost));
-  return words.length ? html`<span class="quiet">${words.join(" · ")}</span>` : null;
+  return words.join(" · ");
+}
+
+function Figures({ message, twins }) {
+  const texts = (twins || [["", message]]).map(([letter, each]) => [letter, figures(each)]).filter(([, text]) => text);
+  return texts.map(([letter, text]) => html`<span key=${letter} class="quiet figures" title="tokens of the prompt and of the reply, time and cost of this call of the model">${letter && html`<b>${letter}</b> `}${text}</span>`);
 }
 
 /**
  * `results`: messages with the results of this message's tool calls, by id of the call. `marked`: elements to show instead
- * of its texts, by name (`reasoning`, `content`; `calls`: `arguments` and `result` of each call).
+ * of its texts, by name (`reasoning`, `content`; `calls`: `arguments` and `result` of each call). `twins`: messages whose
+ * figures are shown, each with a letter before it; its own by default.
  */
-export function Message({ message, number, results, isRaw, isHere, hrefOfTurn, marked, prefix = "" }) {
+export function Message({ message, number, results, isRaw, isHere, hrefOfTurn, marked, twins, prefix = "" }) {
   const [ownRaw, setOwnRaw] = useState(null);
   const raw = ownRaw ?? isRaw;
   const role = ROLES[message.role] || "other";
@@ -90,7 +99,7 @@ export function Message({ message, number, results, isRaw, isHere, hrefOfTurn, m
   return html`<article class=${`message role-${role}${message.prompt ? " in-prompt" : ""}${isHere ? " here" : ""}`} id=${`${prefix}m${number}`} aria-label=${`${message.role}, message ${number + 1}`} tabindex="-1">
     <header><b class="role">${message.role}${message.name && html` <span class="quiet">${message.name}</span>`}</b>
       ${message.turn && html`<a class="quiet" href=${hrefOfTurn(message.turn)} title="link to this turn">turn ${message.turn}</a>`}
-      <${Figures} message=${message} />
+      <${Figures} message=${message} twins=${twins} />
       <span class="tools">
         <button type="button" class="small" aria-pressed=${raw} onClick=${() => setOwnRaw(!raw)}>Raw</button>
         <${Copy} text=${() => textOf(message.content) || JSON.stringify(message, null, 2)} title="copy this message" />

@@ -235,12 +235,12 @@ function Row({ row, isFirst, isHere, sides, both, results, isRaw, hrefOfTurn }) 
   const [isMarked, setMarked] = useState(isFirst);
   const canMark = Boolean(what && left && right);
   const marked = useMemo(() => (canMark && isMarked ? left.map((each, at) => (right[at] ? marks(each, right[at], ...results) : null)) : []), [row, isMarked]);
-  const messages = (items, side) => items.map((item, at) => html`<${Message} key=${item.number} prefix=${side ? "b" : "a"} message=${item.message} number=${item.number} results=${results[side]} isRaw=${isRaw} marked=${marked[at]?.[side]} hrefOfTurn=${() => hrefOfTurn(place + 1)} />`);
+  const messages = (items, side, twins = () => undefined) => items.map((item, at) => html`<${Message} key=${item.number} prefix=${side ? "b" : "a"} message=${item.message} number=${item.number} results=${results[side]} isRaw=${isRaw} marked=${marked[at]?.[side]} twins=${twins(at)} hrefOfTurn=${() => hrefOfTurn(place + 1)} />`);
   const head = html`<header class="turnhead"><a href=${hrefOfTurn(place + 1)} title="link to this turn">turn ${place + 1}</a>
     ${isFirst ? html`<b class="diverges">first difference: ${what}</b>` : html`<span class="quiet">${what ? (canMark ? `differs: ${what}` : what) : "the same in both"}</span>`}
     ${canMark && html`<button type="button" class="small" aria-pressed=${isMarked} onClick=${() => setMarked(!isMarked)}>Mark words</button>`}</header>`;
   const kind = `turnrow${isFirst ? " first-difference" : ""}${isHere ? " here" : ""}`;
-  if (!what) return html`<div class=${kind} id=${`t${place + 1}`} tabindex="-1">${head}${messages(left, 0)}</div>`;
+  if (!what) return html`<div class=${kind} id=${`t${place + 1}`} tabindex="-1">${head}${messages(left, 0, (at) => [left, right].map((items, side) => ["ABCDEFGH"[sides[side]], items[at].message]))}</div>`;
   const ended = (side) => html`<p class="quiet">Ended after ${plural(place, "turn")}: ${both[side].reason || both[side].stop || "–"}.</p>`;
   return html`<div class=${kind} id=${`t${place + 1}`} tabindex="-1">${head}
     <div class="pairrow">${[left, right].map((items, side) => html`<div class="cell" key=${side}><p class="cellname"><${Letter} place=${sides[side]} /></p>${items ? messages(items, side) : ended(side)}</div>`)}</div></div>`;

@@ -2,9 +2,9 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.js";
 import { address, get, isBundle, useApi, useEvents } from "./api.js";
-import { compact, count, dollars, duration, moment, score } from "./format.js";
+import { compact, count, dollars, duration, moment, plural, score } from "./format.js";
 import { useKeys } from "./keys.js";
-import { Message, paired } from "./message.js";
+import { Message, figures, paired } from "./message.js";
 import { Notes } from "./notes.js";
 import { Markdown } from "./text.js";
 import { go, here, link } from "./router.js";
@@ -138,8 +138,13 @@ export function Chunk({ size, isForced, children }) {
   return html`<div class="chunk unread" ref=${element}>${Array.from({ length: size }, (_, place) => html`<i key=${place}></i>`)}</div>`;
 }
 
+/** Usage that is in no call of the journal. */
+function left({ input_tokens, output_tokens, requests, cost }) {
+  return [`${compact(input_tokens)} in, ${compact(output_tokens)} out`, requests > 0 && plural(requests, "request"), cost !== null && dollars(cost)].filter(Boolean).join(", ");
+}
+
 export function Sidebar({ data, notes }) {
-  const { usage, example } = data;
+  const { usage, example, calls } = data;
   return html`<aside class="side" aria-label="score and facts">
     <section><h2>Score</h2>
       <table class="plain-table"><tbody>
@@ -157,6 +162,7 @@ export function Sidebar({ data, notes }) {
     <section><h2>How it went</h2><dl class="facts">
       <dt>ended by</dt><dd>${data.reason ? html`<span class="warn">${data.reason}</span>` : data.stop || NONE}${data.truncated ? ", cut short by a limit" : ""}</dd>
       <dt>tokens</dt><dd>${compact(usage.input_tokens)} in, ${compact(usage.output_tokens)} out${usage.reasoning_tokens ? `, ${compact(usage.reasoning_tokens)} of them reasoning` : ""}</dd>
+      ${calls?.rest && html`<dt title="tokens and cost that are in no turn and in no call below">of these</dt><dd>${left(calls.rest)}${data.attempts > 1 ? " of earlier attempts or discarded replies" : " of discarded replies"}</dd>`}
       <dt>requests</dt><dd>${count(usage.requests)}</dd>
       ${usage.cost !== null && usage.cost !== undefined && html`<dt>cost</dt><dd>${dollars(usage.cost)}</dd>`}
       <dt>time</dt><dd>${duration(data.seconds)}, ${duration(data.model_seconds)} in the model${data.waiting_seconds ? `, ${duration(data.waiting_seconds)} waiting` : ""}</dd>
@@ -165,6 +171,9 @@ export function Sidebar({ data, notes }) {
       <dt>started</dt><dd>${moment(data.started)}</dd>
       ${example.task && html`<dt>task</dt><dd>${example.task}</dd>`}
     </dl></section>
+    ${calls?.count > 0 && html`<section class="calls"><h2>Other calls <span class="quiet">${count(calls.count)} that made no message</span></h2>
+      <ol>${calls.others.map((each) => html`<li key=${each.number} value=${each.number}>${figures(each)} ${each.error ? html`<span class="warn">${each.error}</span>` : html`<span class="quiet">${each.text}</span>`}</li>`)}</ol>
+      ${calls.count > calls.others.length && html`<p class="quiet">… and ${plural(calls.count - calls.others.length, "more call")}</p>`}</section>`}
     ${Object.keys(example.info).length > 0 && html`<section><h2>Info of the example</h2><${Tree} value=${example.info} /></section>`}
     ${Object.keys(data.state).length > 0 && html`<section><h2>State</h2><${Tree} value=${data.state} /></section>`}
   </aside>`;
