@@ -10,21 +10,19 @@ from typing import cast
 from harness.core.types import JsonDict, Usage
 
 _COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens")
-_OPTIONAL = ("reasoning_tokens", "cached_tokens", "cost", "seconds")
-"""Lists that are omitted if no entry has a value."""
 
 COLUMNS = (*_COUNTS, "cost", "seconds")
 """Names of the lists."""
 
 
-def table_of(usages: Sequence[Usage | None], seconds: Sequence[float | None]) -> JsonDict:
-    """Build the table of a rollout's calls.
+def table_of(usages: Sequence[Usage | None], seconds: Sequence[float | None]) -> JsonDict | None:
+    """Build the table of a rollout's calls, without lists that have no value above 0; None if there are no others.
 
     Args:
         usages: The usage of each call; None if the call failed.
         seconds: Seconds of each request; None if the call failed.
     """
-    told = [None if usage is None or usage.unreported else usage for usage in usages]
+    told = [usage if usage is not None and usage.requests > usage.unreported else None for usage in usages]
     table: JsonDict = {
         "input_tokens": [None if usage is None else usage.input_tokens for usage in told],
         "output_tokens": [None if usage is None else usage.output_tokens for usage in told],
@@ -33,10 +31,7 @@ def table_of(usages: Sequence[Usage | None], seconds: Sequence[float | None]) ->
         "cost": [None if usage is None else usage.cost for usage in usages],
         "seconds": [None if each is None else round(each, 4) for each in seconds],
     }
-    for name in _OPTIONAL:
-        if not any(table[name]):
-            del table[name]
-    return table
+    return {name: values for name, values in table.items() if any(values)} or None
 
 
 def read_calls(table: object) -> list[JsonDict]:
@@ -52,10 +47,12 @@ def read_calls(table: object) -> list[JsonDict]:
     return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*padded, strict=True)]
 
 
-def usage_of(call: Mapping[str, float | None]) -> Usage:
-    """The usage of an answered call of `read_calls`."""
-    counts = {name: int(call[name] or 0) for name in _COUNTS}
+def usage_of(call: Mapping[str, float | None]) -> Usage | None:
+    """The usage of a call of `read_calls`; None if it is unknown."""
     is_unknown = call["input_tokens"] is None and call["output_tokens"] is None
+    if is_unknown and call["cost"] is None:
+        return None
+    counts = {name: int(call[name] or 0) for name in _COUNTS}
     return Usage(**counts, requests=1, unreported=int(is_unknown), cost=call["cost"])
 
 

@@ -75,8 +75,12 @@ class ReplayChat:
             )
             replies = read_off(record.completion, is_truncated=is_cut, usage=record.usage)
         if calls := read_calls(record.calls):
-            used = [{"usage": usage_of(call), "seconds": call["seconds"]} for call in calls]
-            replies = [{**reply, **more} for reply, more in zip(replies, used, strict=False)] + replies[len(used) :]
+            is_derived = record.replies is None
+            used = [
+                {**reply, "seconds": call["seconds"], **({"usage": usage_of(call)} if is_derived else {})}
+                for reply, call in zip(replies, calls, strict=False)
+            ]
+            replies = [*used, *replies[len(used) :]]
         self._count = len(replies)
         self._recital = ReplyPlayer(replies)
 

@@ -71,6 +71,10 @@ def nested(levels: int) -> JsonDict:
     return value
 
 
+CALLS: JsonDict = {"input_tokens": [3, HUGE], "output_tokens": [2, None, 1], "seconds": [0.25, -1.0], "cost": "free"}
+"""Figures of calls, some of them impossible."""
+
+
 def records() -> Iterable[Record]:
     """The journal. Each example is one surprise."""
     yield from _ordinary()
@@ -115,7 +119,7 @@ def _parts() -> Iterable[Record]:
 
 def _tools() -> Iterable[Record]:
     yield samples.example(5)
-    yield samples.generated(5, completion=TALK, stop_condition="max_turns_reached")
+    yield samples.generated(5, completion=TALK, stop_condition="max_turns_reached", calls=CALLS)
     yield samples.scored(5, reward=0.25, extra={"errors": ["too slow", {"expertId": "m", "errors": ["$.a: missing"]}]})
     yield samples.example(6)
     refusal: Messages = [{"role": "assistant", "content": None, "refusal": "I will not."}]

@@ -205,11 +205,13 @@ def test_only_the_attempt_that_counts_is_beside_the_turns(talk: Callable[..., Pa
 def test_calls_that_made_no_message_are_listed(talk: Callable[..., Path], bench: Bench) -> None:
     run = talk("pair")
     page = page_of(run)
-    assert [each["content"] for each in turns(page)] == ["turn 0", "the other player", "turn 1"] + [
-        "the other player", "turn 2",
-    ]  # fmt: skip
+    other = "the other player"
+    assert [each["content"] for each in turns(page)] == ["turn 0", other, "turn 1", other, "turn 2"]
     assert [each is None for each in taken(page)] == [False, True, False, True, False]
-    assert [(each["number"], each["text"]) for each in page["calls"]["others"]] == [(2, "between us"), (4, "between us")]
+    assert [(each["number"], each["text"]) for each in page["calls"]["others"]] == [
+        (2, "between us"),
+        (4, "between us"),
+    ]
     known = [*turns(page), *page["calls"]["others"]]
     assert sum(each["tokens"]["output"] for each in known if each["tokens"]) == page["usage"]["output_tokens"]
     done = bench("replay", run.name, "-q", "--json")
@@ -273,7 +275,7 @@ def test_a_page_shows_the_figures_of_turns(out: Path, in_browser: Browser) -> No
                 ],
             )
             await tab.gives(texts(".calls li"), [f"900 → 20 tokens · 0.4 s · $0.0010 {hostile}"])
-            rest = "600 in, 10 out, 1 request, $0.0010 of earlier attempts or discarded replies"
+            rest = "600 in, 10 out, 1 request, $0.0010 in earlier attempts or discarded replies"
             await shows(tab, rest, ".side")
             await tab.gives("document.documentElement.scrollWidth <= innerWidth", True)
             keep(f"turn-figures-{width}-{scheme}.png", await tab.screenshot())

@@ -162,7 +162,7 @@ export function Sidebar({ data, notes }) {
     <section><h2>How it went</h2><dl class="facts">
       <dt>ended by</dt><dd>${data.reason ? html`<span class="warn">${data.reason}</span>` : data.stop || NONE}${data.truncated ? ", cut short by a limit" : ""}</dd>
       <dt>tokens</dt><dd>${compact(usage.input_tokens)} in, ${compact(usage.output_tokens)} out${usage.reasoning_tokens ? `, ${compact(usage.reasoning_tokens)} of them reasoning` : ""}</dd>
-      ${calls?.rest && html`<dt title="tokens and cost that are in no turn and in no call below">of these</dt><dd>${left(calls.rest)}${data.attempts > 1 ? " of earlier attempts or discarded replies" : " of discarded replies"}</dd>`}
+      ${calls?.rest && html`<dt title="tokens and cost that are in no turn and in no call below">of these</dt><dd>${left(calls.rest)}${data.attempts > 1 ? " in earlier attempts or discarded replies" : " in discarded replies"}</dd>`}
       <dt>requests</dt><dd>${count(usage.requests)}</dd>
       ${usage.cost !== null && usage.cost !== undefined && html`<dt>cost</dt><dd>${dollars(usage.cost)}</dd>`}
       <dt>time</dt><dd>${duration(data.seconds)}, ${duration(data.model_seconds)} in the model${data.waiting_seconds ? `, ${duration(data.waiting_seconds)} waiting` : ""}</dd>
