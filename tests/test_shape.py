@@ -46,9 +46,10 @@ LINES = {
     # the suggestion of bench view
     "cli": (9843, 6776),
     # the number of a key
-    "core": (2661, 1469),  # the client for the openai SDK; records and states that are made in a third of the time
+    "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
-    "engine": (7362, 5037),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # replayed calls have the tokens and seconds of their recording
+    "engine": (7371, 5046),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -67,12 +68,12 @@ LINES = {
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
-    # states of runs in progress, the removal of old indexes, the table of a suite; bundles
-    "plugins/view": (4769, 3223),
+    # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
+    "plugins/view": (4908, 3318),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8845, 6102),  # columns of notes, and notes in transcripts
+    "report": (8846, 6103),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
     "sandbox": (2535, 1685),
@@ -82,7 +83,7 @@ LINES = {
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
-    "store": (6912, 4274),  # imports as run folders; the query language; the schema beside the runs
+    "store": (6914, 4276),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
