@@ -284,3 +284,24 @@ def test_a_page_shows_the_figures_of_turns(out: Path, in_browser: Browser) -> No
 
     with viewing(out) as client:
         in_browser(visit)
+
+
+def test_a_turn_that_two_rollouts_share_has_the_figures_of_both(out: Path, in_browser: Browser) -> None:
+    said = [
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "b"},
+    ]
+    runs = [
+        finished(out, [example(), generated(completion=said, calls={"seconds": seconds}), scored()], letters=letters)
+        for letters, seconds in (("aaaa", [1.0, 2.0]), ("bbbb", [3.0, 4.0]))
+    ]
+
+    async def visit(tab: Tab) -> None:
+        await opened(tab, client, f"#/compare/{runs[0].id},{runs[1].id}/ex/0?turn=1")
+        await tab.gives(texts(".figures"), ["A 1.0 s", "B 3.0 s", "A 2.0 s", "B 4.0 s"])
+        keep("turn-figures-compared.png", await tab.screenshot())
+        assert tab.complaints == []
+
+    with viewing(out) as client:
+        in_browser(visit)
