@@ -47,12 +47,17 @@ async def place_of(tab: Tab) -> str:
     return str(await tab.js("location.hash"))
 
 
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+"""Ends when the page has drawn what has changed; the next key finds the functions that belong to it."""
+
+
 async def press(tab: Tab, *keys: str) -> None:
     """Press keys one after the other: characters, or names such as `Enter`."""
     for key in keys:
         text, code = CHARACTERS.get(key, (key, 0))
         await tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, windowsVirtualKeyCode=code)
         await tab.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+        await tab.js(DRAWN)
 
 
 async def type_text(tab: Tab, text: str) -> None:
