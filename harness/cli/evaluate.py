@@ -21,7 +21,7 @@ from harness.cli.call_arguments import dashed, described, plain, read_environmen
 from harness.cli.call_display import progress_of
 from harness.cli.execute import check_hub, push_runs, record_suite
 from harness.cli.options import check_resuming
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import EnvironmentFault, HarnessError, UsageError
 from harness.core.messages import Labels
 from harness.core.redact import redactor
 from harness.core.types import ModelCall, ModelResponse
@@ -336,8 +336,20 @@ class _OwnClient:
         self.tokens = 0
 
     async def request(self, call: ModelCall) -> ModelResponse:
-        """Send `call` through the caller's object."""
-        response = await self._client.request(call)
+        """Send `call` through the caller's object.
+
+        Raises:
+            EnvironmentFault: the object belongs to another event loop.
+        """
+        try:
+            response = await self._client.request(call)
+        except RuntimeError as error:
+            if "loop" not in str(error):  # asyncio has no exception of its own for this
+                raise
+            raise EnvironmentFault(
+                f"{type(self._client).__name__}.request: {error}; the client belongs to another event loop: call "
+                "`await aevaluate(…)` in that loop, or open its connections in `request`"
+            ) from error
         self.tokens += response.usage.input_tokens + response.usage.output_tokens
         return response
 

@@ -4,6 +4,7 @@ error of a rollout is converted to a record. Only two errors are raised, because
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from harness.rubrics.rubric import Rubric
 from harness.settings.schema import ROLLOUT_LIMITS
 from harness.stats.scores import LARGEST_SCORE, UNUSABLE
 from harness.usercode.deadline import Deadline
+from harness.usercode.event_loop import in_loop
 from harness.usercode.exceptions import describe, should_propagate
 from harness.usercode.separate_task import GRACE_SECONDS, OwnTask
 
@@ -43,6 +45,8 @@ class MeteredChat:
     """Recorder of the replies and errors of the current attempt."""
     gate: CallGate | None = None
     """Refuses calls that would exceed the rollout's limits; None without limits."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    """The event loop of the run, in which the model is called."""
 
     @property
     def model(self) -> str:
@@ -50,7 +54,9 @@ class MeteredChat:
         return self.inner.model
 
     async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
-        """Call the model and count its reply."""
+        """Call the model and count its reply. May be called in another event loop in another thread."""
+        if asyncio.get_running_loop() is not self.loop:
+            return await in_loop(self.loop, self(prompt, tools=tools, sampling_args=sampling_args))
         gate, ticket = self.gate, None
         if gate is not None:
             ticket = await gate.enter(sampling_args)

@@ -28,6 +28,7 @@ from harness.rubrics.judge_port import (
     ask,
     collect_failures,
     judged_by,
+    other_loop,
     prompt_digest,
     scoring_pass,
 )
@@ -46,6 +47,7 @@ from harness.rubrics.judge_prompt import (
 from harness.rubrics.parser import Parser
 from harness.rubrics.rubric import Rubric
 from harness.settings.wording import suggestion
+from harness.usercode.event_loop import in_loop
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -158,6 +160,8 @@ class Judge:
             ModelError: the call failed after all retries.
             SystemicError: the judge's endpoint is unusable; the run stops.
         """
+        if (loop := other_loop()) is not None:
+            return await in_loop(loop, self.reply(messages, state, tools=tools, sampling_args=sampling_args))
         if state is None:
             return await ask(self.spec, messages, tools=tools, sampling_args=sampling_args)
         key = prompt_digest(self.spec, messages, sampling_args)

@@ -25,6 +25,7 @@ from harness.core.records import JUDGEMENTS
 from harness.core.redact import Redactor, redactor
 from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, text_of
 from harness.settings.checks import url, variable
+from harness.usercode.event_loop import in_loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +157,12 @@ def run_loop() -> asyncio.AbstractEventLoop | None:
     return _context.get().loop
 
 
+def other_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop in which the current judges are called if the caller runs in another one; else None."""
+    loop = run_loop()
+    return None if loop is running_loop() else loop
+
+
 def current_rollout() -> MutableMapping[str, Any] | None:
     """Return the state of the rollout that `scored_rollout` has set; None if it has set none."""
     return _context.get().state
@@ -231,6 +238,8 @@ async def ask(
         ModelError: the call failed after all retries.
         EnvironmentFault: no judge is connected.
     """
+    if (loop := other_loop()) is not None:
+        return await in_loop(loop, ask(spec, prompt, state, tools=tools, sampling_args=sampling_args))
     connected = panel()
     if connected is None:
         raise EnvironmentFault(

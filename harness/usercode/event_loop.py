@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from harness.core.errors import EnvironmentFault
 from harness.usercode.exceptions import describe, should_propagate, where
 
 T = TypeVar("T")
@@ -59,6 +60,21 @@ def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
                 raise
             logger.warning("code of an environment stopped the event loop (loop.stop()); the loop was started again")
             part = go_on()
+
+
+async def in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` in `loop`, which runs in another thread, and return its result. Code of environments may run an
+    event loop of its own, while models and judges can be called only in the loop of the run.
+
+    Raises:
+        EnvironmentFault: `loop` is closed, so the run has ended.
+    """
+    try:
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+    except RuntimeError as error:
+        work.close()
+        raise EnvironmentFault("a model was called after its run had ended") from error
+    return await asyncio.wrap_future(future)
 
 
 def tell_lost_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -72,6 +72,27 @@ def test_an_object_and_a_client_of_ones_own_and_resume() -> None:
     assert again.path == run.path and client.asked == 8
 
 
+def test_a_client_of_another_loop_is_told_so() -> None:
+    class Queued(Adder):
+        def __init__(self) -> None:
+            self.slots = asyncio.Queue[None](1)
+
+        async def request(self, call: ModelCall) -> ModelResponse:
+            await self.slots.get()
+            return await super().request(call)
+
+    async def made() -> Queued:
+        client = Queued()
+        asyncio.get_running_loop().call_soon(client.slots.put_nowait, None)
+        await client.slots.get()  # from here on the queue belongs to this loop
+        return client
+
+    [run] = evaluate(Sums(1), client=asyncio.run(made()), num_examples=1, rollouts_per_example=1, progress=False)
+    [error] = run.rows()["error"]
+    assert error.startswith("environment_error: Queued.request: <Queue at ")
+    assert "the client belongs to another event loop: call `await aevaluate(…)` in that loop, or open " in error
+
+
 def test_a_changed_environment_is_another_run() -> None:
     [run] = evaluate(Sums(), "reference/oracle", num_examples=-1, progress=False)
     [other] = evaluate(Sums(5), "reference/oracle", num_examples=-1, resume=True, progress=False)

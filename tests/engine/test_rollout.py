@@ -102,6 +102,25 @@ def test_a_failed_call_keeps_what_was_said_and_paid_for(error: ModelError, reaso
     assert record.usage == Usage(7, 3, requests=1)
 
 
+def test_the_model_is_called_in_the_loop_of_the_run_also_from_another_loop() -> None:
+    threads: list[int] = []
+
+    def answer(_: Prompt) -> ModelResponse:
+        threads.append(threading.get_ident())
+        return reply()
+
+    async def elsewhere(state: State) -> None:
+        def ask() -> ModelResponse:
+            assert state.chat is not None
+            return asyncio.run(cast("Any", state.chat([{"role": "user", "content": "?"}])))
+
+        assert (await asyncio.to_thread(ask)).message["content"] == "yes"
+
+    record = make(Talk(elsewhere), answer)
+    assert isinstance(record, Generated), record.error
+    assert (threads, record.usage.requests) == ([threading.get_ident()] * 5, 5)
+
+
 def test_an_environments_bug_names_the_authors_line() -> None:
     def bug(state: State) -> None:
         state["no such key"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scripted_chat import ScriptedChat, state_of
@@ -257,6 +258,25 @@ def test_without_a_panel_the_rollout_is_unscored_and_says_why() -> None:
     [result] = asyncio.run(JudgeRubric().score([state_of()]))
     assert result.reward is None
     assert "is not connected" in result.reasons["judge_verdict"]
+
+
+def test_a_judge_is_called_in_the_loop_of_the_run_also_from_another_loop() -> None:
+    threads: list[int] = []
+
+    def reply(_: object) -> str:
+        threads.append(threading.get_ident())
+        return "yes"
+
+    async def judged(judge: Judge, state: State) -> float:
+        said = await asyncio.to_thread(lambda: asyncio.run(judge.ask("a", state)))
+        chat = judge_chat(judge.spec, state)
+        more = await asyncio.to_thread(lambda: asyncio.run(cast("Any", chat("b"))))
+        return float((said, more.message["content"]) == ("yes", "yes"))
+
+    state = state_of()
+    [result] = score(JudgeRubric([judged]), bench(reply), state)
+    assert (result.reward, result.reasons) == (1.0, {})
+    assert threads == [threading.get_ident()] * 2 == [threading.get_ident() for _ in state[JUDGEMENTS]]
 
 
 def test_a_judge_as_a_chat_keeps_accounts_too() -> None:

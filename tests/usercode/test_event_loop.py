@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
+from harness.core.errors import EnvironmentFault
 from harness.usercode import event_loop, exceptions
 
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
@@ -23,6 +24,14 @@ async def leaves() -> None:
 
 async def interrupts() -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("new", LOOPS)
+def test_work_for_a_loop_that_has_ended_is_refused(new: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    loop = new()
+    loop.close()
+    with pytest.raises(EnvironmentFault, match="a model was called after its run had ended"):
+        asyncio.run(event_loop.in_loop(loop, asyncio.sleep(0)))
 
 
 @pytest.mark.parametrize("new", LOOPS)
