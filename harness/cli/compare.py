@@ -53,7 +53,7 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
     cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     flips: int = flag("--flips N", "Examples that differ, named of each comparison.", FLIPS, min=0),
     transcripts: int = flag("--transcripts N", "Examples that differ, printed with both transcripts.", 0, min=0),
-    form: str | None = flag("--table FORMAT", TABLE_HELP),
+    form: str | None = flag("--table FORMAT", TABLE_HELP, choices=TABLES),
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
     output_dir: Path = output_dir_flag(),
 ) -> None:

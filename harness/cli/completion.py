@@ -1,17 +1,20 @@
-"""Shell completion of environments, runs and models, and of words with `:` or `=` in bash. Only names are read; no code
-of environments is run."""
+"""Shell completion of environments, runs, models and fixed choices, and of words with `:` or `=`. Only names are read;
+no code of environments is run. Names with characters that a shell interprets are never suggested: run folders may come
+from others, and shells insert or even evaluate the suggestions."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import re
 import shlex
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
+from typer import _completion_shared  # pyright: ignore[reportPrivateUsage]
 
 from harness.core.errors import HarnessError
 
@@ -48,27 +51,70 @@ def models(ctx: Any, args: Sequence[str], incomplete: str) -> list[str]:
     """Suggest the aliases of the endpoint registry, and the reference models."""
     from harness.settings.endpoints import load_registry
 
-    known = [f"reference/{name}" for name in ("oracle", "noisy", "null", "echo")]
+    known = [f"reference/{name}" for name in policies()]
     with contextlib.suppress(HarnessError, OSError):
         known = [*load_registry(None, Path.cwd()).entries, *known]
     return _matching(known, incomplete)
 
 
+def policies() -> list[str]:
+    """Return the names of the reference models that can play an environment."""
+    from harness.reference.policies import NAMES
+
+    return [name for name in NAMES if name != "judge"]
+
+
+_completion_shared._completion_scripts["zsh"] += '\n[[ "$funcstack[1]" = _%(prog_name)s ]] && %(complete_func)s\n'  # pyright: ignore[reportPrivateUsage]
+"""Without this line of typer's script for zsh, the first Tab in a new shell would only load the script."""
+
 Complete = Callable[[Any, Sequence[str], str], list[str]]
+
+Choices = Iterable[str] | Callable[[], Iterable[str]]
+"""The values of an option, or a function that returns them, for values that plugins add."""
+
+
+def completer(metavar: str | None, choices: Choices = (), *, is_flag: bool = False) -> Complete | None:
+    """Return the completion function of an option or argument; None to complete file names.
+
+    Args:
+        metavar: Placeholder of the value in the help.
+        choices: Values to suggest.
+        is_flag: Whether it is an option. There, `NAME` can be the name of anything.
+    """
+    if choices:
+        return lambda ctx, args, incomplete: _matching(choices() if callable(choices) else choices, incomplete)
+    return None if is_flag and metavar == "NAME" else BY_PLACEHOLDER.get(metavar or "")
+
 
 BY_PLACEHOLDER: dict[str, Complete] = {
     "RUN": runs, "RUNS": runs, "RUN|SUITE": runs, "RUN|SUITE...": runs, "CANDIDATE": runs, "NAME": environments,
-    "TARGET": environments, "MODEL": models,
+    "ID,ID…": environments, "TARGET": environments, "MODEL": models,
 }  # fmt: skip
 """Completion functions for arguments, by the argument's placeholder in the help."""
 
 
+def _executors() -> list[str]:
+    from harness.core.plugins import entries_of
+    from harness.engine.executors import EXECUTORS
+
+    return [entry.name for entry in entries_of(EXECUTORS)]
+
+
+BY_SETTING: dict[str, Complete | None] = {"model": models, "executor": completer(None, _executors)}
+"""Completion functions for options that are settings, by key."""
+
+
 @contextlib.contextmanager
 def whole_words() -> Generator[None]:
-    """Complete words with `:` or `=` in the `with` block if bash asks for completions.
+    """Complete words with `:` or `=` in the `with` block if a shell asks for completions.
 
     bash splits a word at these characters (`COMP_WORDBREAKS`) and replaces only the part after the last one. So join
-    the parts for the completion, and print only the ends of the suggestions."""
+    the parts for the completion, and print only the ends of the suggestions. zsh and fish replace the whole word, so
+    suggestions for `--option=` begin with it."""
+    if os.environ.get("_BENCH_COMPLETE") in ("complete_zsh", "complete_fish"):
+        with _whole_suggestions():
+            yield
+        return
     words = os.environ.get("COMP_WORDS", "").split("\n")
     if os.environ.get("_BENCH_COMPLETE") != "complete_bash" or len(words) == 1:
         yield
@@ -91,12 +137,33 @@ def whole_words() -> Generator[None]:
             typer.echo(line[kept:] if line.startswith(incomplete[:kept]) else line)
 
 
+@contextlib.contextmanager
+def _whole_suggestions() -> Generator[None]:
+    """Print suggestions for `--option=` with these characters in front, in the `with` block."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    option, equals, _ = line.split(" ")[-1].partition("=")
+    if not (equals and option.startswith("--")):
+        yield
+        return
+    shown = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(shown):
+            yield
+    finally:
+        text, before = shown.getvalue(), f"{option}="
+        if os.environ["_BENCH_COMPLETE"] == "complete_fish":
+            text = "".join(f"{before}{line}\n" for line in text.splitlines())
+        else:
+            text = re.sub(r'^(_arguments .*?\(\()?"', rf"\g<0>{before}", text, flags=re.MULTILINE)
+        typer.echo(text, nl=False)
+
+
 def _is_break(word: str) -> bool:
     return bool(word) and not word.strip(":=")
 
 
 def _matching(words: Iterable[str], incomplete: str) -> list[str]:
-    return [word for word in words if word.startswith(incomplete)]
+    return [word for word in words if word.startswith(incomplete) and shlex.quote(word) == word]
 
 
 def _files(start: str, suffixes: Sequence[str]) -> list[str]:

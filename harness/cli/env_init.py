@@ -20,7 +20,7 @@ from harness.settings.wording import suggestion
 def init(
     name: str = positional("NAME", "Lower-case letters, digits and dashes: my-env.", ...),
     path: Path = flag("--path -p DIR", "The folder that gets the package's folder.", FOLDER),
-    kind: str = flag("--kind -k KIND", "Kind of the example: single-turn, multi-turn or tool.", "single-turn"),
+    kind: str = flag("--kind -k KIND", "Kind of the example: single-turn, multi-turn or tool.", "single-turn", KINDS),
 ) -> None:
     """Start a new environment: a package that passes its own tests.
 

@@ -32,7 +32,7 @@ STDOUT = Path("-")
 
 def export(
     run: str = positional("RUN", RUN_HELP, ...),
-    form: str | None = flag("--format -f FORMAT", FORMAT_HELP),
+    form: str | None = flag("--format -f FORMAT", FORMAT_HELP, choices=formats),
     target: Path | None = flag(
         "-o --output PATH",
         "The file to write; of verifiers and every-eval-ever, the folder. `-` is stdout, for csv, jsonl and notes. "

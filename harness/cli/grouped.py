@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, cast, get_type_
 import typer
 from typer.core import TyperCommand
 
-from harness.cli.completion import BY_PLACEHOLDER
+from harness.cli.completion import Choices, completer
 from harness.cli.lazy_commands import new_app
 from harness.core.errors import UsageError
 
@@ -26,7 +26,9 @@ OPTION, NAMES, TEST = "option", "names", "test"
 """Keys of a field's metadata: the option as typer reads it, the option's names, and its `Test`."""
 
 
-def option(group: str, usage: str, doc: str, default: object = None, test: Test | None = None) -> Any:
+def option(
+    group: str, usage: str, doc: str, default: object = None, test: Test | None = None, choices: Sequence[str] = ()
+) -> Any:
     """Declare an option as a field of a dataclass.
 
     Args:
@@ -35,13 +37,14 @@ def option(group: str, usage: str, doc: str, default: object = None, test: Test 
         doc: Help text.
         default: Default value; `MISSING` makes the option required.
         test: Validates the given value; for a repeatable option, each value.
+        choices: The accepted values, which shells complete.
     """
     names, metavar = _split(usage)
     info = typer.Option(
         *names, help=doc + _other_meaning(names), metavar=metavar, show_default=False, rich_help_panel=group,
-        autocompletion=BY_PLACEHOLDER.get(metavar or ""),
+        autocompletion=completer(metavar, choices, is_flag=True),
     )  # fmt: skip
-    return field(default=default, metadata={OPTION: info, NAMES: names, TEST: test})
+    return field(default=default, metadata={OPTION: info, NAMES: names, TEST: _one_of(choices) if choices else test})
 
 
 def at_least(least: int) -> Test:
@@ -54,7 +57,7 @@ def at_least(least: int) -> Test:
     return test
 
 
-def one_of(*known: str) -> Test:
+def _one_of(known: Sequence[str]) -> Test:
     """Make a validator that accepts only the given words."""
 
     def test(name: str, word: str) -> None:
@@ -91,8 +94,7 @@ def switch(group: str, usage: str, doc: str) -> Any:
 
 def argument(metavar: str, doc: str, default: object = MISSING) -> Any:
     """Declare a positional argument as a field of a dataclass; required unless it has a default."""
-    complete = BY_PLACEHOLDER.get(metavar)
-    info = typer.Argument(metavar=metavar, help=doc, show_default=False, autocompletion=complete)
+    info = typer.Argument(metavar=metavar, help=doc, show_default=False, autocompletion=completer(metavar))
     return field(default=default, metadata={OPTION: info})
 
 
@@ -187,17 +189,18 @@ def _validate(options: Any) -> None:
         check()
 
 
-def flag(usage: str, doc: str, default: Any = None, **more: Any) -> Any:
+def flag(usage: str, doc: str, default: Any = None, choices: Choices = (), **more: Any) -> Any:
     """Declare an option of a command function, as the default of its parameter.
 
     Args:
         usage: Names and placeholder of the value, as in the help: `-o --output FILE`.
         doc: Help text.
         default: Default value; `...` makes the option required.
+        choices: Values that shells complete. The command validates the given value.
         **more: Further arguments of `typer.Option`, such as `min`.
     """
     names, metavar = _split(usage)
-    complete = BY_PLACEHOLDER.get(metavar or "")
+    complete = completer(metavar, choices, is_flag=True)
     doc += _other_meaning(names)
     return typer.Option(default, *names, help=doc, metavar=metavar, autocompletion=complete, **more)
 
@@ -214,9 +217,10 @@ def output_dir_flag(usage: str = "--output-dir -o DIR") -> Any:
 RUN_HELP = "The run: its folder, its id, the beginning of exactly one id, or `latest`."
 
 
-def positional(metavar: str, doc: str, default: Any = None, **more: Any) -> Any:
-    """Declare a positional argument of a command function, as the default of its parameter; `...` requires it."""
-    complete = BY_PLACEHOLDER.get(metavar)
+def positional(metavar: str, doc: str, default: Any = None, choices: Choices = (), **more: Any) -> Any:
+    """Declare a positional argument of a command function, as the default of its parameter; `...` requires it. Shells
+    complete its `choices`; the command validates the given value."""
+    complete = completer(metavar, choices)
     return typer.Argument(default, metavar=metavar, help=doc, show_default=False, autocompletion=complete, **more)
 
 

@@ -11,9 +11,16 @@ from harness.cli.grouped import flag, positional
 from harness.core.errors import UsageError
 
 
+def _formats() -> list[str]:
+    from harness.core.plugins import entries_of
+    from harness.store.import_runs import IMPORTERS
+
+    return [entry.name for entry in entries_of(IMPORTERS)]
+
+
 def import_results(
     paths: list[Path] = positional("PATH…", "Files or folders of results.", ...),
-    form: str | None = flag("--format -f FORMAT", "Format of the results; recognized if left out."),
+    form: str | None = flag("--format -f FORMAT", "Format of the results; recognized if left out.", choices=_formats),
     output_dir: Path = flag("--output-dir -o DIR", "Output folder of the new runs.", Path("outputs")),
     as_json: bool = flag("--json", "Print the new runs as JSON on stdout.", False),
 ) -> None:

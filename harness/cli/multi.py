@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from harness.cli.examples import epilog
-from harness.cli.grouped import argument, at_least, command_of, finite, not_empty, one_of, option, switch
+from harness.cli.grouped import argument, at_least, command_of, finite, not_empty, option, switch
 from harness.cli.lazy_commands import lazy_group, new_app, own_command
 from harness.cli.options import SAVING, SHARED, TRUST_HELP, RunOptions
 from harness.cli.stdout import print_notices
@@ -69,7 +69,7 @@ class EvaluationOptions(RunOptions):
         SCORING,
         "--match-mode MODE",
         "Comparison with `expected`: contains or exact. [contains]",
-        test=one_of("contains", "exact"),
+        choices=("contains", "exact"),
     )
     length_target: float | None = option(
         SCORING, "--length-target N", "Characters for the full length bonus. [400]", test=finite
@@ -81,7 +81,7 @@ class EvaluationOptions(RunOptions):
         SCORING,
         "--schema-mode MODE",
         "Schema check: subset (as documented) or jsonschema (full). [subset]",
-        test=one_of("subset", "jsonschema"),
+        choices=("subset", "jsonschema"),
     )
     model_concurrency: int | None = option(
         EXECUTION, "--model-concurrency N", "Models evaluated concurrently. [2]", test=at_least(1)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.completion import models
+from harness.cli.completion import BY_SETTING
 from harness.core.errors import UsageError
 from harness.core.messages import Message
 from harness.core.redact import hidden_arguments
@@ -122,7 +122,7 @@ def setting_parameter(key: str, group: str, taken: Collection[str] = ()) -> Para
             flags = [f"{flags[0]}/{off[0]}", *flags[1:], *(f" /{name}" for name in off[1:])]
     option = typer.Option(
         *flags, help=doc, metavar=_METAVARS[kind], show_default=False, rich_help_panel=group,
-        autocompletion=models if key == "model" else None,
+        autocompletion=BY_SETTING.get(key),
     )  # fmt: skip
     annotation = Annotated[_TYPES.get(kind, str) | None, option]
     return Parameter(key, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

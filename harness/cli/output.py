@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from harness.core.errors import StoreError
+from harness.core.errors import StoreError, UsageError
 from harness.core.types import JsonDict
 from harness.report.layout import Column, print_lines, table_lines
 from harness.report.text import clean, make_console
@@ -27,6 +27,20 @@ ENV_ARGS_HELP = "Arguments of load_environment(): a JSON object, or KEY=VALUE; r
 
 _PIPED_WIDTH = 1000
 """Line width in cells without a terminal: nothing is truncated."""
+
+
+def check_target(path: Path, *, force: bool) -> None:
+    """Check that the file that `-o` names can be written, before its content is created.
+
+    Raises:
+        UsageError: it is a folder, its folder does not exist, or it exists and `force` is false.
+    """
+    if os.path.isdir(path):
+        raise UsageError(f"-o {path} is a folder; give a file in it")
+    if not os.path.isdir(path.parent):
+        raise UsageError(f"-o {path}: the folder {path.parent} does not exist; create it first")
+    if os.path.lexists(path) and not force:
+        raise UsageError(f"{path} already exists; replace it with --force, or give another file with -o")
 
 
 def env_args(texts: Sequence[str] | None) -> JsonDict:

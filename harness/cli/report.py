@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import typer
 
 from harness.cli.grouped import flag, output_dir_flag, positional
-from harness.cli.output import write_text
+from harness.cli.output import check_target, write_text
 from harness.core.errors import UsageError
 from harness.settings.wording import suggestion
 
@@ -44,6 +43,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
     form: str | None = flag(
         "--format -f FORMAT",
         "html, md, json; latex or csv: the table models × environments. [by the ending of -o, else html]",
+        choices=FORMS,
     ),
     title: str = flag("--title TEXT", "The heading. [from environments and models]", ""),
     transcripts: int = flag("--transcripts N", "Examples of each run to show in full.", TRANSCRIPTS, min=0),
@@ -62,7 +62,7 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
     chosen_form = _form(form, target)
     path = target or Path(f"report.{SUFFIXES.get(chosen_form, chosen_form)}")
     if path != STDOUT:
-        _check_target(path, force=force)
+        check_target(path, force=force)
     chosen = choose(output_dir, runs or [])
     gone = [f"{each}: this run of the suite no longer exists" for each in chosen.gone]
     page = page_of(chosen.runs, title=" ".join(title.split()), missing=gone)
@@ -85,16 +85,6 @@ def _form(named: str | None, target: Path | None) -> Form:
             "give the format with --format"
         )
     return form
-
-
-def _check_target(path: Path, *, force: bool) -> None:
-    """Check that the target file can be written, before the page is created."""
-    if os.path.isdir(path):
-        raise UsageError(f"-o {path} is a folder; give a file in it")
-    if not os.path.isdir(path.parent):
-        raise UsageError(f"-o {path}: the folder {path.parent} does not exist; create it first")
-    if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} already exists; replace it with --force, or give another file with -o")
 
 
 def _rendered(page: Page, form: Form, transcripts: int, *, plots: bool) -> str:

@@ -20,7 +20,7 @@ from harness.report.run_facts import home_of, size_text, sizes_of, spent_on
 from harness.report.runs import runs_lines
 from harness.report.text import clean, make_console
 from harness.settings.wording import listed, nearest
-from harness.store.catalogue import Catalogue, Filter, ListedRun, moment, read_entry
+from harness.store.catalogue import KINDS, STATES, Catalogue, Filter, ListedRun, moment, read_entry
 from harness.store.find_runs import find_runs
 from harness.store.removal import refuse_linked, remove_runs
 from harness.store.rundir import RunDir
@@ -70,8 +70,10 @@ SHOWN = 20
 def list_runs(  # noqa: PLR0913 - a command's options are its parameters
     env: list[str] | None = flag("--env TEXT", "Part of the environment's or run's name."),
     model: list[str] | None = flag("--model TEXT", "Part of the model's name."),
-    state: list[str] | None = flag("--state STATE", "running, done, stopped, interrupted, failed, died or damaged."),
-    kind: list[str] | None = flag("--kind KIND", "run, eval or multi."),
+    state: list[str] | None = flag(
+        "--state STATE", "running, done, stopped, interrupted, failed, died or damaged.", choices=STATES
+    ),
+    kind: list[str] | None = flag("--kind KIND", "run, eval or multi.", choices=KINDS),
     since: str | None = flag("--since WHEN", "Begun then or later: 2026-11-21 (UTC), 12h, 7d."),
     until: str | None = flag("--until WHEN", "Begun before, or on that day."),
     limit: int | None = flag("--limit -n N", "The N newest; -1 is all. [20; all with --json, -q]"),

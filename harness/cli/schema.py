@@ -8,15 +8,20 @@ from pathlib import Path
 import typer
 
 from harness.cli.grouped import flag, positional
+from harness.cli.output import check_target
 from harness.core.errors import UsageError
 from harness.settings.json_schema import endpoints_schema, suite_schema
+from harness.store.atomic import atomic_write
 
 _SCHEMAS = {"suite": suite_schema, "endpoints": endpoints_schema}
 
 
 def schema(
-    kind: str = positional("KIND", "`suite`, the file of `bench run`, or `endpoints`, the endpoint registry.", ...),
-    output: Path | None = flag("--output FILE", "File to write; default stdout."),
+    kind: str = positional(
+        "KIND", "`suite`, the file of `bench run`, or `endpoints`, the endpoint registry.", ..., _SCHEMAS
+    ),
+    output: Path | None = flag("-o --output FILE", "File to write; default stdout."),
+    force: bool = flag("--force", "Replace an existing file.", False),
 ) -> None:
     """Print the JSON Schema of suite files or endpoint registries.
 
@@ -28,8 +33,6 @@ def schema(
     if output is None:
         typer.echo(text)
         return
-    try:
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--output {output} cannot be written: {error.strerror}") from None
+    check_target(output, force=force)
+    atomic_write(output, text + "\n")
     typer.echo(f"Wrote {output}. Begin a file with `#:schema {output}` to use it.")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from harness.cli.completion import policies
 from harness.cli.grouped import flag
 from harness.cli.lazy_commands import add_plugin_options
 from harness.cli.output import ENV_ARGS_HELP, env_args
@@ -32,6 +33,7 @@ def serve(
         "--policy POLICY",
         "How model names outside reference/ are answered: oracle, noisy?accuracy=P&seed=N, null, echo. By default a "
         "fixed text of about 200 tokens.",
+        choices=policies,
     ),
     host: str = flag("--host HOST", "Address to listen on. [127.0.0.1]", "127.0.0.1"),
     port: int = flag("--port N", "0 picks a free port.", 8000, min=0, max=65535),

@@ -41,7 +41,17 @@ def test_an_unknown_kind_and_a_file_that_cannot_be_written(capsys: pytest.Captur
     assert main(["schema", "suit"]) == 2
     assert capsys.readouterr().err == "error: suit: unknown kind of file; use suite or endpoints\n"
     assert main(["schema", "suite", "--output", str(tmp_path / "no" / "s.json")]) == 2
-    assert "No such file or directory" in capsys.readouterr().err
+    assert f"the folder {tmp_path / 'no'} does not exist; create it first" in capsys.readouterr().err
+
+
+def test_a_file_is_replaced_only_with_force(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    mine = tmp_path / "suite.toml"
+    mine.write_text("mine")
+    assert main(["schema", "suite", "-o", str(mine)]) == 2
+    assert f"{mine} already exists; replace it with --force" in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+    assert main(["schema", "suite", "-o", str(mine), "--force"]) == 0
+    assert json.loads(mine.read_text())["title"] == "Suite of bench"
 
 
 @for_each_row("file", SUITES)

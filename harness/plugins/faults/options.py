@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.completion import completer
 from harness.core.errors import ConfigError
 from harness.plugins.faults.catalogue import KINDS, STATUS_PARAMETERS
 from harness.plugins.faults.rules import FaultRule, FaultScript
@@ -32,7 +33,10 @@ def faults_of_options(  # noqa: PLR0913 - the options are its parameters
     ] = None,
     fault: Annotated[
         list[str] | None,
-        typer.Option(help="One fault, as in '429@every=3,retry_after=1' or 'reset@share=0.1'; may be repeated."),
+        typer.Option(
+            help="One fault, as in '429@every=3,retry_after=1' or 'reset@share=0.1'; may be repeated.",
+            autocompletion=completer(None, KINDS),
+        ),
     ] = None,
     list_faults: Annotated[
         bool,
