@@ -21,6 +21,7 @@ from harness.cli.call_arguments import dashed, described, plain, read_environmen
 from harness.cli.call_display import progress_of
 from harness.cli.execute import check_hub, push_runs, record_suite
 from harness.cli.options import check_resuming
+from harness.cli.trust import check_trust, recorded_in
 from harness.core.errors import EnvironmentFault, HarnessError, UsageError
 from harness.core.messages import Labels
 from harness.core.redact import redactor
@@ -153,7 +154,7 @@ class EvaluatedRuns(Sequence[EvaluatedRun]):
         return self.paths
 
 
-async def aevaluate(
+async def aevaluate(  # noqa: PLR0913 - the settings of a call are its parameters
     environments: str | Path | Environment | Sequence[str | Path | Environment],
     model: str | None = None,
     *,
@@ -161,6 +162,7 @@ async def aevaluate(
     resume: bool = False,
     resume_from: str | Path | None = None,
     retry_failed: bool = False,
+    trust: bool = False,
     progress: bool = True,
     **settings: object,
 ) -> EvaluatedRuns:
@@ -174,6 +176,7 @@ async def aevaluate(
         resume: Resume the newest run with the same settings, if there is one.
         resume_from: Folder or id of the run to resume.
         retry_failed: Repeat failed rollouts of a resumed run.
+        trust: Run the code and send the keys that the recorded settings of a run from another machine name.
         progress: Show the progress: a bar in a notebook, lines on stderr elsewhere.
         **settings: Settings by their TOML names (`num_examples=100`, `sampling_args={...}`, `max_cost=5`).
 
@@ -194,7 +197,8 @@ async def aevaluate(
         retry_failed=retry_failed,
     )
     with _spelled():
-        return await _Call(environments, model, client, settings).run(start, progress=progress)
+        call = _Call(environments, model, client, settings)
+        return await call.run(replace(start, is_ours=call.is_ours(trusted=trust)), progress=progress)
 
 
 def evaluate(
@@ -245,6 +249,19 @@ class _Call:
         if endpoint is not None:
             resolved = replace(resolved, runs=tuple(replace(run, endpoints=(endpoint,)) for run in resolved.runs))
         self._resolution: Resolution = resolved
+        self._file = names[0] if len(names) == 1 and names[0].endswith(".toml") else None
+
+    def is_ours(self, *, trusted: bool) -> bool:
+        """Return whether the runs count as made on this machine.
+
+        Raises:
+            UsageError: the settings are those of a run from another machine, and the user does not trust them.
+        """
+        file = self._file
+        recorded = None if file is None else recorded_in(file)
+        if file is None or recorded is None:
+            return True
+        return check_trust(recorded, self._resolution, trusted=trusted, asks_model=True, file=Path(file))
 
     async def run(self, start: StartOptions, *, progress: bool) -> EvaluatedRuns:
         """Evaluate all runs, push those that request it, and return them."""

@@ -97,7 +97,7 @@ def require_trust(what: str, reasons: Sequence[str]) -> None:
     """
     words = f"{clean(what, 2000)}, and this command would {' and '.join(clean(each, 500) for each in reasons)}"
     if not can_ask():
-        raise UsageError(f"{words}. Look at its settings first; if you trust its author, add {TRUST}")
+        raise UsageError(f"{words}. Look at its settings first", remedy="if you trust its author, add {trust}")
     if not ask(f"{words}.\nContinue?"):
         raise UsageError("not confirmed, so nothing was done")
 

@@ -17,6 +17,8 @@ from hub_runs import TOKEN, hub_env
 from hub_server import HubServer
 from recorded_runs import ALL_RIGHT, Bench, Write, make_run
 
+from harness import evaluate
+from harness.core.errors import UsageError
 from harness.store.known_runs import is_known as is_known_run
 
 NAMES = ("run.json", "config.toml", "journal.jsonl", "summary.json", "notes.jsonl", "data", "data/{rows}", ".lock",
@@ -274,10 +276,13 @@ def test_code_of_a_strange_run_is_not_run_unasked(bench: Bench, write: Write, tm
         env_id = env_id if env_id.startswith(("/", ".")) else f"./{env_id}"
     config = run / "config.toml"
     config.write_text(config.read_text().replace("./by_file.py", env_id))
-    for command in REPEATING:
+    for command in (*REPEATING, ("doctor", "RUN/config.toml", "--offline")):
         done = said(bench, run, command)
         assert done.code == 2 and "was not made on this machine" in done.err and "--trust" in done.err, done.err
         assert not Path("ran").exists()
+    with pytest.raises(UsageError, match=r"was not made on this machine.*run the code in.*add trust=True"):
+        evaluate(config, progress=False)
+    assert not Path("ran").exists()
     assert "--trust" not in said(bench, run, ("rescore", "RUN"), "--trust").err
     assert Path("ran").exists()
 
@@ -316,7 +321,7 @@ def test_no_key_goes_to_a_host_that_only_a_strange_run_names(
         return lines.replace("[eval.model]\n", f'[eval.model]\napi_base_url = "{url}"\napi_key_var = "{key}"\n')
 
     run = strange(bench, write, change)
-    for command in (("resume", "RUN"), ("run", "RUN/config.toml")):
+    for command in (("resume", "RUN"), ("run", "RUN/config.toml"), ("doctor", "RUN/config.toml")):
         done = said(bench, run, command)
         assert done.code == 2 and "was not made on this machine" in done.err and key in done.err, done.err
     done = said(bench, run, ("rescore", "RUN"))
@@ -334,6 +339,7 @@ def test_our_own_runs_and_strange_ones_without_reasons_are_not_asked_for(bench: 
     for command in REPEATING:
         done = said(bench, run, command)
         assert done.code == 0, done.err
+    assert [each.state for each in evaluate(run / "config.toml", progress=False)] == ["done"]
 
 
 @pytest.mark.parametrize("folder", ["{tmp}/far", "../far"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from rich.text import Text
 
 from harness.cli import dotenv
 from harness.cli.grouped import argument, command_of, option, switch
+from harness.cli.options import TRUST_HELP
 from harness.cli.output import write_fitted, write_json
-from harness.core.errors import UsageError
+from harness.core.errors import ConfigError, UsageError
 from harness.report.layout import labelled
 from harness.report.text import clean
 
@@ -50,6 +52,7 @@ class DoctorOptions:
     registry: bool = switch(REQUESTS, "--registry", "Query every endpoint of the registry.")
     hub: bool = switch(REQUESTS, "-H --hub", "Query the rights of the Hub token.")
     offline: bool = switch(REQUESTS, "--offline", "Send nothing.")
+    trust: bool = switch(REQUESTS, "--trust", TRUST_HELP)
     timeout: float = option(REQUESTS, "--timeout SECONDS", "Timeout of each request. [10]", 10.0)
     quiet: bool = switch(OUTPUT, "-q --quiet", "Show notes and problems only.")
     as_json: bool = switch(OUTPUT, "--json", "Print all findings as JSON on stdout.")
@@ -82,10 +85,9 @@ def doctor(options: DoctorOptions) -> int:
     """
     from harness.cli.doctor.examination import CheckOptions, examine  # slow to import; not needed for --help
     from harness.cli.doctor.subject import find_subject
-    from harness.cli.trust import recorded_in
 
     if options.target is not None:
-        recorded_in(options.target)  # raises for a settings file of a run that is a link or irregular
+        _check_trust(options, options.target)
     subject = find_subject(options.target, options.flags(), options.sets or (), registry=options.registry)
     checks = CheckOptions(options.offline, options.hub, options.timeout, os.environ, _overruled(Path.cwd() / ".env"))
     report = examine(subject, checks, _announce)
@@ -94,6 +96,19 @@ def doctor(options: DoctorOptions) -> int:
     else:
         write_fitted(lambda width: _lines(report, min(width, _WIDEST), quiet=options.quiet))
     return 0 if report.is_well else 1
+
+
+def _check_trust(options: DoctorOptions, target: str) -> None:
+    """Ask before the settings file of a run from another machine runs code or sends a key. Settings that cannot be
+    resolved are reported later."""
+    from harness.cli.trust import check_trust, recorded_in
+    from harness.settings.resolver import resolve
+
+    recorded = recorded_in(target)
+    if recorded is not None:
+        with suppress(ConfigError):
+            resolution = resolve(target, options.flags(), options.sets or ())
+            check_trust(recorded, resolution, trusted=options.trust, asks_model=not options.offline, file=Path(target))
 
 
 app = command_of(DoctorOptions, doctor, (MODEL, REQUESTS, OUTPUT))
