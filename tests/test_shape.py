@@ -44,12 +44,13 @@ LINES = {
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
-    "cli": (9843, 6776),
+    # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
+    "cli": (9989, 6859),
     # the number of a key
     "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
-    # replayed calls have the tokens and seconds of their recording
-    "engine": (7371, 5046),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # replayed calls have the tokens and seconds of their recording; calls from other loops
+    "engine": (7377, 5051),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -63,7 +64,7 @@ LINES = {
     "plugins": (1, 0),
     "plugins/classic": (5892, 3810),
     "plugins/exports": (1883, 1409),  # notes
-    "plugins/faults": (1085, 759),
+    "plugins/faults": (1089, 763),  # completion of faults
     "plugins/imports": (198, 144),  # formats of `bench import`
     "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
@@ -75,7 +76,7 @@ LINES = {
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     "report": (8846, 6103),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
-    "rubrics": (3186, 1910),  # judge.openai; judges that sync functions ask
+    "rubrics": (3199, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     "settings": (4769, 3159),  # messages that spell settings as Python calls do
@@ -87,9 +88,9 @@ LINES = {
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
-        886,
-        576,
-    ),  # timeouts with less work than those of asyncio; one thread for quick calls, many for slow ones; signals
+        902,
+        584,
+    ),  # work in the loop of the run; timeouts with less work than those of asyncio; one thread for quick calls, many for slow ones; signals
 }
 """Lines, and lines of code, of each room and plugin. Lower them when a room became shorter; to raise one, say why in a
 comment on its line."""
@@ -152,6 +153,7 @@ LONG_SIGNATURES = {
     "harness/plugins/leaderboards/options.py:leaderboard",
     "harness/cli/resume.py:resume",
     "harness/cli/report.py:report",
+    "harness/cli/evaluate.py:aevaluate",
     "harness/cli/compare.py:compare",
     "harness/cli/compare.py:gate",
     "harness/cli/compare.py:power",

@@ -11,21 +11,19 @@ from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import uvloop
 
-from harness.agents.client import ExternalLLMClient
 from harness.agents.settings import code_digests, code_files
-from harness.cli.call_arguments import dashed, described, plain, read_environments
+from harness.cli.call_arguments import described, plain, read_environments
 from harness.cli.call_display import progress_of
+from harness.cli.caller_client import endpoint_of
 from harness.cli.execute import check_hub, push_runs, record_suite
 from harness.cli.options import check_resuming
 from harness.cli.trust import check_trust, recorded_in
-from harness.core.errors import EnvironmentFault, HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.messages import Labels
-from harness.core.redact import redactor
-from harness.core.types import ModelCall, ModelResponse
 from harness.engine.budget import Budget
 from harness.engine.evaluation import Evaluation
 from harness.engine.listeners import EvaluationListener
@@ -33,12 +31,9 @@ from harness.engine.load_environments import Loader
 from harness.engine.prepare import FailedRun, LiveRun, StartOptions
 from harness.engine.progress import RunState
 from harness.envs.environment import Environment
-from harness.models.delays import Delay
-from harness.models.pool import CallSettings, ClientPool
 from harness.report.final_table import RunReport, final_table
 from harness.report.frames import messages_df, rollouts_df
 from harness.report.text import make_console
-from harness.settings.endpoints import Endpoint
 from harness.settings.environment_sources import FoundEnvironment
 from harness.settings.packages import find_environment
 from harness.settings.resolver import Resolution, missing_keys, resolve
@@ -52,14 +47,6 @@ T = TypeVar("T")
 
 LABELS = Labels({"resume": "resume=True", "retry_failed": "retry_failed=True", "trust": "trust=True"})
 """How messages spell options in calls from Python; settings have their TOML names."""
-
-
-class ModelClient(Protocol):
-    """Interface of a caller's own model client: any object with this method."""
-
-    async def request(self, call: ModelCall) -> ModelResponse:
-        """Send `call`, and return the reply."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +225,7 @@ class _Call:
             if len(names) > 1 or "env_args" in settings:
                 raise UsageError("an environment object with arguments must be evaluated alone, and without env_args")
             flags["env_args"] = self._objects[names[0]].env_args
-        endpoint = None if client is None else _endpoint(client, model)
+        endpoint = None if client is None else endpoint_of(client, model)
         if endpoint is not None:
             if any(name.endswith(".toml") for name in names):
                 raise UsageError("client: a suite file already names its models; pass environments instead of the file")
@@ -323,62 +310,6 @@ def _found(name: str, environment: Environment) -> FoundEnvironment:
             return found
     code = [type(environment), *environment.rubric.functions]
     return FoundEnvironment(name, source_files=tuple(dict.fromkeys(code_files(code))), code=code_digests(code))
-
-
-def _endpoint(client: object, model: str | None) -> Endpoint:
-    """Make the endpoint for the client object that the caller passed."""
-    if isinstance(client, ExternalLLMClient):
-        return client.endpoint()
-    address, key = getattr(client, "base_url", None), getattr(client, "api_key", None)
-    if address is not None and isinstance(key, str):
-        if not model:
-            raise UsageError("model is missing; give the name of the client's model, such as model='gpt-4.1-mini'")
-        redactor.add(key)
-        return Endpoint(str(address).rstrip("/"), None, model, key=key)
-    if callable(getattr(client, "request", None)):
-        name = model or type(client).__name__
-        return Endpoint(f"http://{dashed(type(client).__name__)}.client.invalid/v1", None, name,
-                        client=_OwnClient(cast(ModelClient, client)))  # fmt: skip
-    raise UsageError(
-        f"client must be an openai client, an ExternalLLMClient, or an object with async request(call) -> "
-        f"ModelResponse, not {type(client).__name__}"
-    )
-
-
-class _OwnClient:
-    """Adapter that lets the engine send requests through a client object of the caller."""
-
-    def __init__(self, client: ModelClient) -> None:
-        self._client = client
-        self.tokens = 0
-
-    async def request(self, call: ModelCall) -> ModelResponse:
-        """Send `call` through the caller's object.
-
-        Raises:
-            EnvironmentFault: the object belongs to another event loop.
-        """
-        try:
-            response = await self._client.request(call)
-        except RuntimeError as error:
-            if "loop" not in str(error):  # asyncio has no exception of its own for this
-                raise
-            raise EnvironmentFault(
-                f"{type(self._client).__name__}.request: {error}; the client belongs to another event loop: call "
-                "`await aevaluate(…)` in that loop, or open its connections in `request`"
-            ) from error
-        self.tokens += response.usage.input_tokens + response.usage.output_tokens
-        return response
-
-    def connect(self, pool: ClientPool, settings: CallSettings) -> None:
-        """Do nothing: the object sends its requests itself."""
-
-    def delays(self) -> list[Delay]:
-        """Return no delays, since the reason why the object waits is unknown."""
-        return []
-
-    async def close(self) -> None:
-        """Do nothing: the object belongs to the caller."""
 
 
 @contextmanager

@@ -238,8 +238,6 @@ async def ask(
         ModelError: the call failed after all retries.
         EnvironmentFault: no judge is connected.
     """
-    if (loop := other_loop()) is not None:
-        return await in_loop(loop, ask(spec, prompt, state, tools=tools, sampling_args=sampling_args))
     connected = panel()
     if connected is None:
         raise EnvironmentFault(
@@ -305,4 +303,6 @@ class _JudgeChat:
     model: str
 
     async def __call__(self, prompt: Prompt, *, tools: Tools = None, sampling_args: Sampling = None) -> ModelResponse:
-        return (await ask(self.spec, prompt, self.state, tools=tools, sampling_args=sampling_args)).response
+        asking = ask(self.spec, prompt, self.state, tools=tools, sampling_args=sampling_args)
+        loop = other_loop()
+        return (await (asking if loop is None else in_loop(loop, asking))).response
