@@ -90,7 +90,7 @@ LINES = {
     "usercode": (
         902,
         584,
-    ),  # work in the loop of the run; timeouts with little work; one thread for quick calls, many for slow ones; signals
+    ),  # work in the loop of the run; timeouts with little work; threads for quick and slow calls; signals
 }
 """Lines, and lines of code, of each room and plugin. Lower them when a room became shorter; to raise one, say why in a
 comment on its line."""
