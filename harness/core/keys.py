@@ -82,6 +82,10 @@ class KeyIndex:
                 self._table[self._place(*halves)] = each
         return number
 
+    def number(self, place: int) -> int:
+        """Return the `key_number` of the key that was added as the number `place`."""
+        return self._high[place] >> 1
+
     def _place(self, high: int, low: int) -> int:
         table, highs, lows = self._table, self._high, self._low
         mask = len(table) - 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import field
+from operator import attrgetter
 from typing import Any, cast
 
 from harness.core.records import Failed, Generated
-from harness.core.types import JsonDict
+from harness.core.types import JsonDict, value_class
 from harness.report.transcript import judgements, last_text
 from harness.rubrics.extract import extract_boxed_answer
 from harness.stats.passk import THRESHOLD_SLACK
@@ -24,7 +25,7 @@ _DEEPEST_PATH = 12
 """Maximum number of dots at which a path of names is split."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RunRollout:
     """A rollout with the run that it belongs to."""
 
@@ -33,6 +34,25 @@ class RunRollout:
     outcome: Outcome
     notes: tuple[Note, ...] = ()
     """Notes of people about the rollout, the newest last."""
+    _reply: str | None = field(default=None, compare=False, repr=False)
+    _by_assistant: list[JsonDict] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def reply(self) -> str:
+        """Text of the last assistant message, or its tool calls; "" if there is none."""
+        if self._reply is None:
+            self._reply = reply_of(self.outcome.base)
+        return self._reply
+
+    @property
+    def by_assistant(self) -> list[JsonDict]:
+        """The messages of the model."""
+        if self._by_assistant is None:
+            known = cast(
+                "list[JsonDict]", [each for each in completion_messages(self.outcome.base) if isinstance(each, dict)]
+            )
+            self._by_assistant = [each for each in known if each.get("role") == "assistant"]
+        return self._by_assistant
 
 
 def passed(rollout: RunRollout) -> bool:
@@ -70,7 +90,7 @@ def metric_pattern(rollout: RunRollout) -> str:
     """Values of all metrics as text, such as `correct=0 format=1`, by which rollouts can be grouped. Values other
     than 0 and 1 are written as `name<0`, `name=0..1` or `name>1`, missing values as `name=none`."""
     score = rollout.outcome.score
-    return "" if score is None else " ".join(f"{name}{_level(value)}" for name, value in score.metrics.items())
+    return "" if score is None else " ".join([name + _level(value) for name, value in score.metrics.items()])
 
 
 def _level(value: object) -> str:
@@ -109,10 +129,6 @@ def _completion(rollout: RunRollout) -> str:
     return "\n".join(message_texts(completion_messages(rollout.outcome.base)))
 
 
-def _reply(rollout: RunRollout) -> str:
-    return reply_of(rollout.outcome.base)
-
-
 def reply_of(base: Generated | Failed) -> str:
     """Text of the last assistant message, or its tool calls; "" if there is none."""
     return last_text(base.completion or "", "assistant", 0)
@@ -121,28 +137,29 @@ def reply_of(base: Generated | Failed) -> str:
 def _reasoning(rollout: RunRollout) -> str | None:
     texts = [
         text
-        for message in _by_assistant(rollout)
+        for message in rollout.by_assistant
         for text in (message.get("reasoning_content"), message.get("reasoning"))
         if isinstance(text, str)
     ]
     return "\n".join(texts) or None
 
 
-def _by_assistant(rollout: RunRollout) -> list[Mapping[str, object]]:
-    known = (cast(JsonDict, each) for each in completion_messages(rollout.outcome.base) if isinstance(each, dict))
-    return [message for message in known if message.get("role") == "assistant"]
-
-
 def _tools(rollout: RunRollout) -> tuple[str, ...]:
-    return tuple(sorted({name for message in _by_assistant(rollout) for name, _ in tool_calls(message)}))
+    return tuple(sorted({name for message in rollout.by_assistant for name, _ in tool_calls(message)}))
 
 
 def _usage(*names: str) -> Callable[[RunRollout], object]:
     """Make a function that adds up token counts of a rollout; its result is None if no reply reported usage."""
+    counts = [attrgetter(name) for name in names]
 
     def read(rollout: RunRollout) -> object:
         usage = rollout.outcome.base.usage
-        return sum(getattr(usage, name) for name in names) if tokens_known(usage) else None
+        if not tokens_known(usage):
+            return None
+        total = 0
+        for count in counts:
+            total += count(usage)
+        return total
 
     return read
 
@@ -181,9 +198,9 @@ COLUMNS: tuple[QueryColumn[RunRollout], ...] = (
     QueryColumn("text", "text", lambda r: f"{_prompt(r)}\n{_completion(r)}", "prompt and completion"),
     QueryColumn("prompt", "text", _prompt, "the messages of the prompt"),
     QueryColumn("completion", "text", _completion, "the messages after it, with reasoning and tool calls"),
-    QueryColumn("reply", "text", _reply, "the last message of the model"),
+    QueryColumn("reply", "text", lambda r: r.reply, "the last message of the model"),
     QueryColumn("reasoning", "text", _reasoning, "reasoning of the model, if recorded"),
-    QueryColumn("parsed", "text", lambda r: parsed_answer(_reply(r)), "the answer in the reply, see below"),
+    QueryColumn("parsed", "text", lambda r: parsed_answer(r.reply), "the answer in the reply, see below"),
     QueryColumn("answer", "text", lambda r: r.outcome.example.answer, "the expected answer"),
     QueryColumn("tool", "text", _tools, "names of the tools that the model called; any of them may match"),
     QueryColumn("judge", "text", lambda r: [text for _, text in judgements(r.outcome)], "the judges' replies"),
@@ -200,7 +217,7 @@ COLUMNS: tuple[QueryColumn[RunRollout], ...] = (
     QueryColumn("reasoning_tokens", "number", _usage("reasoning_tokens"), "output tokens spent on reasoning"),
     QueryColumn("requests", "number", lambda r: r.outcome.base.usage.requests, "requests to the model"),
     QueryColumn("cost", "number", lambda r: r.outcome.base.usage.cost, "dollars"),
-    QueryColumn("turns", "number", lambda r: len(_by_assistant(r)), "messages of the model"),
+    QueryColumn("turns", "number", lambda r: len(r.by_assistant), "messages of the model"),
     QueryColumn("seconds", "number", _timing("generation"), "time from the start to the last message"),
     QueryColumn("model_seconds", "number", _timing("model"), "part of `seconds` spent in requests"),
     QueryColumn("waiting_seconds", "number", _timing("waiting"), "part of `seconds` spent waiting for a slot"),

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TypeVar, cast
 
 import orjson
@@ -42,7 +42,19 @@ _FIELDS = {
 }
 """Names in a journal line of each kind of record, and a function that returns their values."""
 
-_PART_FIELDS = {cls: frozenset(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
+_USUAL = {
+    kind: (itemgetter(*named), frozenset(("type", *named)))
+    for kind, names in _NAMES.items()
+    if (named := [alias for name, alias in names if name != "replies"])
+}
+"""Names in a usual journal line of each kind of record, and a function that returns the values without the type."""
+
+_PARTS_AT = {kind: [name for name, _ in _NAMES[kind]].index("usage") for kind in ("generated", "failed")}
+"""Position of the field `usage` in the records that have one; `timing` follows."""
+
+_PART_NAMES = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
+_PART_FIELDS = {cls: frozenset(names) for cls, names in _PART_NAMES.items()}
+_PART_VALUES = {cls: itemgetter(*names) for cls, names in _PART_NAMES.items()}
 
 T = TypeVar("T", Usage, Timing)
 
@@ -117,6 +129,8 @@ def record_of(document: JsonDict) -> Record:
     if cls is None:
         raise UnknownType(f"line type {kind!r} is not known to this version of bench")
     try:
+        if (plain := _plain_record(kind, document)) is not None:
+            return plain
         arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
         if not isinstance(arguments["key"], str):
             raise TypeError("the field key must be a string")
@@ -132,6 +146,26 @@ def record_of(document: JsonDict) -> Record:
         return cls(**arguments)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a {kind} line: {type(error).__name__}: {error}") from error
+
+
+def _plain_record(kind: str, document: JsonDict) -> Record | None:
+    """Build the record of a line with exactly the fields that `encode` writes, in a third of the time; None if it has
+    others, or a wrong type."""
+    values_of, usual = _USUAL[kind]
+    if document.keys() != usual:
+        return None
+    values = list(values_of(document))
+    if type(values[0]) is not str:
+        return None
+    if kind == "generated" or kind == "failed":
+        if type(values[1]) is not str or type(values[2]) is not int:
+            return None
+        at = _PARTS_AT[kind]
+        values[at] = _part(Usage, values[at])
+        values[at + 1] = _part(Timing, values[at + 1])
+        if kind == "generated":
+            values[-1] = tuple(cast("list[str]", values[-1]))
+    return _RECORDS[kind](*values)
 
 
 def decode(line: bytes) -> Record:
@@ -226,6 +260,8 @@ def map_texts(value: object, text: Callable[[str], str], key: Callable[[str], st
 def _part(cls: type[T], value: object) -> T:
     known = _PART_FIELDS[cls]
     table = cast(JsonDict, value)
+    if table.keys() == known:
+        return cls(*_PART_VALUES[cls](table))
     if table.keys() <= known:
         return cls(**table)
     return cls(**{name: item for name, item in table.items() if name in known})

@@ -210,6 +210,14 @@ class Recorded:
         """Example index and rollout index of the rollout with this number; table rows are sorted by these."""
         return self._example_indices[self._example_of[number]], self._rollout_index[number]
 
+    def row(self, number: int) -> tuple[int, int, int, int, int, int]:
+        """`place` and `lines` of the rollout with this number, and the number of its key (`core.keys.key_number`)."""
+        example = self._example_of[number]
+        return (
+            self._example_indices[example], self._rollout_index[number], self._example_lines[example],
+            self._base[number], self._score[number], self._rollouts.number(number),
+        )  # fmt: skip
+
     def lines(self, number: int) -> LineOffsets:
         """Offsets of the newest lines of the rollout with this number."""
         return LineOffsets(self._example_lines[self._example_of[number]], self._base[number], self._score[number])

@@ -17,6 +17,8 @@ def table(value: object) -> JsonDict:
 
 def number(value: object) -> float | None:
     """Return a finite number as float; None if the value is not a finite number."""
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

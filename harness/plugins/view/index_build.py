@@ -6,16 +6,18 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, cast
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from harness.core.errors import StoreError
-from harness.core.keys import key_number
 from harness.core.records import Example, Failed, Generated, Scored
 from harness.core.types import JsonDict
 from harness.plugins.view.index_columns import (
     EXAMPLE,
+    LARGEST,
     MISSING,
     MOST_WORDS,
     NotStorable,
@@ -23,11 +25,11 @@ from harness.plugins.view.index_columns import (
     Word,
     as_number,
     as_word,
-    safely,
+    read_all,
     stored_names,
 )
 from harness.plugins.view.index_file import FORMAT, LINES, PART, TYPES, IndexFile, journal_head
-from harness.report.rollout_columns import RunRollout, reply_of
+from harness.report.rollout_columns import RunRollout
 from harness.report.transcript import last_text
 from harness.store.codec import record_of
 from harness.store.journal import JournalReader
@@ -42,6 +44,10 @@ PREVIEW = 200
 BATCH = 8 << 20
 """Number of bytes of the journal to read before the index is written."""
 
+SLICE = 1 << 20
+"""Number of bytes of the journal whose lines are in memory at once. With fewer objects in memory, those that Python
+visits to find garbage are fewer, too."""
+
 _PARTS_KEPT = 4
 """Number of parts of the columns to keep in memory between two batches."""
 
@@ -51,7 +57,13 @@ _EXAMPLES_KEPT = 500
 _MOST_CHARACTERS = 20_000_000
 """Maximum number of characters of all words of a column."""
 
-Part = dict[str, "np.ndarray[Any, Any]"]
+_PLAIN = frozenset({float, int, type(None)})
+"""Types of values that are converted to floats all at once."""
+
+Array = np.ndarray[Any, Any]
+Part = dict[str, Array]
+NewWord: TypeAlias = tuple[str, int, Word]
+"""Column, code and word."""
 
 
 class Builder:
@@ -143,14 +155,15 @@ class Builder:
     def _batch(self) -> bool:
         """Read one batch; return whether anything was read."""
         end, error = cast(int, self._meta["end"]), ""
-        touched: dict[int, tuple[JsonDict | None, JsonDict | None]] = {}
+        news = _News()
         try:
             recorded = self._journal()
-            for number, _, document in recorded.advance(recorded.end + BATCH):
-                if document["type"] != "scored":
-                    touched[number] = (document, None)
-                else:
-                    touched[number] = (touched[number][0] if number in touched else None, document)
+            for stop in range(recorded.end + SLICE, recorded.end + BATCH + 1, SLICE):
+                if stop - SLICE > recorded.end:
+                    break  # the end of the journal
+                error = self._slice(recorded, stop, news)
+                if error:
+                    break
         except StoreError as problem:
             error = str(problem)
         recorded = self._recorded
@@ -158,8 +171,25 @@ class Builder:
             if error != self._meta["error"]:
                 self._save({"error": error})
             return False
-        self._rows(recorded, touched, error)
+        self._write(recorded, news, error)
         return not error
+
+    def _slice(self, recorded: Recorded, stop: int, news: _News) -> str:
+        """Read the lines that begin before `stop`.
+
+        Returns:
+            Why a line cannot be read; "" if all can.
+        """
+        error, touched = "", dict[int, tuple[JsonDict | None, JsonDict | None]]()
+        try:
+            for number, _, document in recorded.advance(stop):
+                if document["type"] != "scored":
+                    touched[number] = (document, None)
+                else:
+                    touched[number] = (touched[number][0] if number in touched else None, document)
+        except StoreError as problem:
+            error = str(problem)
+        return self._rows(recorded, touched, news) or error if touched else error
 
     def _journal(self) -> Recorded:
         """The state of the journal up to the end of the last batch."""
@@ -175,39 +205,42 @@ class Builder:
         return self._recorded
 
     def _rows(
-        self, recorded: Recorded, touched: dict[int, tuple[JsonDict | None, JsonDict | None]], error: str
-    ) -> None:
-        """Compute the rows of rollouts, and write them."""
-        numbers = sorted(touched)
-        batch = _Batch(self._number_names, self._word_names)
-        examples: list[tuple[int, str, str, str, str, str]] = []
-        replies: list[tuple[int, str]] = []
-        reader = JournalReader(recorded.path) if numbers else None
-        for number in numbers:
-            assert reader is not None
-            lines, place = recorded.lines(number), recorded.place(number)
-            document = touched[number][0] or touched[number][1] or {}
-            batch.lines.append((*place, lines.example, lines.base, lines.score, key_number(document["key"])))
-            try:
-                outcome, is_new = self._outcome(reader, recorded, number, touched[number])
-            except (StoreError, ValueError) as problem:
-                error = error or str(problem)
-                batch.add_nothing()
-                continue
-            self._row(batch, RunRollout(self._folder.id, self._manifest, outcome))
-            replies.append((number, preview(safe_text(lambda held=outcome: reply_of(held.base)))))
-            if is_new:
-                examples.append(_example_row(place[0], outcome.example))
-        if reader is not None:
-            reader.close()
+        self, recorded: Recorded, touched: dict[int, tuple[JsonDict | None, JsonDict | None]], news: _News
+    ) -> str:
+        """Compute the rows of rollouts.
+
+        Returns:
+            Why a rollout cannot be read; "" if all can.
+        """
+        error, numbers = "", sorted(touched)
+        lines = [recorded.row(number) for number in numbers]
+        held: list[RunRollout] = []
+        readable: list[int] = []
+        with JournalReader(recorded.path) as reader:
+            for at, number in enumerate(numbers):
+                try:
+                    outcome, is_new = self._outcome(reader, recorded, number, touched[number])
+                except (StoreError, ValueError) as problem:
+                    error = error or str(problem)
+                    continue
+                held.append(RunRollout(self._folder.id, self._manifest, outcome))
+                readable.append(at)
+                if is_new:
+                    news.examples.append(_example_row(lines[at][0], outcome.example))
+        self._place(np.array(numbers), np.array(readable, "i8"), np.array(lines, "i8"), self._columns(held, news.words))
+        replies = read_all(lambda rollout: preview(rollout.reply), held)
+        news.replies.update((numbers[at], text or "") for at, text in zip(readable, replies, strict=True))
+        news.parts.update({number // PART for number in numbers})
+        return error
+
+    def _write(self, recorded: Recorded, news: _News, error: str) -> None:
+        """Write a batch to the file."""
         end = recorded.end
-        if numbers:
-            self._place(numbers, batch)
         with self._file.change():
-            self._file.add_texts(examples, replies)
-            self._file.add_words((name, code, json.dumps(word)) for name, code, word in batch.new_words)
+            self._file.add_texts(news.examples, news.replies.items())
+            self._file.add_words((name, code, json.dumps(word)) for name, code, word in news.words)
             self._meta["stamp"] += 1
-            for part in sorted({number // PART for number in numbers}):
+            for part in sorted(news.parts):
                 self._file.write_part(part, self._meta["stamp"], self._parts[part])
             journal = journal_head(recorded.path, end)
             self._meta |= {"end": end, "rollouts": len(recorded), "error": error, "journal": journal}
@@ -238,27 +271,44 @@ class Builder:
         record = reader.record(lines.score) if score is None else record_of(score)
         return Outcome(example, base, cast(Scored, record)), is_new
 
-    def _row(self, batch: _Batch, rollout: RunRollout) -> None:
+    def _columns(self, rollouts: list[RunRollout], new: list[NewWord]) -> Part:
+        """The stored values of rollouts, by column; new words are added to `new`."""
+        found: Part = {}
         for name, read in self._reader.numbers.items():
-            value = math.nan
-            try:
-                value = as_number(safely(read, rollout))
-            except NotStorable:
-                self._leave_out(name)
-            batch.numbers[name].append(value)
+            found[name] = self._numbers(name, read_all(read, rollouts))
         for name, read in self._reader.words.items():
-            batch.words[name].append(self._code(batch, name, safely(read, rollout)))
-        known, number, code = safely(self._reader.example, rollout), math.nan, MISSING
-        if isinstance(known, str):
-            code = self._code(batch, EXAMPLE, known)
-        else:
-            try:
-                number = as_number(known)
-            except NotStorable:
-                self._leave_out(EXAMPLE)
-        batch.numbers[EXAMPLE].append(number)
-        batch.words[EXAMPLE].append(code)
-        batch.flags.append(self._reader.flags_of(rollout))
+            found[f"word:{name}"] = self._words(name, read_all(read, rollouts), new)
+        ids = read_all(self._reader.example, rollouts)
+        found[EXAMPLE] = self._numbers(EXAMPLE, [None if isinstance(each, str) else each for each in ids])
+        found[f"word:{EXAMPLE}"] = self._words(EXAMPLE, [each if isinstance(each, str) else None for each in ids], new)
+        flags = np.zeros(len(rollouts), "u1")
+        for bit, test in enumerate(self._reader.flags):
+            flags |= np.array(read_all(test, rollouts), bool).astype("u1") << bit
+        return {**found, "flags": flags}
+
+    def _numbers(self, name: str, values: list[object]) -> Array:
+        """Values of a column as floats; NaN is missing."""
+        if {*map(type, values)} <= _PLAIN:  # as usual
+            with suppress(OverflowError):
+                array = np.array(values, "f8")
+                if not (np.abs(array) >= LARGEST).any():
+                    return array
+        return np.array([self._number(name, value) for value in values], "f8")
+
+    def _number(self, name: str, value: object) -> float:
+        try:
+            return as_number(value)
+        except NotStorable:
+            self._leave_out(name)
+            return math.nan
+
+    def _words(self, name: str, values: list[object], new: list[NewWord]) -> Array:
+        """Values of a column as codes of words; new words are added."""
+        try:
+            codes = {value: self._code(name, value, new) for value in dict.fromkeys(values)}
+        except TypeError:  # a value that has no hash
+            return np.array([self._code(name, value, new) for value in values], "i4")
+        return np.array([codes[value] for value in values], "i4")
 
     def _leave_out(self, name: str) -> None:
         """Note that a column cannot be stored exactly."""
@@ -266,7 +316,7 @@ class Builder:
         if name not in left_out:
             left_out.append(name)
 
-    def _code(self, batch: _Batch, name: str, value: object) -> int:
+    def _code(self, name: str, value: object, new: list[NewWord]) -> int:
         """The code of a value as a word; a new word is added."""
         try:
             word = as_word(value)
@@ -282,18 +332,28 @@ class Builder:
                 self._leave_out(name)
                 return MISSING
             code = codes[word] = len(codes)
-            batch.new_words.append((name, code, word))
+            new.append((name, code, word))
         return code
 
-    def _place(self, numbers: list[int], batch: _Batch) -> None:
-        """Write the rows of a batch into the parts of the columns."""
-        rows = np.array(numbers)
-        columns = batch.arrays()
+    def _place(self, rows: Array, readable: Array, lines: Array, values: Part) -> None:
+        """Put rows into the parts of the columns.
+
+        Args:
+            rows: Numbers of the rollouts.
+            readable: Positions in `rows` of the rollouts that could be read. The others get no values.
+            lines: Values of the columns `LINES` for each row.
+            values: Values of the other columns for each readable row.
+        """
+        columns: Part = dict(zip(LINES, lines.T, strict=True))
+        for name, known in values.items():
+            empty = 0 if name == "flags" else MISSING if name.startswith("word:") else math.nan
+            columns[name] = np.full(len(rows), empty, column_type(name))
+            columns[name][readable] = known
         for part in np.unique(rows // PART).tolist():
             chosen = rows // PART == part
             target = self._part(part)
-            for name, values in columns.items():
-                target[name][rows[chosen] - part * PART] = values[chosen]
+            for name, column in columns.items():
+                target[name][rows[chosen] - part * PART] = column[chosen]
 
     def _part(self, part: int) -> Part:
         """A part of all columns: from memory, from the file, or new."""
@@ -309,32 +369,17 @@ class Builder:
         return found
 
 
-class _Batch:
-    """Values of the rollouts of a batch, by column."""
+@dataclass
+class _News:
+    """What a batch adds to the file."""
 
-    def __init__(self, numbers: tuple[str, ...], words: tuple[str, ...]) -> None:
-        self.numbers: dict[str, list[float]] = {name: [] for name in numbers}
-        self.words: dict[str, list[int]] = {name: [] for name in words}
-        self.flags: list[int] = []
-        self.lines: list[tuple[int, ...]] = []
-        """Values of the columns `LINES`."""
-        self.new_words: list[tuple[str, int, Word]] = []
-
-    def add_nothing(self) -> None:
-        """Add a rollout that cannot be read."""
-        for values in self.numbers.values():
-            values.append(math.nan)
-        for codes in self.words.values():
-            codes.append(MISSING)
-        self.flags.append(0)
-
-    def arrays(self) -> Part:
-        """All columns as arrays."""
-        lines = np.array(self.lines, "i8")
-        kept = dict(zip(LINES, lines.T, strict=True))
-        found: Part = {**kept, "flags": np.array(self.flags, "u1")}
-        found |= {name: np.array(values, "f8") for name, values in self.numbers.items()}
-        return found | {f"word:{name}": np.array(codes, "i4") for name, codes in self.words.items()}
+    examples: list[tuple[int, str, str, str, str, str]] = field(
+        default_factory=list[tuple[int, str, str, str, str, str]]
+    )
+    replies: dict[int, str] = field(default_factory=dict[int, str])
+    words: list[NewWord] = field(default_factory=list[NewWord])
+    parts: set[int] = field(default_factory=set[int])
+    """Numbers of the parts that have changed."""
 
 
 def column_type(name: str) -> str:
@@ -363,4 +408,4 @@ def safe_text(read: Any) -> str:
 def preview(text: object) -> str:
     """The beginning of a text, in one line."""
     shown = " ".join((text if isinstance(text, str) else str(text))[: 3 * PREVIEW].split())[:PREVIEW]
-    return shown.encode("utf-8", "replace").decode()
+    return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()

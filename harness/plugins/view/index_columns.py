@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 from harness.core.types import JsonDict
 from harness.report.rollout_columns import FLAGS, RunRollout, rollout_columns
@@ -44,6 +44,10 @@ LONGEST_WORD = 2_000
 MOST_WORDS = 100_000
 """Maximum number of different words of a column."""
 
+_UNUSUAL = (AttributeError, TypeError, ValueError, KeyError, RecursionError, OverflowError)
+"""Errors that a function raises if a record has a form that it does not expect."""
+
+T = TypeVar("T")
 Word: TypeAlias = "str | tuple[str, ...]"
 Read: TypeAlias = Callable[[RunRollout], object]
 
@@ -107,22 +111,21 @@ class RowReader:
             named[EXAMPLE].read,
         )
 
-    def flags_of(self, rollout: RunRollout) -> int:
-        """Bits of the properties that hold for a rollout."""
-        found, bit = 0, 1
-        for test in self.flags:
-            if safely(test, rollout):
-                found |= bit
-            bit <<= 1
-        return found
-
 
 def safely(read: Callable[[RunRollout], object], rollout: RunRollout) -> object:
     """Read a value of a rollout; None if its record has an unusual form that the function does not expect."""
     try:
         return read(rollout)
-    except (AttributeError, TypeError, ValueError, KeyError, RecursionError, OverflowError):
+    except _UNUSUAL:
         return None
+
+
+def read_all(read: Callable[[RunRollout], T], rollouts: list[RunRollout]) -> list[T | None]:
+    """Read a value of each rollout, as `safely` does."""
+    try:
+        return [*map(read, rollouts)]
+    except _UNUSUAL:
+        return [cast("T | None", safely(read, rollout)) for rollout in rollouts]
 
 
 def stored_names(manifest: Manifest) -> JsonDict:
