@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, cast
 
 from harness.core.records import Failed, Generated
-from harness.core.types import JsonDict, value_class
+from harness.core.types import JsonDict
 from harness.report.transcript import judgements, last_text
 from harness.rubrics.extract import extract_boxed_answer
 from harness.stats.passk import THRESHOLD_SLACK
@@ -25,7 +25,7 @@ _DEEPEST_PATH = 12
 """Maximum number of dots at which a path of names is split."""
 
 
-@value_class
+@dataclass(slots=True)
 class RunRollout:
     """A rollout with the run that it belongs to."""
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
@@ -54,7 +54,9 @@ _PARTS_AT = {kind: [name for name, _ in _NAMES[kind]].index("usage") for kind in
 
 _PART_NAMES = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in (Usage, Timing)}
 _PART_FIELDS = {cls: frozenset(names) for cls, names in _PART_NAMES.items()}
-_PART_VALUES = {cls: itemgetter(*names) for cls, names in _PART_NAMES.items()}
+_PART_VALUES: dict[type[object], Callable[[JsonDict], tuple[Any, ...]]] = {
+    cls: itemgetter(*names) for cls, names in _PART_NAMES.items()
+}
 
 T = TypeVar("T", Usage, Timing)
 

@@ -104,6 +104,8 @@ class IndexFile:
         sqlite3.Error: the file cannot be opened, or is not a database.
     """
 
+    SCHEMA = _SCHEMA
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -128,6 +130,10 @@ class IndexFile:
             return os.stat(self.path).st_ino == self._inode
         except OSError:
             return False
+
+    def is_empty(self) -> bool:
+        """Return whether the file has no tables."""
+        return not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
     def meta(self) -> JsonDict | None:
         """Facts about the index; None if the file is new, or of another version."""
@@ -164,7 +170,7 @@ class IndexFile:
         for (name,) in names:
             quoted = str(name).replace('"', '""')
             self._db.execute(f'DROP TABLE "{quoted}"')
-        for statement in filter(str.strip, _SCHEMA.split(";")):
+        for statement in filter(str.strip, self.SCHEMA.split(";")):
             self._db.execute(statement)
 
     def set_meta(self, values: Mapping[str, object]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.core.errors import RunLocked, StoreError
 from harness.plugins.view.index_file import index_lock, remove_index
+from harness.plugins.view.text_index import text_path
 
 UNUSED = 30 * 86400.0
 """Seconds after which an index that was not opened is removed."""
@@ -36,11 +37,14 @@ def sweep(folder: Path, now: float | None = None) -> list[Path]:
         with suppress(RunLocked, StoreError, OSError):
             if path.suffix == ".lock" and not path.with_suffix(".sqlite").exists():
                 path = path.with_suffix(".sqlite")  # the index was removed, or is about to be built
+            elif path.suffix == ".text" and not path.with_suffix(".sqlite").exists():
+                path = path.with_suffix(".sqlite")  # the index was removed, but not its full-text index
             elif path.suffix != ".sqlite":
                 continue
             with index_lock(path):
                 if not path.exists() or path.stat().st_mtime < limit or _is_run_gone(path):
                     remove_index(path)
+                    remove_index(text_path(path))
                     os.unlink(path.with_suffix(".lock"))
                     removed.append(path)
     return removed

@@ -16,6 +16,7 @@ import numpy as np
 from harness.core.errors import StoreError
 from harness.plugins.view.index_columns import EXAMPLE, safely
 from harness.plugins.view.run_index import Array, RunIndex
+from harness.plugins.view.text_index import parts_of
 from harness.report.rollout_columns import RunRollout
 from harness.store.journal_index import read_rollout
 from harness.store.outcomes import Outcome
@@ -118,8 +119,18 @@ class _Evaluation:
         matches = compile_query(query_text(term), self._index.columns).matches
         column = term.value if term.column == HAS else term.column
         key, progress = ("term", term), self._progress
+        if term.operator == ":" and (parts := parts_of(term.column, term.value)):
+            self._exclude(key, parts, needed)
         results = scan(self._index, column, key, lambda rollout: bool(safely(matches, rollout)), needed, progress)
         return results == YES, results == NO
+
+    def _exclude(self, key: object, parts: tuple[str, ...], needed: Array) -> None:
+        """Note that rollouts do not match which the full-text index excludes."""
+        index = self._index
+        results, lines = kept(index, key, UNKNOWN)
+        if (unknown := needed & (results == UNKNOWN)).any():
+            excluded = unknown & index.text_index.excluded(parts, index.array("base_line"))
+            results[excluded], lines[excluded] = NO, index.newest_lines[excluded]
 
     def _stored(self, term: Term) -> Callable[[], Array] | None:
         """Function that evaluates a condition from the index; None if the journal is needed."""

@@ -20,6 +20,7 @@ from harness.plugins.view.index_build import Builder, column_type
 from harness.plugins.view.index_columns import CONSTANTS, EXAMPLE, FLAG_BITS, NUMBERS, WORDS, stored_names
 from harness.plugins.view.index_file import FORMAT, PART, IndexFile, index_lock, index_path, journal_head, remove_index
 from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS, NOTED, NoteColumns, NoteFile
+from harness.plugins.view.text_index import TextBuilder, TextIndex
 from harness.report.rollout_columns import RunRollout, rollout_columns
 from harness.store.catalogue import ListedRun
 from harness.store.journal import JournalReader
@@ -69,6 +70,7 @@ class RunIndex:
         self.changed = threading.Condition()
         self._meta: JsonDict = {}
         self._path = index_path(entry.run.path)
+        self.text_index = TextIndex(self._path, entry.run.journal_path)
         self._file: IndexFile | None = None
         self._arrays: OrderedDict[str, Array] = OrderedDict()
         self._words: dict[str, list[object]] = {}
@@ -111,6 +113,7 @@ class RunIndex:
     def _follow(self) -> None:
         """Build the index, and follow the journal until the index is closed or its file is removed."""
         self._caught_up, file = False, IndexFile(self._path)
+        text_builder = TextBuilder(self._path, self.entry.run, self.manifest)
         try:
             builder = Builder(file, self.entry.run, self.manifest)
             builder.resume()
@@ -123,9 +126,13 @@ class RunIndex:
                 if not self._caught_up:
                     self._caught_up = True
                     self._notice()
-                self._stop.wait(FOLLOW)
+                with self.reading():
+                    lines = self.array("base_line"), self.array("example_line")
+                if not text_builder.advance(*lines):
+                    self._stop.wait(FOLLOW)
         finally:
             file.close()
+            text_builder.close()
 
     def _notice(self) -> None:
         """Wake those who wait for a change."""
