@@ -5,6 +5,7 @@
     python -m benchmarks million
     python -m benchmarks peers --peer lm-eval=PYTHON --peer inspect_ai=PYTHON --peer verifiers=PYTHON
     python -m benchmarks sampling
+    python -m benchmarks view [--rollouts 1000000]
 
 The latter take minutes and are left out unless they are named. Exits 1 if a promise is missed, unless the bare loop
 itself was off: then the machine was too busy to tell."""
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import math
 import shutil
 import socket
 import subprocess
@@ -41,6 +43,7 @@ from benchmarks.load import Load, run_load
 from benchmarks.peers import PROGRAMS, describe, peer_costs
 from benchmarks.sampling import CASES, REPEATS, simulate
 from benchmarks.turns import play
+from benchmarks.view import run_view
 from benchmarks.workers import ENVIRONMENTS, ROLLOUTS, SECONDS, run_workers
 from harness.engine.live_status import PERIOD, LiveStatus
 from harness.engine.progress import RunProgress
@@ -411,7 +414,7 @@ MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
     "resume": resume,
 }
 
-BY_HAND = ("load", "million", "peers", "sampling")
+BY_HAND = ("load", "million", "peers", "sampling", "view")
 """Measurements that are made only when they are named."""
 
 
@@ -431,6 +434,35 @@ def sampling(folder: Path) -> list[Row]:
             )
         )
     return rows
+
+
+def view(folder: Path, *, rollouts: int) -> list[Row]:
+    """The pages of `bench view` for one long run: see `benchmarks.view`."""
+    found = run_view(folder, rollouts)
+    pages, slowest, runs = _p95(found.pages_s), max(found.groups_s), median(found.list_s)
+    rate = found.rollouts / found.index_s
+    return [
+        Row(f"bench view, {rollouts:,} rollouts: first page", f"{found.first_page_s:.2f} s", "", "≤ 1.00 s",
+            found.first_page_s <= 1),
+        Row("  index, rollouts a second", f"{rate:,.0f} ({rollouts / found.index_cpu_s:,.0f} a second of CPU)", "",
+            "≥ 20,000", rate >= 20_000),
+        Row("  pages, filters, sorts: p95", f"{pages * 1000:.0f} ms (median {median(found.pages_s) * 1000:.0f})", "",
+            "≤ 150 ms", pages <= 0.15),
+        Row("  groups, free columns: slowest", f"{slowest:.2f} s", "", "≤ 1.00 s", slowest <= 1),
+        Row("  list of 1,000 runs", f"{runs * 1000:.0f} ms", "", "≤ 300 ms", runs <= 0.3),
+        Row("  peak memory; with full-text index", f"{found.peak_mb:.0f} MB; {found.text_peak_mb:.0f} MB", "",
+            "≤ 300 MB", max(found.peak_mb, found.text_peak_mb) <= 300),
+        Row("  rare text: slowest; without index", f"{max(found.text_s) * 1000:.0f} ms; {found.text_without_s:.1f} s",
+            "", "≤ 1.00 s", max(found.text_s) <= 1),
+        Row("  full-text index built in", f"{found.text_built_s:.0f} s", "", "", True),
+        Row("  bytes a rollout: journal, index, text",
+            f"{found.journal_bytes / rollouts:,.0f}, {found.index_bytes / rollouts:,.0f}, "
+            f"{found.text_bytes / rollouts:,.0f}", "", "", True),
+    ]  # fmt: skip
+
+
+def _p95(values: list[float]) -> float:
+    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
 def peers(folder: Path, *, interpreters: dict[str, str]) -> list[Row]:
@@ -454,7 +486,7 @@ def main() -> int:
     """Measure what was asked for, or everything."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join((*MEASUREMENTS, *BY_HAND))}")
-    parser.add_argument("--rollouts", type=int, default=100_000, help="of load and resume")
+    parser.add_argument("--rollouts", type=int, help="of load and resume [100000], of view [1000000]")
     parser.add_argument("--in-flight", type=int, default=512, help="of load")
     parser.add_argument("--json", action="store_true", help="print the figures of load in place of a table")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help=f"{', '.join(PROGRAMS)}")
@@ -462,13 +494,15 @@ def main() -> int:
     interpreters = dict(each.partition("=")[::2] for each in asked.peer)
     if wrong := sorted(interpreters.keys() - PROGRAMS.keys()):
         parser.error(f"--peer {wrong[0]}: the name must be one of {', '.join(PROGRAMS)}")
+    rollouts = asked.rollouts or 100_000
     measurements = {
         **MEASUREMENTS,
-        "resume": partial(resume, rollouts=asked.rollouts),
-        "load": partial(load, rollouts=asked.rollouts, in_flight=asked.in_flight, as_json=asked.json),
+        "resume": partial(resume, rollouts=rollouts),
+        "load": partial(load, rollouts=rollouts, in_flight=asked.in_flight, as_json=asked.json),
         "million": partial(resume, rollouts=1_000_000),
         "peers": partial(peers, interpreters=interpreters),
         "sampling": sampling,
+        "view": partial(view, rollouts=asked.rollouts or 1_000_000),
     }
     unknown = [name for name in asked.names if name not in measurements]
     if unknown:
