@@ -12,7 +12,7 @@ from aiohttp import web
 from harness.core.errors import StoreError
 from harness.core.types import JsonDict
 from harness.plugins.view.access import SECURITY_HEADERS
-from harness.plugins.view.run_index import Indexes
+from harness.plugins.view.open_indexes import Indexes
 from harness.plugins.view.run_info import live_counts
 from harness.plugins.view.run_list import RunList, RunNotFound, run_json
 from harness.plugins.view.run_status import read_status

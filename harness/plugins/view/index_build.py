@@ -20,12 +20,15 @@ from harness.plugins.view.index_columns import (
     LARGEST,
     MISSING,
     MOST_WORDS,
+    PREVIEW,
     NotStorable,
     RowReader,
     Word,
     as_number,
     as_word,
+    preview,
     read_all,
+    safe_text,
     stored_names,
 )
 from harness.plugins.view.index_file import FORMAT, LINES, PART, TYPES, IndexFile, journal_head
@@ -37,9 +40,6 @@ from harness.store.journal_index import NOWHERE, Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome
 from harness.store.rundir import RunDir
-
-PREVIEW = 200
-"""Maximum number of characters of the beginnings of texts."""
 
 BATCH = 8 << 20
 """Number of bytes of the journal to read before the index is written."""
@@ -395,17 +395,3 @@ def _example_row(place: int, example: Example) -> tuple[int, str, str, str, str,
     prompt = safe_text(lambda: last_text(example.prompt, "user", PREVIEW))
     texts = preview(example.task), preview(example.answer), preview(prompt)
     return place, json.dumps(example.key), json.dumps(example.example_id), *texts
-
-
-def safe_text(read: Any) -> str:
-    """The text that a function returns; "" if a message has a form that it does not expect."""
-    try:
-        return read()
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        return ""
-
-
-def preview(text: object) -> str:
-    """The beginning of a text, in one line."""
-    shown = " ".join((text if isinstance(text, str) else str(text))[: 3 * PREVIEW].split())[:PREVIEW]
-    return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()

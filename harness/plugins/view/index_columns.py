@@ -41,6 +41,9 @@ LARGEST = 1e15
 LONGEST_WORD = 2_000
 """Maximum number of characters of a word."""
 
+PREVIEW = 200
+"""Maximum number of characters of the beginnings of texts."""
+
 MOST_WORDS = 100_000
 """Maximum number of different words of a column."""
 
@@ -132,3 +135,17 @@ def stored_names(manifest: Manifest) -> JsonDict:
     """Names of the stored columns of a run, which an index must have been built for."""
     reader = RowReader.of(manifest)
     return {"numbers": [*reader.numbers], "words": [*reader.words], "flags": [*FLAG_BITS]}
+
+
+def safe_text(read: Callable[[], str]) -> str:
+    """The text that a function returns; "" if a message has a form that it does not expect."""
+    try:
+        return read()
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return ""
+
+
+def preview(text: object) -> str:
+    """The beginning of a text, in one line."""
+    shown = " ".join((text if isinstance(text, str) else str(text))[: 3 * PREVIEW].split())[:PREVIEW]
+    return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()

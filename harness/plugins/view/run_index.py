@@ -9,7 +9,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -39,9 +38,6 @@ _RETRY = 3.0
 
 _COLUMNS_KEPT = 24
 """Maximum number of columns of a run to keep in memory."""
-
-_OPEN = 8
-"""Maximum number of runs whose indexes are open."""
 
 Array = np.ndarray[Any, Any]
 
@@ -368,40 +364,3 @@ class RunIndex:
         if "newest" not in self.derived:
             self.derived["newest"] = np.maximum(self.array("base_line"), self.array("score_line"))
         return self.derived["newest"]
-
-
-class Indexes:
-    """The open indexes of a server; the one that was not used for the longest time is closed."""
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[Path, RunIndex] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, entry: ListedRun) -> RunIndex:
-        """The index of a run, which is opened if it is not.
-
-        Raises:
-            StoreError: the run's manifest cannot be read.
-        """
-        if entry.manifest is None:
-            raise StoreError(f"{entry.problems[0] if entry.problems else 'the run cannot be read'}")
-        with self._lock:
-            found = self._open.get(entry.run.path)
-            if found is None or found.is_closed():
-                found = self._open[entry.run.path] = RunIndex(entry)
-            found.entry = entry
-            self._open.move_to_end(entry.run.path)
-            while len(self._open) > _OPEN:
-                self._open.popitem(last=False)[1].close()
-            return found
-
-    def known(self, path: Path) -> RunIndex | None:
-        """The index of a run if it is open."""
-        return self._open.get(path)
-
-    def close(self) -> None:
-        """Close all indexes."""
-        with self._lock:
-            for each in self._open.values():
-                each.close()
-            self._open.clear()

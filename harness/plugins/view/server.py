@@ -22,8 +22,9 @@ from harness.plugins.view.groups import frequent_values, groups_page
 from harness.plugins.view.index_file import cache_folder
 from harness.plugins.view.index_sweep import sweep
 from harness.plugins.view.note_page import LARGEST_BODY, note_page, write_note
+from harness.plugins.view.open_indexes import Indexes
 from harness.plugins.view.rollout_page import rollout_page
-from harness.plugins.view.run_index import Indexes, RunIndex
+from harness.plugins.view.run_index import RunIndex
 from harness.plugins.view.run_info import run_info
 from harness.plugins.view.run_list import MOST_COMPARED, RunList, RunNotFound, RunRemoved, listed
 from harness.plugins.view.suite_table import SuiteTables

@@ -15,7 +15,7 @@ from view_pages import click, go, hostile, keep, mixed_run, opened, press, shows
 from view_server import until, viewing
 
 from harness.plugins.view.events import RunChanges
-from harness.plugins.view.run_index import Indexes
+from harness.plugins.view.open_indexes import Indexes
 from harness.plugins.view.run_list import RunList
 from harness.store.notes import FILE, LARGEST_FILE, add_note, read_notes
 from harness.store.outcomes import outcomes, read_journal

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from run_samples import run_at
-from store_samples import example, failed, generated, scored, write
-from view_server import own_cache
+from indexed_runs import METRICS, SETTINGS, indexed
+from store_samples import example, failed, generated, scored
 
 from harness.core.records import Record
 from harness.core.types import JsonDict, Usage
 from harness.plugins.view.column_values import values_of
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query
-from harness.plugins.view.run_index import RunIndex
-from harness.report.rollout_columns import COLUMNS, FLAGS, RunRollout, rollout_columns
+from harness.report.rollout_columns import COLUMNS, FLAGS, rollout_columns
 from harness.report.selection import value_text
-from harness.store.catalogue import read_entry
-from harness.store.notes import add_note, read_notes
-from harness.store.outcomes import outcomes, read_journal
 from harness.store.query_match import compile_query, is_missing
 
-METRICS = ("correct", "two words")
 WORDS = ("stop", "Length", "max  turns", "1", "1.5", "01", "nan", "", "ß", "SS", "a b", "x" * 250, "\ud800")
 FLOATS = (0.0, 1.0, -0.0, 0.5, 1e-10, 1.0 + 1e-10, 0.9999999, -3.0, 1e9, 1e300)
 word = st.sampled_from(WORDS)
@@ -117,34 +107,6 @@ queries = st.recursive(
 )
 
 
-@contextmanager
-def indexed(
-    records: list[Record], pieces: int = 1, notes: Sequence[JsonDict] = ()
-) -> Iterator[tuple[RunIndex, list[RunRollout]]]:
-    """The index of a journal that is written in pieces, and the rollouts in table order."""
-    with tempfile.TemporaryDirectory() as folder, own_cache(Path(folder, "cache")):
-        run = run_at(Path(folder, "outputs"), metric_names=METRICS)
-        size = -(-len(records) // pieces)
-        write(run.journal_path, records[:size])
-        index = RunIndex(read_entry(run.path))
-        try:
-            index.wait(60)
-            for start in range(size, len(records), size):
-                write(run.journal_path, records[start : start + size])
-            end, meta = run.journal_path.stat().st_size, -1
-            while meta != end:
-                with index.reading():
-                    meta = index._meta.get("end")  # pyright: ignore[reportPrivateUsage]
-            for note in notes:
-                add_note(run, note)
-            manifest, held = run.read_manifest(), read_notes(run)
-            found = outcomes(read_journal(run))
-            yield index, [RunRollout(run.id, manifest, each, held.of(each.base.key)) for each in found]
-        finally:
-            index.close()
-            index._thread.join()  # pyright: ignore[reportPrivateUsage]
-
-
 @st.composite
 def notes(draw: st.DrawFn) -> JsonDict:
     """A note about a rollout of `journals`, or about none."""
@@ -155,11 +117,6 @@ def notes(draw: st.DrawFn) -> JsonDict:
         "remark": draw(st.sampled_from(["", "a b", "x" * 250, "1.5"])),
         "score": draw(st.sampled_from([None, *FLOATS[:-1]])),
     }
-
-
-SETTINGS = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
 
 
 @SETTINGS
