@@ -47,6 +47,7 @@ LINES = {
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     "cli": (9989, 6859),
     # the number of a key
+    # the number of a key, and of one that was added
     "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -70,11 +71,13 @@ LINES = {
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
-    "plugins/view": (4908, 3318),
+    # the full-text index; an index that is built by columns
+    "plugins/view": (5350, 3600),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    "report": (8846, 6103),  # columns of notes, and notes in transcripts; calls of rollouts
+    # a rollout keeps its reply, which several columns read
+    "report": (8863, 6120),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     "rubrics": (3199, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
@@ -84,7 +87,8 @@ LINES = {
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
-    "store": (6914, 4276),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # usual lines become records in a third of the time
+    "store": (6964, 4316),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

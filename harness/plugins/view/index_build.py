@@ -132,14 +132,14 @@ class Builder:
         """
         if not self._is_current(self._meta):
             self.resume(anew=True)
-        while (left := self._left()) > 0:
+        while self._left() > 0:
             state = self._state()
             if state == self._failed_at:
                 return  # a damaged journal is read again when it has changed
             if not self._batch():
                 self._failed_at = state if self._meta["error"] else None
                 return
-            yield max(0, left - BATCH)
+            yield max(0, self._left())
 
     def _state(self) -> tuple[int, int] | None:
         try:
@@ -158,7 +158,8 @@ class Builder:
         news = _News()
         try:
             recorded = self._journal()
-            for stop in range(recorded.end + SLICE, recorded.end + BATCH + 1, SLICE):
+            most = BATCH if recorded.end else SLICE  # the first page is shown early
+            for stop in range(recorded.end + SLICE, recorded.end + most + 1, SLICE):
                 if stop - SLICE > recorded.end:
                     break  # the end of the journal
                 error = self._slice(recorded, stop, news)

@@ -40,6 +40,12 @@ SCAN_SECONDS = 0.7
 _SCANS_KEPT = 12
 """Maximum number of scans of a run whose results are kept."""
 
+_SCANNED_KEPT = 4_000_000
+"""Maximum number of rollouts in these results, which take 12 bytes for each; those of two scans are always kept."""
+
+_QUERIES_KEPT = 16
+"""Maximum number of queries whose results are kept."""
+
 UNKNOWN, NO, YES = 0, 1, 2
 """Results of a scan for a rollout."""
 
@@ -71,14 +77,16 @@ def parsed_query(index: RunIndex, text: str) -> Query[RunRollout]:
 
 def matching(index: RunIndex, query: Query[RunRollout], progress: Progress) -> Array:
     """Return for each rollout whether it matches a query; those not read yet do not match."""
-    key = ("query", query.text)
-    if key not in index.derived:
+    known: dict[str, Array] = index.derived.setdefault("queries", {})
+    if query.text not in known:
         before = progress.left
         found, _ = _Evaluation(index, progress).node(query.tree, np.ones(index.count, bool))
         if progress.left > before:
             return found
-        index.derived[key] = found
-    return index.derived[key]
+        if len(known) >= _QUERIES_KEPT:
+            known.clear()
+        known[query.text] = found
+    return known[query.text]
 
 
 class _Evaluation:
@@ -268,6 +276,9 @@ def kept(index: RunIndex, key: object, unknown: int) -> tuple[Array, Array]:
     lines = np.concatenate([lines, np.full(grown, -1, "i8")])[: index.count]
     results[lines != index.newest_lines] = unknown
     index.lasting[key] = (results, lines)
-    while len(index.lasting) > _SCANS_KEPT:
+    most = min(
+        _SCANS_KEPT, max(4, _SCANNED_KEPT // max(1, index.count))
+    )  # two: there may be a table of values for each
+    while len(index.lasting) > most:
         index.lasting.popitem(last=False)
     return results, lines

@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.core.errors import RunLocked, StoreError
 from harness.core.types import JsonDict
-from harness.plugins.view.index_build import Builder, column_type
+from harness.plugins.view.index_build import BATCH, Builder, column_type
 from harness.plugins.view.index_columns import CONSTANTS, EXAMPLE, FLAG_BITS, NUMBERS, WORDS, stored_names
 from harness.plugins.view.index_file import FORMAT, PART, IndexFile, index_lock, index_path, journal_head, remove_index
 from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS, NOTED, NoteColumns, NoteFile
@@ -36,8 +36,11 @@ FOLLOW = 0.5
 _RETRY = 3.0
 """Seconds until the next attempt after an error, or while another process holds the lock of the index."""
 
-_COLUMNS_KEPT = 24
-"""Maximum number of columns of a run to keep in memory."""
+_COLUMN_BYTES = 64 << 20
+"""Maximum number of bytes of the columns of a run to keep in memory, besides those of the last few columns."""
+
+_COLUMNS_KEPT = 4
+"""Number of columns that are kept in any case."""
 
 Array = np.ndarray[Any, Any]
 
@@ -80,6 +83,12 @@ class RunIndex:
     def close(self) -> None:
         """Stop building. Memory is released when the last reader ends."""
         self._stop.set()
+
+    def is_long(self) -> bool:
+        """Return whether the journal is so long that its beginning is shown before the rest is indexed."""
+        with suppress(OSError):
+            return self.entry.run.journal_path.lstat().st_size > BATCH
+        return False
 
     def is_closed(self) -> bool:
         """Return whether `close` was called."""
@@ -245,7 +254,7 @@ class RunIndex:
                 return np.zeros(0, column_type(name))
             found = self._filled(self._file, name, np.zeros(0, column_type(name)), list(range(-(-self.count // PART))))
             self._arrays[name] = found
-            while len(self._arrays) > _COLUMNS_KEPT:
+            while len(self._arrays) > max(_COLUMNS_KEPT, _COLUMN_BYTES // found.nbytes):
                 self._arrays.popitem(last=False)
         self._arrays.move_to_end(name)
         return found[: self.count]

@@ -172,13 +172,14 @@ class ViewServer:
         return handler
 
     async def _read(
-        self, request: web.Request, read: Callable[[RunIndex], JsonDict | str], patience: float = PATIENCE
+        self, request: web.Request, read: Callable[[RunIndex], JsonDict | str], patience: float | None = None
     ) -> web.Response:
-        """Answer with a value that a function reads from the index of the run."""
+        """Answer with a value that a function reads from the index of the run. By default, the answer waits a moment
+        for all of a short run, or for the beginning of a long one."""
 
         def reading() -> str:
             index = self.indexes.of(self.runs.find(request.match_info["run"]))
-            index.wait(patience)
+            index.wait(patience or PATIENCE, seen=0 if patience is None and index.is_long() else None)
             with index.reading():
                 found = read(index)
             return found if isinstance(found, str) else to_text(found)

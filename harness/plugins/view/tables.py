@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,9 @@ from harness.stats.target import finite_limits
 
 MOST_ROWS = 1_000
 """Maximum number of rows of a page."""
+
+_ORDERS_KEPT = 4
+"""Maximum number of sorted tables of a run that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,19 @@ def selected(index: RunIndex, choice: Selection) -> Sorted:
     return Sorted(index, matches, values, progress)
 
 
+def ordered(found: Sorted, choice: Selection, order: Callable[[Sorted, Selection], Array]) -> Array:
+    """The result of `example_order` or `rollout_order`, which is kept for the next pages."""
+    known: dict[object, Array] = found.index.derived.setdefault("orders", {})
+    key = (order.__name__, choice)
+    if found.progress.left:
+        return order(found, choice)
+    if key not in known:
+        if len(known) >= _ORDERS_KEPT:
+            known.clear()
+        known[key] = order(found, choice)
+    return known[key]
+
+
 def example_order(found: Sorted, choice: Selection) -> Array:
     """Numbers of the examples, in table order from 0, with at least one matching rollout, sorted. By a column of
     numbers, the mean over the matching rollouts counts; by others, the value of the first one that has a value.
@@ -126,7 +143,7 @@ def examples_page(index: RunIndex, choice: Selection, offset: int, limit: int) -
         QueryError: the query is invalid, or there is no such column.
     """
     found = selected(index, choice)
-    examples = example_order(found, choice)
+    examples = ordered(found, choice, example_order)
     shown = examples[offset : offset + min(limit, MOST_ROWS)].tolist()
     ends = np.append(index.starts[1:], index.count)
     groups = [index.order[index.starts[each] : ends[each]].tolist() for each in shown]
@@ -196,7 +213,7 @@ class RowWriter:
 def rollouts_page(index: RunIndex, choice: Selection, offset: int, limit: int) -> JsonDict:
     """A page of rollouts as JSON. Arguments and errors as for `examples_page`."""
     found = selected(index, choice)
-    numbers = rollout_order(found, choice)
+    numbers = ordered(found, choice, rollout_order)
     shown = numbers[offset : offset + min(limit, MOST_ROWS)].tolist()
     places = index.array("place")
     texts, replies = index.texts([int(places[number]) for number in shown], shown)
@@ -279,7 +296,7 @@ def step(index: RunIndex, choice: Selection, place: int, rollout: int, by: str, 
         QueryError: the query is invalid, or there is no such column.
     """
     found = selected(index, choice)
-    examples = example_order(found, choice)
+    examples = ordered(found, choice, example_order)
     rank = np.full(len(index.starts), len(examples))
     rank[examples] = np.arange(len(examples))
     wanted = found.matches & index.flag("failed") if by == "failed" else found.matches

@@ -23,7 +23,7 @@ from harness.plugins.view import text_index
 from harness.plugins.view.index_file import index_path
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query
 from harness.plugins.view.run_index import RunIndex
-from harness.plugins.view.text_index import TextFile, is_supported, text_path
+from harness.plugins.view.text_index import TextBuilder, TextFile, is_supported, text_path
 from harness.store.query import Term, query_text
 from harness.store.query_match import compile_query
 from harness.store.rundir import RunDir
@@ -60,14 +60,19 @@ def searches(draw: st.DrawFn) -> str:
     return query_text(Term(column, ":", value)) if draw(st.booleans()) else f"-{query_text(Term(column, ':', value))}"
 
 
-def until_built(index: RunIndex) -> None:
-    """Wait until no rollout without the parts has to be read."""
-
-    def is_built() -> bool:
-        with index.reading():
-            return bool(np.all(index.text_index.excluded(("\x01\x01\x01",), index.array("base_line"))))
-
-    until(is_built)
+def build(index: RunIndex) -> None:
+    """Build the full-text index of a run in this thread."""
+    index.close()
+    index._thread.join()  # pyright: ignore[reportPrivateUsage]
+    path, run = index_path(index.entry.run.path), index.entry.run
+    TextFile(text_path(path)).close()
+    builder = TextBuilder(path, run, index.manifest)
+    with index.reading():
+        while builder.advance(index.array("base_line"), index.array("example_line")):
+            pass
+        builder.close()
+        excluded = index.text_index.excluded(("\x01\x01\x01",), index.array("base_line"))
+    assert np.all(excluded), "every rollout is in it"
 
 
 places = st.tuples(st.integers(0, 9), st.integers(0, 40), st.integers(1, 12))
@@ -79,7 +84,7 @@ def test_a_search_finds_the_same_rollouts_as_on_the_command_line(
     records: list[Record], queries: list[str], parts: list[tuple[int, int, int]]
 ) -> None:
     with indexed(records) as (index, rollouts):
-        until_built(index)
+        build(index)
         for number, start, size in parts:  # of texts that are there
             held = index.columns.columns["text"].read(rollouts[number % len(rollouts)])
             assert isinstance(held, str)
@@ -116,11 +121,11 @@ def test_searches_of_two_servers_follow_a_run_and_survive_damage_and_removal(tmp
     with viewing(out) as first, viewing(out) as second:
         for client in (first, second):
             until(lambda of=client: found(of, run, "nowhere") == [])
-        until(lambda: is_filled(4))
+        until(lambda: found(first, run, "nowhere") == [] and is_filled(4))
         write(run.journal_path, [example(4), says(4, "Quernstone"), says(1, "a quernstone again")])
         for client in (first, second):
             until(lambda of=client: found(of, run, "QUERN") == [(1, 0), (4, 0)])
-        until(lambda: is_filled(6))
+        until(lambda: found(first, run, "nowhere") == [] and is_filled(6))
         for harm in (lambda: path.write_bytes(b"no database" * 1000), path.unlink):
             harm()
             for client in (first, second):
