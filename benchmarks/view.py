@@ -167,7 +167,7 @@ def run_view(folder: Path, rollouts: int) -> ViewFigures:
             time.sleep(0.01)
         first_page_s = time.monotonic() - viewer.started
         while not viewer.get(f"{place}/groups", by="outcome")["index"]["done"]:
-            time.sleep(0.1)
+            time.sleep(0.5)  # each answer takes time from the index
         index_s, index_cpu_s = time.monotonic() - viewer.started, cpu_so_far(viewer.child.pid)
         viewer.get(place)
         pages_s, groups_s = _pages(viewer, place, rollouts), _groups(viewer, place)

@@ -45,9 +45,9 @@ _FIELDS = {
 _USUAL = {
     kind: (itemgetter(*named), frozenset(("type", *named)))
     for kind, names in _NAMES.items()
-    if (named := [alias for name, alias in names if name != "replies"])
+    if (named := [alias for name, alias in names if name not in ("replies", "calls")])
 }
-"""Names in a usual journal line of each kind of record, and a function that returns the values without the type."""
+"""Names in a usual journal line (without `replies` and `calls`) of each kind of record, and a function that returns the values without the type."""
 
 _PARTS_AT = {kind: [name for name, _ in _NAMES[kind]].index("usage") for kind in ("generated", "failed")}
 """Position of the field `usage` in the records that have one; `timing` follows."""
