@@ -87,7 +87,7 @@ LINES = {
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
-    # usual lines become records in a third of the time
+    # usual lines become records quickly
     "store": (6964, 4316),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),

@@ -47,7 +47,8 @@ _USUAL = {
     for kind, names in _NAMES.items()
     if (named := [alias for name, alias in names if name not in ("replies", "calls")])
 }
-"""Names in a usual journal line (without `replies` and `calls`) of each kind of record, and a function that returns the values without the type."""
+"""Names in a usual journal line of each kind of record, without the last fields `replies` and `calls`, which most lines
+omit; and a function that returns the values without the type."""
 
 _PARTS_AT = {kind: [name for name, _ in _NAMES[kind]].index("usage") for kind in ("generated", "failed")}
 """Position of the field `usage` in the records that have one; `timing` follows."""
@@ -151,7 +152,7 @@ def record_of(document: JsonDict) -> Record:
 
 
 def _plain_record(kind: str, document: JsonDict) -> Record | None:
-    """Build the record of a line with exactly the fields that `encode` writes, in a third of the time; None if it has
+    """Build the record of a line with exactly the fields that `encode` writes, quickly; None if it has
     others, or a wrong type."""
     values_of, usual = _USUAL[kind]
     if document.keys() != usual:
