@@ -48,7 +48,7 @@ LINES = {
     "cli": (9989, 6859),
     # the number of a key
     # the number of a key, and of one that was added
-    "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2755, 1518),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     "engine": (7377, 5051),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
@@ -72,7 +72,7 @@ LINES = {
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
     # the full-text index; an index that is built by columns
-    "plugins/view": (5350, 3600),
+    "plugins/view": (5342, 3594),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
@@ -88,7 +88,7 @@ LINES = {
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly
-    "store": (6964, 4316),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "store": (6963, 4314),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1511, 977),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
