@@ -7,7 +7,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -23,6 +23,9 @@ THREADS = 256
 
 PATIENCE = 3.0
 """Seconds that leftover tasks have to end after they were cancelled."""
+
+BLOCKED_SECONDS = 30.0
+"""Time without a response after which the event loop of a run counts as blocked."""
 
 
 def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
@@ -62,18 +65,38 @@ def run(runner: asyncio.Runner, main: Coroutine[Any, Any, T]) -> T:
             part = go_on()
 
 
-async def in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+async def in_loop(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], patience: float = BLOCKED_SECONDS
+) -> T:
     """Await `work` in `loop`, which runs in another thread, and return its result. Code of environments may run an
     event loop of its own, while models and judges can be called only in the loop of the run.
 
+    Args:
+        loop: The event loop of the run.
+        work: What to await.
+        patience: Seconds within which `loop` must respond.
+
     Raises:
-        EnvironmentFault: `loop` is closed, so the run has ended.
+        EnvironmentFault: `loop` is closed, so the run has ended; or it is blocked, perhaps by code that waits for this
+            call, which would then wait for ever.
     """
+    responds: Future[None] = Future()
     try:
+        loop.call_soon_threadsafe(responds.set_result, None)
+        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(responds)), patience)
         future = asyncio.run_coroutine_threadsafe(work, loop)
+    except TimeoutError as error:
+        work.close()
+        raise EnvironmentFault(
+            f"a model was called from another event loop, and that of the run was blocked for {patience:g} s, perhaps "
+            "by code that waits for this call in the thread of the run; await it there instead"
+        ) from error
     except RuntimeError as error:
         work.close()
         raise EnvironmentFault("a model was called after its run had ended") from error
+    except asyncio.CancelledError:
+        work.close()
+        raise
     return await asyncio.wrap_future(future)
 
 

@@ -134,3 +134,23 @@ def test_a_loop_that_is_stopped_goes_on(
     assert caplog.messages == [
         "code of an environment stopped the event loop (loop.stop()); the loop was started again"
     ]
+
+
+def test_code_that_blocks_the_loop_with_a_call_of_its_own_is_told() -> None:
+    async def blocked() -> str:
+        call = event_loop.in_loop(asyncio.get_running_loop(), asyncio.sleep(0), patience=0.2)
+        errors: list[str] = []
+
+        def other() -> None:
+            try:
+                asyncio.run(call)
+            except EnvironmentFault as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        [error] = errors
+        return error
+
+    assert "blocked for 0.2 s" in asyncio.run(blocked())
