@@ -272,7 +272,7 @@ def test_a_pipe_gets_the_document(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
     write_document(pipe, {"a": 1})
-    reader.join(10)
+    reader.join(60)
     assert read == ['{\n  "a": 1\n}\n']
     assert pipe.is_fifo()
 

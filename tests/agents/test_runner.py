@@ -617,7 +617,7 @@ class SlowRow(dict[str, Any]):
 
     def items(self) -> Any:
         self.reading.set()
-        self.released.wait(20)
+        self.released.wait(60)
         return super().items()
 
 
@@ -727,7 +727,7 @@ def test_an_agent_may_evaluate_with_the_client_that_it_is_run_with() -> None:
             return ctx.complete([*ctx.request.messages, {"role": "assistant", "content": str(inner.scores)}])
 
     async def main() -> EvalResult:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await EvalRunner(Nested(), client, [EXACT]).run_eval(rows_of(1))
 
     [run] = asyncio.run(main()).rows[0].runs

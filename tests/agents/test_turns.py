@@ -47,7 +47,7 @@ def test_another_event_loop_waits_its_turn() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (inside, peak, [thread.is_alive() for thread in threads]) == (0, 1, [False] * 4)
 
 
@@ -65,7 +65,7 @@ def test_who_waited_in_a_loop_that_is_closed_is_passed_over() -> None:
             await asyncio.to_thread(gone.run_until_complete, gone.create_task(asyncio.sleep(0)))
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is to be left as it is
             gone.close()
-        async with asyncio.timeout(20), turn(client):
+        async with asyncio.timeout(60), turn(client):
             order.append("the next one")
 
     asyncio.run(main())
@@ -94,7 +94,7 @@ def test_who_is_cancelled_while_waiting_takes_no_turn() -> None:
         first.set()
         await holder  # has called the next one, who is cancelled before it can go
         waiting[1].cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await waiting[2]
         assert [task.cancelled() for task in waiting] == [True, True, False]
         return order

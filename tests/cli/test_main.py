@@ -115,7 +115,7 @@ def test_an_interrupt_is_130(here: Path) -> None:
     with open(here / "suite.toml", "w") as opened:  # returns when the child has opened its end, and keeps it waiting
         process.send_signal(signal.SIGINT)
         try:
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=60)
         finally:
             process.kill()
         assert not opened.closed

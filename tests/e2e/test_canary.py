@@ -436,7 +436,7 @@ def test_no_key_is_in_what_doctor_and_serve_say(shop: Workshop, model: EchoModel
         run = ("run", "sums", "-m", "reference/oracle", "-b", server.url, "-k", "MINE", *header, "-n", "4", "-r", "1")
         assert shop.bench(*run, "-v", env=env).code == 0
         for page in ("/faults", "/stats?rollouts"):
-            with urllib.request.urlopen(server.url.removesuffix("/v1") + page, timeout=30) as reply:
+            with urllib.request.urlopen(server.url.removesuffix("/v1") + page, timeout=60) as reply:
                 shop.write(page.strip("/").partition("?")[0], reply.read().decode())
     assert (shop.cwd / "faults").read_text()
     nowhere(shop)

@@ -239,7 +239,7 @@ def test_the_second_interrupt_quits_at_once_with_what_the_journal_has(place: Wor
         running.send(signal.SIGINT)
         running.says("press Ctrl-C again to quit now")
         running.send(signal.SIGINT)
-        done = running.wait(20)
+        done = running.wait(60)
     assert done.code == 130, done.err
     summary = results(place)["summary"]
     assert summary["interrupted"] and summary["total_rows"] >= 2 and summary["total_duration_ms"] > 0

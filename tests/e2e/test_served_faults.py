@@ -190,7 +190,7 @@ def run(shop: Workshop, server: Server, env: str, size: int, *more: str) -> Done
 
 
 def told(server: Server) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{server.url.removesuffix('/v1')}/faults", timeout=30) as reply:
+    with urllib.request.urlopen(f"{server.url.removesuffix('/v1')}/faults", timeout=60) as reply:
         return json.load(reply)
 
 

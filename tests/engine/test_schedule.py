@@ -135,7 +135,7 @@ def test_a_generation_slot_is_free_when_the_last_message_is_in(tmp_path: Path) -
     disk = threading.Event()
 
     def slow_fsync(fd: int) -> None:
-        assert disk.wait(20), "the test forgot the disk"
+        assert disk.wait(60), "the test forgot the disk"
         os.fsync(fd)
 
     async def main() -> None:
@@ -160,7 +160,7 @@ def test_an_outcome_counts_only_when_its_line_is_on_disk(tmp_path: Path) -> None
 
     def slow_fsync(fd: int) -> None:
         entered.set()
-        assert disk.wait(20), "the test forgot the disk"
+        assert disk.wait(60), "the test forgot the disk"
         os.fsync(fd)
 
     async def main() -> None:

@@ -206,7 +206,7 @@ def test_quitting_while_a_run_is_written_down_waits_for_that_and_says_how_it_end
         def recorded(_run: LiveRun, _: Recorded) -> None:
             quitting.set()
             loop.call_soon_threadsafe(quit_now)
-            assert goes_on.wait(10)
+            assert goes_on.wait(60)
 
         await Evaluation([], listener=EvaluationListener(recorded=recorded)).play([run])
 

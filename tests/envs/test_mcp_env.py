@@ -103,7 +103,7 @@ while way == "stubborn":  # not even the end of its input makes it go
     time.sleep(1)
 """
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def call(name: str, arguments: dict[str, Any] | None = None, id: str = "c0") -> JsonDict:

@@ -19,7 +19,7 @@ from harness.settings.built_in import MULTI_EVAL
 
 __all__ = ["here"]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which what has not happened is a failure."""
 
 OK = {"type": "object", "required": ["ok"], "properties": {"ok": {"type": "boolean"}}}

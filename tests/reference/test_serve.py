@@ -53,7 +53,7 @@ def ask(url: str, model: str, content: str) -> tuple[int, dict[str, Any]]:
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": content}]}).encode()
     request = urllib.request.Request(f"{url}/chat/completions", body, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -67,7 +67,7 @@ def test_the_url_comes_first_and_a_signal_ends_it_well(number: signal.Signals) -
         assert url.endswith("/v1")
         assert ask(url, "any", "hello")[1]["usage"]["completion_tokens"] == 200
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, "")
         assert f"curl -s {url}/chat/completions" in err
         assert f"bench run gsm8k -m any-name -b {url}" in err
@@ -88,7 +88,7 @@ def test_faults_on_request() -> None:
     options = ("--fail-rate", "1", "--fail-status", "429", "--retry-after", "7", "--latency", "1")
     with serving(*options) as (_, url):
         assert ask(url, "any", "x")[0] == 429
-        with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
+        with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=60) as reply:
             assert json.loads(reply.read()) == {
                 "requests": 1,
                 "in_flight": 0,
@@ -102,10 +102,10 @@ def test_scripted_faults_and_what_is_told_of_them_at_the_end(tmp_path: Path) -> 
     (tmp_path / "faults.toml").write_text('seed = 3\n[[fault]]\nfault = "503"\nmodel = "b"\n')
     with serving("--faults", "faults.toml", "--fault", "429@at=2", "--fail-rate", "0", cwd=tmp_path) as (process, url):
         assert [ask(url, model, "x")[0] for model in "aaab"] == [200, 429, 200, 503]
-        with urllib.request.urlopen(f"{url}/faults", timeout=10) as reply:
+        with urllib.request.urlopen(f"{url}/faults", timeout=60) as reply:
             assert [each["fault"] for each in json.loads(reply.read())["served"]] == ["", "429", "", "503"]
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
     assert err.splitlines()[-4:] == [
         "served 4 requests, 2 faults",
@@ -117,7 +117,7 @@ def test_scripted_faults_and_what_is_told_of_them_at_the_end(tmp_path: Path) -> 
 
 @pytest.mark.plugins
 def test_the_faults_there_are_can_be_listed() -> None:
-    done = subprocess.run([*BENCH, "--list-faults"], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([*BENCH, "--list-faults"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reset            the connection is reset before any byte of the reply\n" in done.stdout
 
@@ -145,7 +145,7 @@ def test_the_faults_there_are_can_be_listed() -> None:
     ],
 )
 def test_wrong_options_start_nothing(options: list[str], words: str) -> None:
-    done = subprocess.run([*BENCH, *options], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([*BENCH, *options], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert words in done.stderr

@@ -62,7 +62,7 @@ def learned(environment: Questions) -> EnvironmentPlayer:
 
 def serve(server: ReferenceServer, talk: Callable[[Ask], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             url = await server.start()
             assert url == server.url
 
@@ -286,7 +286,7 @@ def test_injected_faults() -> None:
                 async with asyncio.timeout(0.1):
                     await session.post(url, json=body)
             # The client has gone: its place is free although the handler would have waited for ever.
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while server.stats.in_flight:  # noqa: ASYNC110 - the server offers a number, not an event
                     await asyncio.sleep(0.005)
             async with session.post(url, json=body) as reply:
@@ -300,7 +300,7 @@ def test_stopping_cuts_what_hangs() -> None:
     async def main() -> None:
         server = ReferenceServer(faults=ScriptedFaults([], then=Fault("hang")))
         url = await server.start() + "/chat/completions"
-        async with aiohttp.ClientSession() as session, asyncio.timeout(10):
+        async with aiohttp.ClientSession() as session, asyncio.timeout(60):
             hanging = asyncio.ensure_future(session.post(url, json={"model": "m", "messages": []}))
             while not server.stats.in_flight:  # noqa: ASYNC110 - the server offers a number, not an event
                 await asyncio.sleep(0.005)

@@ -232,7 +232,7 @@ class Server:
 
     def stats(self) -> dict[str, Any]:
         """`requests`, `in_flight`, `peak_in_flight`, and `rollouts`: requests by rollout key."""
-        with urllib.request.urlopen(f"{self.url.removesuffix('/v1')}/stats?rollouts", timeout=30) as reply:
+        with urllib.request.urlopen(f"{self.url.removesuffix('/v1')}/stats?rollouts", timeout=60) as reply:
             return json.load(reply)
 
 

@@ -172,7 +172,7 @@ def browser() -> Generator[Browser]:
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -109,7 +109,7 @@ class CurtServer:
                 if endpoint._is_silent:
                     endpoint._end.wait(30)
                     return
-                endpoint._gate.wait(10)
+                endpoint._gate.wait(60)
                 self.send_response(endpoint._status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(endpoint._body)))

@@ -21,7 +21,7 @@ from harness.engine.scheduler import Bounds, Schedule
 from harness.store.atomic import durable_sync
 from harness.store.journal import Journal, read
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a condition that has not come true is a failure. Generous: the machine may be busy."""
 
 

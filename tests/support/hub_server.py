@@ -64,12 +64,12 @@ class HubServer:
 
     def __enter__(self) -> HubServer:
         self._thread.start()
-        assert self._ready.wait(10), "the stand-in Hub did not start"
+        assert self._ready.wait(60), "the stand-in Hub did not start"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def fail(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 
 from aiohttp import web
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a condition that has not come true is a failure."""
 
 

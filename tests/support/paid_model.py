@@ -49,7 +49,7 @@ class PaidModel(LoopbackModel):
         """Requests by the text of their last message."""
         self.by_model: Counter[str] = Counter()
         self._silent, self._empty = silent, empty
-        self._barrier = threading.Barrier(together, timeout=20)
+        self._barrier = threading.Barrier(together, timeout=60)
         self._lock = threading.Lock()
 
     @property

@@ -19,7 +19,7 @@ name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobo
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what a thread does sets no asyncio event
             await asyncio.sleep(0.001)
 
@@ -92,7 +92,7 @@ def test_no_more_threads_than_allowed_work_at_once_and_all_calls_are_done() -> N
             busy += 1
             peak = max(peak, busy)
         if number < 3:
-            together.wait(10)  # three do run side by side
+            together.wait(60)  # three do run side by side
         with lock:
             busy -= 1
         return number
@@ -246,7 +246,7 @@ def test_a_result_for_a_closed_loop_is_dropped() -> None:
 
     asyncio.run(leave())
     release.set()
-    assert done.wait(10)
+    assert done.wait(60)
     assert asyncio.run(pool.run(lambda: "next loop")) == "next loop"
 
 
@@ -262,7 +262,7 @@ async def main():
         print("left behind:", offload.abandoned)
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "left behind: 1\n"
 
 

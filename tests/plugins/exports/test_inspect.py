@@ -350,7 +350,7 @@ def viewing(folder: Path, home: Path) -> Generator[str]:
 
 
 def get(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=30) as reply:
+    with urllib.request.urlopen(url, timeout=60) as reply:
         return reply.read()
 
 

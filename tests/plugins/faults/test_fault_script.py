@@ -262,7 +262,7 @@ def test_what_was_served_is_told() -> None:
     def post(url: str, model: str) -> int:
         body = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}]}).encode()
         try:
-            with urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body), timeout=20) as reply:
+            with urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body), timeout=60) as reply:
                 return reply.status
         except urllib.error.HTTPError as error:
             with error:
@@ -271,9 +271,9 @@ def test_what_was_served_is_told() -> None:
     with FaultServer("429@every=2", "503@model=b", "500@path=/v1/models") as server:
         assert [post(server.url, model) for model in "aabb"] == [200, 429, 503, 429]
         with pytest.raises(urllib.error.HTTPError, match="500") as caught:
-            urllib.request.urlopen(f"{server.url}/models", timeout=20)
+            urllib.request.urlopen(f"{server.url}/models", timeout=60)
         caught.value.close()
-        with urllib.request.urlopen(f"{server.url.removesuffix('/v1')}/faults", timeout=20) as reply:
+        with urllib.request.urlopen(f"{server.url.removesuffix('/v1')}/faults", timeout=60) as reply:
             told = json.load(reply)
         assert server.met == ["", "429", "503", "429", "500"]
     assert (told["requests"], told["faults"]) == (4, 4)
@@ -298,7 +298,7 @@ def test_the_reference_names_all() -> None:
 
 
 def test_the_list_of_faults_names_all_and_all_can_be_made() -> None:
-    done = subprocess.run([*BENCH, "--list-faults"], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([*BENCH, "--list-faults"], capture_output=True, text=True, timeout=60, check=True)
     listed = [line.split()[0] for line in done.stdout.splitlines()]
     assert listed[1:] == [*KINDS]
     for name in KINDS:

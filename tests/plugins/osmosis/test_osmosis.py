@@ -188,7 +188,7 @@ def test_threads_that_install_and_import_at_once_get_the_same() -> None:
     count, start = 8, Barrier(8)
 
     def first(_: int) -> tuple[object, object]:
-        start.wait(10)
+        start.wait(60)
         finder.install()
         module = importlib.import_module("osmosis_ai.rollout.tools")
         return module, module.create_tool_result
