@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -87,7 +88,7 @@ class Builder:
         self._recorded: Recorded | None = None
         self._meta: JsonDict = {
             "format": FORMAT, "names": stored_names(self._manifest), "run": str(self._folder.path), "end": 0,
-            "rollouts": 0, "stamp": 0, "left_out": [], "error": "", "journal": None,
+            "rollouts": 0, "stamp": 0, "left_out": [], "error": "", "journal": None, "build": os.urandom(8).hex(),
         }  # fmt: skip
         self._codes: dict[str, dict[Word, int]] = {name: {} for name in self._word_names}
         self._characters = dict.fromkeys(self._word_names, 0)

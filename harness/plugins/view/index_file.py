@@ -25,14 +25,14 @@ from harness.store.safe_files import open_binary
 if TYPE_CHECKING:
     import numpy as np
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file's content. An index of another version is rebuilt."""
 
 PART = 8192
 """Number of rollouts in a part of a column."""
 
-_HEAD = 4096
-"""Number of bytes at the beginning of a journal by which it is recognized."""
+_ENDS = 4096
+"""Number of bytes at the beginning of a journal, and before the end of its known part, by which it is recognized."""
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -74,11 +74,12 @@ def index_path(run: Path) -> Path:
 
 
 def journal_head(path: Path, end: int) -> JsonDict | None:
-    """Facts by which a journal is recognized: its inode, and a hash of its first bytes.
+    """Facts by which a journal is recognized: its inode, and a hash of its first bytes and of the last known ones,
+    which are others if it was shortened and continued.
 
     Args:
         path: The journal.
-        end: Number of bytes that are known; at most so many are hashed.
+        end: Number of bytes that are known, up to the end of a line.
 
     Returns:
         The facts; None if the journal does not exist, or has fewer bytes.
@@ -88,10 +89,12 @@ def journal_head(path: Path, end: int) -> JsonDict | None:
             found = os.fstat(file.fileno())
             if found.st_size < end:
                 return None
-            head = hashlib.sha256(file.read(min(end, _HEAD))).hexdigest()
+            digest = hashlib.sha256(file.read(min(end, _ENDS)))
+            file.seek(max(_ENDS, end - _ENDS))
+            digest.update(file.read(max(0, end - file.tell())))
     except OSError:
         return None
-    return {"inode": found.st_ino, "head": head}
+    return {"inode": found.st_ino, "hash": digest.hexdigest()}
 
 
 class IndexFile:

@@ -227,8 +227,8 @@ class RunIndex:
         if end and meta["journal"] != journal_head(self.entry.run.journal_path, end):
             self._reset({})  # the index of another journal, which will be rebuilt
             return
-        if meta["stamp"] < self.stamp:
-            self._reset({})  # rebuilt
+        if meta["build"] != self._meta.get("build"):
+            self._reset({})  # rebuilt, perhaps of another journal
         if meta["stamp"] == self.stamp:
             return
         changed = file.changed_parts(self.stamp)

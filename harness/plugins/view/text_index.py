@@ -57,6 +57,12 @@ _LONGEST = 4_000_000
 _SEARCHES_KEPT = 12
 """Number of searches whose results are kept."""
 
+_DAMAGES = (sqlite3.Error, OSError, ValueError, KeyError, TypeError, IndexError)
+"""Errors when the file cannot be used."""
+
+_NO_DAMAGE = (sqlite3.OperationalError, OSError)
+"""Those of them after which the file is kept: it is locked, the disk is full, and the like."""
+
 Array = np.ndarray[Any, Any]
 
 
@@ -154,20 +160,19 @@ class TextIndex:
                 self._file = TextFile(self._path)  # its existence tells the process that builds the index to fill it
             with self._file.snapshot():
                 meta = self._file.meta()
-                if meta is None or meta["journal"] != journal_head(self._journal, meta["last"]):
+                if meta is None or meta["journal"] != journal_head(self._journal, meta["end"]):
                     return nothing
                 self._lines = np.concatenate([self._lines, self._file.lines(len(self._lines) + 1)])
-                found = self._having(parts)
-        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError) as error:
+                if not len(self._lines):
+                    return nothing
+                lacks = np.ones(len(self._lines), bool)
+                lacks[self._having(parts) - 1] = False
+        except _DAMAGES as error:
             logger.info("the full-text index %s is not used: %s", self._path, error)
             self._forget()
-            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            if not isinstance(error, _NO_DAMAGE):
                 remove_index(self._path)
             return nothing
-        if not len(self._lines):
-            return nothing
-        lacks = np.ones(len(self._lines), bool)
-        lacks[found - 1] = False
         at = np.minimum(np.searchsorted(self._lines, lines), len(self._lines) - 1)
         return (self._lines[at] == lines) & lacks[at]
 
@@ -203,7 +208,7 @@ class TextBuilder:
         self.close()
         self._todo: tuple[Array, Array] = np.zeros(0, "i8"), np.zeros(0, "i8")
         """Offsets of the lines that are to be added, in order, and of the lines of their examples."""
-        self._last, self._count, self._is_full = 0, 0, False
+        self._last, self._end, self._count, self._is_full = 0, 0, 0, False
         self._head: JsonDict | None = None
 
     def close(self) -> None:
@@ -239,24 +244,25 @@ class TextBuilder:
             if not len(self._todo[0]):
                 return False
             self._add()
-        except (sqlite3.Error, OSError) as error:
+        except _DAMAGES as error:
             logger.info("the full-text index %s is built again: %s", self._path, error)
             self._forget()
-            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            if not isinstance(error, _NO_DAMAGE):
                 remove_index(self._path)
             return False
         return True
 
     def _open(self) -> None:
         """Open the file, and continue with its content if that belongs to the journal."""
-        head = journal_head(self._run.journal_path, self._last)
+        head = journal_head(self._run.journal_path, self._end)
         if self._file is not None and self._file.is_there() and (not self._last or self._head == head):
             return
         self._forget()
         file = self._file = TextFile(self._path)
         meta = file.meta()
-        if meta is not None and meta["journal"] == journal_head(self._run.journal_path, meta["last"]):
-            self._last, self._count, self._is_full = meta["last"], meta["documents"], meta["full"]
+        if meta is not None and meta["journal"] == journal_head(self._run.journal_path, meta["end"]):
+            self._last, self._end = meta["last"], meta["end"]
+            self._count, self._is_full = meta["documents"], meta["full"]
             self._head = meta["journal"]
         elif meta is not None or not file.is_empty():  # of another journal, or of another version
             file.close()
@@ -280,15 +286,17 @@ class TextBuilder:
                 if isinstance(text, str) and len(text) <= _LONGEST:  # the journal is read for others
                     texts.append(_storable(fold(text)))
                     known.append(line)
-        size, last = os.stat(self._path).st_size, int(lines[-1])
-        head = journal_head(self._run.journal_path, last)
+            last = int(lines[-1])
+            end = last + len(reader.line(last)) + 1
+        size = os.stat(self._path).st_size
+        head = journal_head(self._run.journal_path, end)
         with self._file.change():
             if texts:
                 self._file.add_documents(self._count + 1, np.array(known), texts)
-            self._file.set_meta({"format": FORMAT, "run": str(self._run.path), "last": last, "journal": head,
-                                 "documents": self._count + len(texts), "full": size > LARGEST_FILE})  # fmt: skip
-        self._last, self._count, self._is_full = last, self._count + len(texts), size > LARGEST_FILE
-        self._head = head
+            self._file.set_meta({"format": FORMAT, "run": str(self._run.path), "last": last, "end": end,
+                                 "journal": head, "documents": self._count + len(texts), "full": size > LARGEST_FILE})  # fmt: skip
+        self._last, self._end, self._head = last, end, head
+        self._count, self._is_full = self._count + len(texts), size > LARGEST_FILE
         self._todo = self._todo[0][_DOCUMENTS:], self._todo[1][_DOCUMENTS:]
 
     def _example(self, reader: JournalReader, line: int) -> Any:

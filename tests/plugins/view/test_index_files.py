@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from run_samples import finished, summarized
+from run_samples import finished, run_at, summarized
 from store_samples import example, generated, scored, write
 from view_server import Client, until, viewing
 
@@ -99,6 +99,39 @@ def test_two_servers_on_one_run_give_the_same_answers_also_while_it_grows(tmp_pa
         assert second.get(f"/api/runs/{run.id}/rollouts/4/0") == first.get(f"/api/runs/{run.id}/rollouts/4/0")
     with viewing(out) as third:
         indexed(third, run, 5)
+
+
+def test_a_journal_that_was_replaced_or_shortened_and_continued_is_indexed_anew(tmp_path: Path) -> None:
+    out = tmp_path / "outputs"
+
+    def journal(path: Path, rewards: list[float]) -> list[int]:
+        return write(
+            path, [r for n, reward in enumerate(rewards) for r in (example(n), generated(n), scored(n, 0, reward))]
+        )
+
+    run = run_at(out)
+    ends = journal(run.journal_path, [1.0] * 20)
+    other = run.path / "other"
+
+    def shorten(data: bytes) -> None:
+        os.truncate(run.journal_path, ends[30])
+        with run.journal_path.open("ab") as file:
+            file.write(data[ends[30] :])
+
+    changes = [lambda data: os.replace(other, run.journal_path), run.journal_path.write_bytes, shorten]
+    with viewing(out) as client:
+        for number, change in enumerate(changes):
+            reward = number / 5  # lines keep their length
+            indexed(client, run, 20)
+            journal(other, [reward] * 20)
+            change(other.read_bytes())
+            other.unlink(missing_ok=True)
+
+            def is_new(reward: float = reward, count: int = 20 if change is not shorten else 10) -> bool:
+                rows = client.get(f"/api/runs/{run.id}/rollouts", q=f"reward:{reward}")["rows"]
+                return len(rows) == count
+
+            until(is_new)
 
 
 def test_the_second_server_takes_over_when_the_first_one_ends(tmp_path: Path) -> None:

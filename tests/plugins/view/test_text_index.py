@@ -4,6 +4,7 @@ the index is damaged or removed, and with two servers."""
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -132,3 +133,10 @@ def test_searches_of_two_servers_follow_a_run_and_survive_damage_and_removal(tmp
                 until(lambda of=client: found(of, run, "quernst") == [(1, 0), (4, 0)])
                 assert found(client, run, "nowhere") == []
         until(lambda: found(first, run, "elsewhere") == [] and is_filled(5))
+    # The last line, which is in the full-text index, is replaced by another one.
+    newest = run.journal_path.read_bytes()[:-1].rfind(b"\n") + 1
+    os.truncate(run.journal_path, newest)
+    write(run.journal_path, [says(1, "a harpsichord, which has more words than the line had")])
+    with viewing(out) as third:
+        until(lambda: third.get(f"/api/runs/{run.id}")["index"] == {"rollouts": 5, "done": True, "error": ""})
+        assert found(third, run, "harpsichord") == [(1, 0)]
