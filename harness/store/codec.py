@@ -127,9 +127,9 @@ def record_of(document: JsonDict) -> Record:
         UnknownType: the line's type is not known to this version.
         ValueError: a field is missing or has the wrong type.
     """
-    kind = cast(str, document.get("type"))
-    cls = _RECORDS.get(kind)
-    if cls is None:
+    kind = document.get("type")
+    cls = _RECORDS.get(kind) if isinstance(kind, str) else None
+    if cls is None or not isinstance(kind, str):
         raise UnknownType(f"line type {kind!r} is not known to this version of bench")
     try:
         if (plain := _plain_record(kind, document)) is not None:

@@ -47,7 +47,7 @@ PREVIEW = 200
 MOST_WORDS = 100_000
 """Maximum number of different words of a column."""
 
-_UNUSUAL = (AttributeError, TypeError, ValueError, KeyError, RecursionError, OverflowError)
+UNUSUAL = (AttributeError, TypeError, ValueError, KeyError, RecursionError, OverflowError)
 """Errors that a function raises if a record has a form that it does not expect."""
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def safely(read: Callable[[RunRollout], object], rollout: RunRollout) -> object:
     """Read a value of a rollout; None if its record has an unusual form that the function does not expect."""
     try:
         return read(rollout)
-    except _UNUSUAL:
+    except UNUSUAL:
         return None
 
 
@@ -127,7 +127,7 @@ def read_all(read: Callable[[RunRollout], T], rollouts: list[RunRollout]) -> lis
     """Read a value of each rollout, as `safely` does."""
     try:
         return [*map(read, rollouts)]
-    except _UNUSUAL:
+    except UNUSUAL:
         return [cast("T | None", safely(read, rollout)) for rollout in rollouts]
 
 

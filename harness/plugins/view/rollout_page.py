@@ -7,8 +7,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import cast
 
+from harness.core.errors import StoreError
 from harness.core.records import JUDGEMENTS, Example, Generated
 from harness.core.types import JsonDict, Message
+from harness.plugins.view.index_columns import UNUSUAL
 from harness.plugins.view.run_index import RunIndex
 from harness.plugins.view.run_list import RunNotFound, run_json
 from harness.plugins.view.tables import RowWriter
@@ -49,7 +51,7 @@ def rollout_page(index: RunIndex, place: int, rollout: int, *, whole: bool = Fal
 
     Raises:
         RunNotFound: there is no such rollout.
-        StoreError: its lines cannot be read.
+        StoreError: its lines cannot be read, or have a field of the wrong type.
     """
     chosen = index.find(place, rollout)
     if chosen is None:
@@ -58,7 +60,11 @@ def rollout_page(index: RunIndex, place: int, rollout: int, *, whole: bool = Fal
     with index.reader() as reader:
         outcome = index.outcome(reader, chosen)
     rows = RowWriter(index)
-    page = rollout_json(index, place, outcome, [rows.strip(number) for number in index.siblings(place)])
+    try:
+        page = rollout_json(index, place, outcome, [rows.strip(number) for number in index.siblings(place)])
+    except UNUSUAL as error:
+        problem = f"Rollout {rollout} of example {place} has a field of the wrong type in the journal"
+        raise StoreError(f"{problem} ({type(error).__name__}: {error}).") from error
     return fitted(page, whole=whole)
 
 

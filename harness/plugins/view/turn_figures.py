@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
@@ -45,7 +45,7 @@ def turn_figures(base: Generated | Failed, said: Sequence[object]) -> tuple[list
         return turns, None
     others = sorted(set(range(len(calls))).difference(call_of.values()))
     listed = [{"number": place + 1, **_figures(calls[place]), **_reply(replies, place)} for place in others[:LISTED]]
-    return turns, {"others": listed, "count": len(others), "rest": _rest(base, calls, replies)}
+    return turns, {"others": listed, "count": len(others), "rest": _rest(base, calls, _answered(replies, call_of))}
 
 
 def _only_call(base: Generated | Failed) -> JsonDict:
@@ -110,9 +110,13 @@ def _reply(replies: Sequence[object] | None, place: int) -> JsonDict:
     return {"text": text[:_BEGINNING], "error": None if error is None else str(error)[:_BEGINNING]}
 
 
-def _rest(base: Generated | Failed, calls: Sequence[JsonDict], replies: Sequence[object] | None) -> JsonDict | None:
+def _answered(replies: Sequence[object] | None, call_of: Mapping[int, int]) -> int:
+    """Number of calls with a reply. Without stored replies each made a message; the others failed."""
+    return len(call_of) if replies is None else sum("message" in table(each) for each in replies)
+
+
+def _rest(base: Generated | Failed, calls: Sequence[JsonDict], answered: int) -> JsonDict | None:
     """Usage of the rollout that none of its calls has: of discarded replies and of earlier attempts."""
-    answered = len(calls) if replies is None else sum("message" in table(each) for each in replies[: len(calls)])
     total = {name: number(value) or 0 for name, value in asdict(base.usage).items()}
     left: JsonDict = {"requests": max(0, round(total["requests"]) - answered)}
     for name in ("input_tokens", "output_tokens"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from run_samples import finished, run_at, summarized
 from store_samples import example, failed, generated, scored, write
 from view_server import viewing
 
+from harness.core.types import JsonDict
 from harness.plugins.view import rollout_page
 from harness.store.rundir import RunDir
 
@@ -163,6 +164,19 @@ def test_of_a_damaged_journal_the_part_before_the_damage_is_shown(out: Path) -> 
         assert "journal.jsonl:4" in found["index"]["error"]
         assert client.get(f"/api/runs/{run.id}/rollouts/0/0")["r"] == 0
         assert client.error(f"/api/runs/{run.id}/rollouts/1/0")[0] == 404
+
+
+def test_a_field_of_the_wrong_type_is_named_and_the_other_rollouts_are_shown(out: Path) -> None:
+    odd: JsonDict = {"metrics": "x"}
+    records = [example(), generated(), scored(0, **odd), generated(0, 1), scored(0, 1, reward=cast(Any, [1.0]))]
+    run = run_at(out)
+    write(run.journal_path, [*records, generated(0, 2), scored(0, 2)])
+    with viewing(out) as client:
+        for number in (0, 1):
+            status, problem = client.error(f"/api/runs/{run.id}/rollouts/0/{number}")
+            assert status == 500
+            assert problem.startswith(f"Rollout {number} of example 0 has a field of the wrong type in the journal (")
+        assert client.get(f"/api/runs/{run.id}/rollouts/0/2")["reward"] == 1.0
 
 
 def test_a_run_without_a_journal_has_no_rollouts(out: Path) -> None:

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,6 +97,30 @@ def test_a_search_finds_the_same_rollouts_as_on_the_command_line(
                 matches = compile_query(text, index.columns).matches
                 found = matching(index, parsed_query(index, text), Progress(deadline=math.inf))
                 assert found[index.order].tolist() == [matches(rollout) for rollout in rollouts], text
+
+
+def test_without_full_text_search_in_sqlite_the_journal_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = sqlite3.Connection(*args, **options)
+        refused = sqlite3.SQLITE_CREATE_VTABLE
+        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == refused else sqlite3.SQLITE_OK)
+        return connection
+
+    out = tmp_path / "outputs"
+    run = finished(out, [example(), generated(completion="A quernstone"), example(1), generated(1, completion="No")])
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    for is_known in (True, False):  # SQLite says it when it is asked, or, as on a full disk, only for the file
+        is_supported.cache_clear()
+        monkeypatch.setattr(text_index, "is_supported", (lambda: True) if is_known is False else is_supported)
+        with viewing(out) as client:
+            for _ in range(3):
+                until(lambda of=client: found(of, run, "QUERN") == [(0, 0)])
+                assert found(client, run, "nowhere") == []
+        path = text_path(index_path(run.path))
+        assert path.exists() is not is_known
+    is_supported.cache_clear()
 
 
 def found(client: Client, run: RunDir, words: str) -> list[tuple[int, int]]:

@@ -237,6 +237,17 @@ def test_any_value_of_a_journal_is_shown_or_left_out(out: Path) -> None:
     assert found[0]["calls"]["count"] == 3, "its replies say nothing"
 
 
+def test_a_failed_call_is_no_reply_of_an_earlier_attempt(out: Path) -> None:
+    said = [{"role": "assistant", "content": "a"}]
+    usage = Usage(30, 15, requests=3)  # two in the first attempt, and one before the call that failed
+    calls = {"input_tokens": [10, None], "output_tokens": [5, None], "seconds": [0.5, None]}
+    run = finished(out, [example(), failed(completion=said, calls=calls, usage=usage, attempts=2)])
+    with viewing(out) as client:
+        page = client.get(f"/api/runs/{run.id}/rollouts/0/0")
+    assert (taken(page), [each["number"] for each in page["calls"]["others"]]) == ([(10, 5)], [2])
+    assert page["calls"]["rest"] == {"requests": 2, "input_tokens": 20, "output_tokens": 10, "cost": None}
+
+
 def test_quantities_that_no_call_has_take_no_space() -> None:
     recorder = ReplyRecorder()
     for number in range(5_000):
