@@ -161,8 +161,8 @@ def last_text(messages: Prompt, role: str, tail: int) -> str:
     """
     if isinstance(messages, str):
         return f"…{messages[-tail:]}" if role == "user" and len(messages) > tail else messages
-    said = [each for each in cast("list[object]", messages) if role_of(each) in (role, None)]
-    return message_text(said[-1]) if said else ""
+    last = (each for each in reversed(cast("list[object]", messages)) if role_of(each) in (role, None))
+    return next(map(message_text, last), "")
 
 
 def role_of(message: object) -> object:

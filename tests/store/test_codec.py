@@ -118,7 +118,7 @@ def test_depth_is_kept_up_to_a_bound_and_then_refused() -> None:
     "line", [b"", b"\n", b"null\n", b"{}\n", b'{"type":[]}\n', b'{"wide": true, "type": "scored", "key": NaN}\n']
 )
 def test_what_is_no_record_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         decode(line)
 
 

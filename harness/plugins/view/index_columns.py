@@ -5,8 +5,10 @@ stored exactly is left out; queries then read the journal. The functions that re
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, cast
 
@@ -149,3 +151,15 @@ def preview(text: object) -> str:
     """The beginning of a text, in one line."""
     shown = " ".join((text if isinstance(text, str) else str(text))[: 3 * PREVIEW].split())[:PREVIEW]
     return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
+
+
+@contextmanager
+def without_search_for_garbage() -> Generator[None]:
+    """Context manager in which Python does not search for objects that refer to each other in a circle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -293,10 +293,11 @@ class TextBuilder:
         with self._file.change():
             if texts:
                 self._file.add_documents(self._count + 1, np.array(known), texts)
-            self._file.set_meta({"format": FORMAT, "run": str(self._run.path), "last": last, "end": end,
-                                 "journal": head, "documents": self._count + len(texts), "full": size > LARGEST_FILE})  # fmt: skip
+            facts = {"last": last, "end": end, "journal": head, "documents": self._count + len(texts)}
+            is_full = size > LARGEST_FILE
+            self._file.set_meta({**facts, "format": FORMAT, "run": str(self._run.path), "full": is_full})
         self._last, self._end, self._head = last, end, head
-        self._count, self._is_full = self._count + len(texts), size > LARGEST_FILE
+        self._count, self._is_full = self._count + len(texts), is_full
         self._todo = self._todo[0][_DOCUMENTS:], self._todo[1][_DOCUMENTS:]
 
     def _example(self, reader: JournalReader, line: int) -> Any:
