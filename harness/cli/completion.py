@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import typer
 from typer import _completion_shared  # pyright: ignore[reportPrivateUsage]
 
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, StoreError, UsageError
 
 _MOST_RUNS = 100
 """Number of runs to suggest, newest first."""
@@ -66,6 +67,44 @@ def policies() -> list[str]:
 
 _completion_shared._completion_scripts["zsh"] += '\n[[ "$funcstack[1]" = _%(prog_name)s ]] && %(complete_func)s\n'  # pyright: ignore[reportPrivateUsage]
 """Without this line of typer's script for zsh, the first Tab in a new shell would only load the script."""
+
+_COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+
+
+def completion_asked(arguments: Sequence[str]) -> bool:
+    """Install or print the completion script if the arguments ask for it, and return whether they do. Typer's own
+    options ignore the name of a shell after them, and set up the shell in use instead.
+
+    Args:
+        arguments: The arguments after `bench`.
+
+    Raises:
+        UsageError: the named shell is unknown or not installed, or none is named and the one in use is unknown.
+        StoreError: a file cannot be written.
+    """
+    option, equals, value = arguments[0].partition("=") if arguments else ("", "", "")
+    if option not in _COMPLETION_OPTIONS:
+        return False
+    words = [*([value] if equals else []), *arguments[1:]]
+    shell = words[0] if words else _completion_shared._get_shell_name()  # pyright: ignore[reportPrivateUsage]
+    known = _completion_shared._completion_scripts  # pyright: ignore[reportPrivateUsage]
+    if len(words) > 1 or shell not in known:
+        given = " ".join(words) if words else "the shell in use" if shell is None else shell
+        raise UsageError(f"{option}: {given}: not a known shell; name one of {', '.join(known)}: bench {option} zsh")
+    names = {"prog_name": "bench", "complete_var": "_BENCH_COMPLETE", "shell": shell}
+    if option == "--show-completion":
+        typer.echo(_completion_shared.get_completion_script(**names))
+        return True
+    if shell in ("powershell", "pwsh") and shutil.which(shell) is None:
+        raise UsageError(f"{option}: {shell} is not installed; bench --show-completion {shell} prints the script")
+    try:
+        _, path = _completion_shared.install(**names)
+    except OSError as error:
+        raise StoreError(f"{option}: cannot write {error.filename}: {error.strerror}") from None
+    typer.secho(f"{shell} completion installed in {path}", fg="green")
+    typer.echo("Completion will take effect once you restart the terminal")
+    return True
+
 
 Complete = Callable[[Any, Sequence[str], str], list[str]]
 

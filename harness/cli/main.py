@@ -108,7 +108,8 @@ def _main(argv: Sequence[str] | None) -> int:
     state: dict[str, object] = {"argv": arguments, "verbose": False}
     try:
         with harmless_logs(), completion.whole_words():
-            app(arguments, prog_name="bench", obj=state)
+            if not completion.completion_asked(arguments):
+                app(arguments, prog_name="bench", obj=state)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:

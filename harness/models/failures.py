@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 import orjson
@@ -140,7 +140,7 @@ class Failure:
             wasted: Usage of failed replies of the call.
         """
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        advice = _ADVICE.get(self.reason) or self.advice
+        advice = self.advice or _ADVICE.get(self.reason)
         message = f"{label}: {self.detail}{tries}" + (f"; {advice}" if advice else "")
         if self.too_long:
             error: ModelError = ContextLengthError(message, status=self.status, reason="context_length")
@@ -151,9 +151,13 @@ class Failure:
         return error
 
 
-def without_advice(error: ModelError) -> str:
-    """Return the message of an error created by `Failure.error` without the advice at its end."""
-    return str(error).removesuffix(f"; {_ADVICE.get(error.reason, _DROP_IT)}")
+def without_advice(error: ModelError) -> tuple[str, str]:
+    """Return the message of an error created by `Failure.error` without the advice at its end, and the reason to give
+    advice for: that of the error, or `server_error` if the provider itself describes an error in a 200 reply."""
+    text, advices = str(error), {**_ADVICE, "bad_request": _DROP_IT}
+    given = (reason for reason in (error.reason, "server_error") if text.endswith(f"; {advices.get(reason)}"))
+    reason = next(given, error.reason)
+    return text.removesuffix(f"; {advices.get(reason)}"), reason
 
 
 class AttemptFailed(Exception):
@@ -222,7 +226,7 @@ def error_inside(reply: Mapping[str, object], choice: Mapping[str, object] | Non
         if "error" in choice and (failure := _named_error(choice)) is not None:
             return failure
         if isinstance(finish, str) and finish.lower() in _ERROR_FINISHES:
-            return _named_error(reply) or bad_reply(f"the finish_reason is `{finish}`")
+            return _named_error(reply) or _unnamed_status(f"the finish_reason is `{finish}`")
     if "error" in reply and (failure := _named_error(reply)) is not None:
         return failure
     if "base_resp" in reply and (failure := _minimax_error(reply["base_resp"])) is not None:
@@ -274,7 +278,13 @@ def _from_fields(error: Mapping[str, object]) -> Failure:
         return from_status(status, orjson.dumps({"error": error}, default=str))
     words = error.get("message") or error.get("msg") or error.get("code") or error.get("type")
     text = words if isinstance(words, str) else orjson.dumps(words or error, default=str).decode()
-    return bad_reply(f"the reply contains an error: {clean(text)}")
+    return _unnamed_status(f"the reply contains an error: {clean(text)}")
+
+
+def _unnamed_status(detail: str) -> Failure:
+    """Create the failure for an error of the provider that corresponds to no HTTP status. The provider has answered as
+    an API, so the base URL is right."""
+    return replace(bad_reply(detail), advice=_ADVICE["server_error"])
 
 
 def _status_in(error: Mapping[str, object], name: str) -> int:

@@ -3,7 +3,7 @@ the others are dropped with a notice."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -14,7 +14,7 @@ from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origi
 from harness.settings.providers import PROVIDERS
 from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL, BY_PATH, SHORTCUT_BY_KEY
 from harness.settings.sections import Place, Rules, read_section
-from harness.settings.values import check, headers
+from harness.settings.values import check, headers_of
 from harness.settings.wording import shown, suggestion
 
 _SAMPLING = BY_PATH["model", "sampling_args"]
@@ -155,9 +155,9 @@ class _KeyReader:
             return {}
         origin = self.origin(name)
         texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list) or not all(isinstance(each, str) for each in cast("list[object]", texts)):
+        if not isinstance(texts, list):
             raise ConfigError(f"{origin.source}: must be a list of 'Name: Value' strings")
-        table = check(_HEADERS, headers(cast("Sequence[str]", texts), origin.source), origin.source)
+        table = check(_HEADERS, headers_of(cast("object", texts), origin.source), origin.source)
         return flatten(_HEADERS.path, table, lambda _: origin)
 
 

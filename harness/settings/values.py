@@ -193,6 +193,19 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def headers_of(value: object, where: str) -> object:
+    """Return headers of a file as a table: a list of `Name: Value` strings is parsed, anything else is not changed.
+
+    Raises:
+        ConfigError: an entry of a list has another form.
+    """
+    if not isinstance(value, list):
+        return value
+    if not all(isinstance(each, str) for each in cast("list[object]", value)):
+        raise ConfigError(f"{where}: must be a list of 'Name: Value' strings")
+    return headers(cast("list[str]", value), where)
+
+
 def headers(texts: Sequence[str], where: str) -> dict[str, str]:
     """Parse headers from `Name: Value` strings. A later header replaces an earlier one of the same name.
 

@@ -86,6 +86,35 @@ def test_a_letter_means_one_thing_or_the_help_says_what_else() -> None:
 # Completion
 
 
+def test_completion_is_installed_for_the_shell_that_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for arguments, file in (
+        (["--install-completion", "zsh"], ".zfunc/_bench"),
+        (["--install-completion=fish"], ".config/fish/completions/bench.fish"),
+        (["--install-completion", "bash"], ".bash_completions/bench.sh"),
+    ):
+        before = {path for path in tmp_path.rglob("*") if path.is_file()}
+        assert main(arguments) == 0
+        shell = arguments[-1].rpartition("=")[2]
+        assert f"{shell} completion installed in {tmp_path / file}" in capsys.readouterr().out
+        made = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+        assert made <= {tmp_path / file, tmp_path / f".{shell}rc"}
+        assert main(["--show-completion", shell]) == 0
+        assert capsys.readouterr().out.strip() == (tmp_path / file).read_text().strip()
+    for wrong in (["zssh"], ["zsh", "bash"], [""], ["run"]):
+        assert main(["--install-completion", *wrong]) == 2
+        assert "not a known shell; name one of bash, zsh, fish" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["--install-completion", "pwsh"]) == 2
+    assert "pwsh is not installed; bench --show-completion pwsh prints the script" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert main(["--install-completion", "fish"]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
 def completed(shell: str, line: str, folder: Path, *, split: str = " ") -> list[str]:
     """The words that a shell offers after a line, whose words are separated by `split`."""
     words = line.split(split)

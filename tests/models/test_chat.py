@@ -22,6 +22,7 @@ from harness.core.types import ModelCall, ModelResponse, Usage
 from harness.models.chat import ChatClient
 from harness.models.clock import ManualClock
 from harness.models.delays import note_of
+from harness.models.failures import without_advice
 from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.retry import RetryPolicy
@@ -238,6 +239,26 @@ def test_what_never_spoke_as_an_api_is_given_up_and_bad_luck_is_not(body: bytes)
             assert server.stats.requests < 300 if is_page else server.stats.requests == 300
             other = [await outcomes(client, 1, ModelCall("another", ASK.prompt))]
             assert type(other[0][0]) is (SystemicError if is_page else ResponseError), "each model has its own chance"
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error": {"message": "upstream died"}}', "HTTP 200, but the reply contains an error: upstream died"),
+        (b'{"choices": [{"message": {"content": "4"}, "error": "cut off"}]}', "the reply contains an error: cut off"),
+        (b'{"choices": [{"message": {"content": "4"}, "finish_reason": "error"}]}', "the finish_reason is `error`"),
+        (b'{"detail": "no worker"}', "the reply contains an error: no worker"),
+    ],
+)
+def test_an_error_that_a_provider_describes_does_not_question_the_address(body: bytes, words: str) -> None:
+    async def main() -> None:
+        async with serving(then=Fault("body", body=body)) as server, client_of(server.url) as client:
+            (error,) = await outcomes(client, 1)
+            assert isinstance(error, ResponseError) and error.reason == "bad_response"
+            assert str(error).endswith(f"{words} (3 attempts); try again later, with retry_failed")
+            assert without_advice(error) == (str(error).partition(";")[0], "server_error")
 
     run(main)
 

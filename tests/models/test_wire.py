@@ -266,6 +266,9 @@ FILTER_DOWN = {"error": {"code": "content_filter_error", "message": "The content
         ({"base_resp": {"status_code": 0, "status_msg": ""}}, {}, None),
         ({"code": 0, "message": "success", "detail": "x"}, {}, None),
         ({}, {"content_filter_results": FILTER_DOWN}, None),
+        # Nor does any provider's schema have these beside an answer.
+        ({"errors": [{"message": "x"}]}, {}, None),
+        ({}, {"message": {"role": "assistant", "content": "4", "error": "x"}}, None),
     ],
 )  # fmt: skip
 def test_an_error_inside_a_200_is_one_whatever_stands_beside_it(

@@ -59,6 +59,18 @@ def test_an_alias_brings_model_url_key_headers_and_limits(here: Path, write: Wri
     assert run.origins["model.api_base_url"].source == "configs/endpoints.toml: endpoint[0].url"
 
 
+@pytest.mark.parametrize("name", ["headers", "extra_headers"])
+def test_headers_of_an_endpoint_may_be_a_list_as_in_suites(here: Path, write: Write, name: str) -> None:
+    write("configs/endpoints.toml", f'{E}{name} = ["X-A: 0", "x-a: 1", "X-B: a:b"]\n')
+    (run,) = resolve("toy-env", {"model": "a"}).runs
+    assert run.settings.model.extra_headers == {"x-a": "1", "X-B": "a:b"}
+    for wrong, words in (('["k3y"]', "must be 'Name: Value'"), ("[5]", "must be a list of 'Name: Value' strings")):
+        write("configs/endpoints.toml", f"{E}{name} = {wrong}\n")
+        with pytest.raises(ConfigError, match=rf"endpoint\[0\]\.{name}: {words}") as caught:
+            resolve("toy-env", {"model": "a"})
+        assert "k3y" not in str(caught.value)
+
+
 def test_an_alias_without_a_model_is_the_model(here: Path, write: Write) -> None:
     write("configs/endpoints.toml", TOML)
     (run,) = resolve("toy-env", {"model": "bare"}).runs

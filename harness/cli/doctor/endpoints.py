@@ -235,14 +235,14 @@ async def _ask(asked: EndpointQuery, environ: Mapping[str, str], seconds: float,
             await client.close()
     if refused is not None:
         says = f"is reachable, but answered with an error: {_error_text(refused, client)}"
-        return note("endpoints", asked.name, says, _PASSING.get(refused.reason, _PASSES))
+        return note("endpoints", asked.name, says, _PASSING.get(without_advice(refused)[1], _PASSES))
     return ok("endpoints", asked.name, f"replied in {time.monotonic() - begun:.2f} s{_secrecy(asked)}")
 
 
 def _error_text(error: ModelError, client: ChatClient | None) -> str:
     """Format a client's error: without advice, without parts that the finding repeats, and with keys redacted."""
     label = f"{client.target.label}: " if client is not None else ""
-    words = without_advice(error).removeprefix(label).partition(", and it has never answered")[0]
+    words = without_advice(error)[0].removeprefix(label).partition(", and it has never answered")[0]
     return _HALF_SHOWN.sub("[redacted]", words)
 
 

@@ -85,6 +85,13 @@ def test_what_may_pass_is_a_note(status: int) -> None:
     assert signs.get(status, "see the provider's status page") in found.fix
 
 
+def test_an_error_of_the_provider_in_a_200_does_not_question_the_address() -> None:
+    with CurtServer(200, "upstream died") as server:
+        found = only(ask(asked(server.url)))
+    assert found.says.endswith("the reply contains an error: upstream died")
+    assert "see the provider's status page" in found.fix and "base URL" not in found.fix
+
+
 @for_each_row("echo", ["canary-k**********6789", "'canary-k*******'", "**** 6789", "c***9"])
 def test_a_key_that_a_provider_half_repeats_is_not_repeated(echo: str) -> None:
     with CurtServer(401, f"Incorrect API key provided: {echo}. See the site") as server:
