@@ -213,6 +213,7 @@ class EvalView(View):
                 "base_url": run.plan.resolved.settings.model.api_base_url or None,
                 "sampling_args": dict(run.plan.resolved.settings.model.sampling_args),
                 "run": str(run.folder.path) if run.is_saved else None,
+                "unfinished": run.manifest.given_up or None,
             }
             for side, run in zip(self._job.sides, runs, strict=True)
         ]

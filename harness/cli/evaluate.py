@@ -297,7 +297,7 @@ def _report(run: LiveRun | FailedRun) -> RunReport:
     path = str(run.folder.path) if run.is_saved else None
     return RunReport(
         progress.name, progress.env_id, progress.model, path, run.summary, progress.state, progress.note,
-        error=progress.first_error,
+        error=progress.first_error, unfinished=run.manifest.given_up,
     )  # fmt: skip
 
 

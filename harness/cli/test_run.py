@@ -17,7 +17,7 @@ from harness.core.records import Failed as FailedRecord
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.prepare import FailedRun, LiveRun
-from harness.report.final_table import RunReport
+from harness.report.final_table import RunReport, unfinished_words
 from harness.report.text import clean
 
 LONGEST_ERROR = 160
@@ -79,6 +79,8 @@ class AgentTestView(View):
         lost = save_results(self._options.output, document, private=any_private(ready))
         for line in self._totals(document["summary"], results):
             console.print(line, soft_wrap=True)
+        for words in unfinished_words(reports[0].unfinished):
+            console.print(f"  {words[0].upper()}{words[1:]}", soft_wrap=True)
         if lost is not None:
             raise lost
         tell_results(self._options.output, document, console, whole=progress.state == "done")

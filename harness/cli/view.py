@@ -14,7 +14,7 @@ from harness.core.redact import REDACTED, redactor
 from harness.core.types import JsonDict
 from harness.engine.budget import Budget
 from harness.engine.prepare import FailedRun, LiveRun
-from harness.report.final_table import RunReport, final_table, result_json
+from harness.report.final_table import RunReport, final_table, result_json, unfinished_words
 from harness.report.live import Display
 from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
 from harness.report.text import PlainConsole, clean, make_console
@@ -131,10 +131,12 @@ def say(console: PlainConsole, words: str, style: str | None = None) -> None:
 
 
 def show_notes(reports: Sequence[RunReport], console: PlainConsole) -> None:
-    """Print the notes of completed runs; the error of a stopped run is shown elsewhere."""
+    """Print the notes of completed runs, and what was paid for cancelled rollouts; the error of a stopped run is shown
+    elsewhere."""
     for report in reports:
-        if report.state == "done" and report.note:
-            say(console, f"note: {clean(report.name, 200)}: {clean(report.note, 2000)}")
+        notes = [report.note] if report.state == "done" and report.note else []
+        for note in [*notes, *unfinished_words(report.unfinished)]:
+            say(console, f"note: {clean(report.name, 200)}: {clean(note, 2000)}")
 
 
 def show_folders(runs: Sequence[LiveRun], console: PlainConsole, *, named: bool) -> None:
@@ -205,7 +207,7 @@ def run_report(
         steps += (Step(PUBLISH, push),) if push_error else ()
     return RunReport(
         progress.name, progress.env_id, progress.model, path, run.summary, progress.state,
-        "; ".join(filter(None, (progress.note, push_error))), steps, progress.first_error,
+        "; ".join(filter(None, (progress.note, push_error))), steps, progress.first_error, run.manifest.given_up,
     )  # fmt: skip
 
 

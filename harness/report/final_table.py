@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import orjson
 from rich.cells import cell_len
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
+from harness.engine.spending import priced_usages
 from harness.report import numerals
 from harness.report.layout import Column, Group, grid, head, print_lines, prose, table_lines, table_width
 from harness.report.runs import GO_ON, Step
@@ -51,6 +52,8 @@ class RunReport:
     """Suggested commands, shown once each below all tables; `report.runs.next_steps` returns the usual ones."""
     error: str = ""
     """Error message of the first unscored rollout."""
+    unfinished: JsonDict = field(default_factory=dict[str, Any])
+    """Usage of replies to rollouts without an outcome, such as cancelled ones: `Manifest.given_up`; may be empty."""
 
 
 def final_table(results: Sequence[RunReport], console: Console) -> None:
@@ -186,7 +189,21 @@ def remarks_of(result: RunReport) -> list[str]:
         remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
     if summary is not None:
         remarks += _early(summary, result.note) + _missing(summary, result) + _doubts(summary) + _judges(summary)
-    return remarks
+    return [*remarks, *unfinished_words(result.unfinished)]
+
+
+def unfinished_words(given_up: JsonDict) -> list[str]:
+    """Text about replies that were paid for and that no other number includes; empty if there are none.
+
+    Args:
+        given_up: The manifest's field of this name.
+    """
+    return [
+        f"not counted here: {numerals.counted(usage.requests, 'reply', 'replies')} to rollouts that were cancelled, "
+        f"{numerals.tokens(usage, usage.input_tokens)} + {numerals.tokens(usage, usage.output_tokens)} tokens"
+        + ("" if usage.cost is None else f", {numerals.dollars(usage.cost)}")
+        for usage, _ in priced_usages([given_up])
+    ]
 
 
 def _early(summary: Summary, note: str) -> list[str]:
@@ -279,7 +296,7 @@ def _places(labels: Sequence[str], results: Sequence[RunReport]) -> Iterator[Tex
 
 def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, **more: object) -> JsonDict:
     """Build the object that `--json` prints: `{"runs": [{env_id, name, model, path, state, note, summary}]}`. The
-    `summary` is null for a run without rollouts.
+    `summary` is null for a run without rollouts; `unfinished` is the usage of cancelled rollouts, if there is any.
 
     Args:
         results: Results of the runs.
@@ -296,6 +313,7 @@ def result_object(results: Sequence[RunReport], budget: JsonDict | None = None, 
                 "state": result.state,
                 "note": result.note,
                 "summary": None if result.summary is None else result.summary.to_json(),
+                **({"unfinished": result.unfinished} if result.unfinished else {}),
             }
             for result in results
         ]

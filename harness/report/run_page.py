@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.report import numerals
 from harness.report.changes import change_lines
-from harness.report.final_table import RunReport, result_lines
+from harness.report.final_table import RunReport, result_lines, unfinished_words
 from harness.report.layout import head, labelled, prose
 from harness.report.run_digest import Digest, Ranked, Trouble
 from harness.report.run_facts import RunFacts, commit_of, settings_of, size_text, steps_of
@@ -132,6 +132,8 @@ def _relatives(entries: Sequence[ListedRun]) -> str:
 def _scores(page: RunFacts, width: int) -> Iterator[Text]:
     entry, found = page.entry, page.digest
     note = DIED if entry.state == "died" else entry.note
+    words = [] if entry.manifest is None else unfinished_words(entry.manifest.given_up)
+    unfinished = [line for each in words for line in prose(clean(each, 1000), width, break_words=False)]
     if found is None:
         if entry.summary is not None:
             estimate = recorded_estimate(entry.summary)
@@ -141,6 +143,7 @@ def _scores(page: RunFacts, width: int) -> Iterator[Text]:
         return
     if found.summary is None:
         yield Text("No rollout has finished yet." if entry.state == "running" else "The run has no rollouts.")
+        yield from unfinished
         if note:
             yield from prose(clean(f"{entry.state}: {note}", 1000), width, break_words=False)
         return
@@ -153,6 +156,7 @@ def _scores(page: RunFacts, width: int) -> Iterator[Text]:
         for name, summary in (found.functions or {entry.name: found.summary}).items()
     ]
     yield from result_lines(reports, width, "function" if found.functions else "run")
+    yield from unfinished
     if page.changes is not None and page.parent is not None:
         yield Text()
         yield from change_lines(page.parent.id, page.changes, width)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_evals import Evals
+from agent_evals import AGENT, Evals
 
 pytestmark = pytest.mark.plugins
 
@@ -336,6 +336,23 @@ def test_an_endpoint_that_cannot_be_used_costs_one_request_and_leaves_nothing(
     assert len(evals.model.requests) == 1
     assert evals.runs() == []
     assert not (evals.cwd / "results.json").exists()
+
+
+@pytest.mark.parametrize("door", ["eval", "test"])
+def test_replies_to_cancelled_runs_are_said_since_the_totals_do_not_count_them(evals: Evals, door: str) -> None:
+    (evals.cwd / "my_agent.py").write_text(
+        AGENT.replace("messages = list", "await ctx.chat(ctx.request.messages)\n        import os, signal\n"
+        "        for _ in range(2):\n            os.kill(os.getpid(), signal.SIGINT)\n"
+        "        await asyncio.Event().wait()\n        messages = list")
+    )  # fmt: skip
+    done = evals.eval("-o", "results.json") if door == "eval" else evals.test("-o", "results.json")
+    assert done.code == 130 and "Total tokens: 0" in done.out
+    words = "ot counted here: 1 reply to rollouts that were cancelled, 10 + 5 tokens"
+    assert sum(words in line for line in done.lines) == 1
+    if door == "eval":
+        [model] = evals.results()["meta"]["models"]
+        assert (model["unfinished"]["requests"], model["unfinished"]["output_tokens"]) == (1, 5)
+        assert words in evals.bench("runs", "show", "latest").out
 
 
 def test_an_endpoint_that_goes_away_stops_the_evaluation_and_says_how_to_go_on(evals: Evals) -> None:

@@ -57,4 +57,6 @@ def test_what_was_given_up_half_way_counts_on_a_resume(shop: Workshop) -> None:
     assert refused.code == 1
     budget = json.loads(refused.out)["budget"]
     assert budget["before"]["tokens"] == int(bound) and budget["reached"] == "max_tokens_total"
+    assert json.loads(refused.out)["runs"][0]["unfinished"] == gone
+    assert "not counted here: 2 replies to rollouts that were cancelled" in shop.bench("runs", "show", "latest").out
     assert json.loads((shop.run_dir() / "run.json").read_text())["given_up"] == gone, "and it counts the next time, too"

@@ -227,7 +227,12 @@ def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure:
     columns.end_example()
     limits = finite_limits(manifest.reward_range)
     relations = relations_of(columns, limits=limits, is_watched=summary.target is not None)
-    remarks = remarks_of(RunReport(entry.name, entry.env_id, entry.model, None, summary, entry.state, entry.note))
+    remarks = remarks_of(
+        RunReport(
+            entry.name, entry.env_id, entry.model, None, summary, entry.state, entry.note,
+            unfinished=manifest.given_up,
+        )
+    )  # fmt: skip
     model = clean(entry.model, LABEL)
     return RunPart(entry, manifest, model, found, summary, recorded, columns, relations, remarks, measure)
 
