@@ -6,9 +6,10 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
+import re
 import types
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, Union, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,15 +79,19 @@ def _annotations(func: Callable[..., object]) -> dict[str, Any]:
 
 
 def _fits(kind: object, wanted: str, *, is_optional: bool) -> bool:
-    """Return whether an annotation is the type `wanted` (`str` or `dict`); if `is_optional`, `| None` is allowed."""
+    """Return whether an annotation is the type `wanted` (`str`, or `dict`, for which `Mapping` is accepted, too); if
+    `is_optional`, `| None` is allowed."""
     if isinstance(kind, str):
-        parts = {part.strip().partition("[")[0].rpartition(".")[2].lower() for part in kind.split("|")}
+        optional = re.fullmatch(r"\s*(?:typing\.)?Optional\[(.*)\]\s*", kind)
+        texts = [optional[1], "None"] if optional else kind.split("|")
+        parts = {part.strip().partition("[")[0].rpartition(".")[2].lower() for part in texts}
+        parts = {"dict" if part == "mapping" else part for part in parts}
         return wanted in parts and parts <= ({wanted, "none"} if is_optional else {wanted})
     if typing.get_origin(kind) in (Union, types.UnionType):
         options = [option for option in typing.get_args(kind) if option is not types.NoneType]
         return is_optional and len(options) == 1 and _fits(options[0], wanted, is_optional=False)
-    plain = {"str": str, "dict": dict}[wanted]
-    return kind is plain or typing.get_origin(kind) is plain
+    plain = {"str": (str,), "dict": (dict, Mapping)}[wanted]
+    return kind in plain or typing.get_origin(kind) in plain
 
 
 def _wrapped(func: F, checked: inspect.Signature | None) -> F:

@@ -193,9 +193,9 @@ class ClientPool:
             self._has_warned = True
             wanted = "any number" if math.isinf(asked) else f"{asked:.0f}"
             logger.warning(
-                "%s: at most %d requests instead of %s can be in flight, because this process may open only %d files; "
+                "%s: at most %s instead of %s can be in flight, because this process may open only %d files; "
                 "raise the limit of open files (ulimit -Hn) to allow more",
-                target.label, share, wanted, files,
+                target.label, "1 request" if share == 1 else f"{share} requests", wanted, files,
             )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
 
 from harness.core.errors import ConfigError
 from harness.settings.endpoints import refuse_unspoken
@@ -14,7 +13,7 @@ from harness.settings.layers import KeyPath, Layer, LayerName, LayerValue, Origi
 from harness.settings.providers import PROVIDERS
 from harness.settings.schema import BUILTIN_KEY_VAR, BUILTIN_URL, BY_PATH, SHORTCUT_BY_KEY
 from harness.settings.sections import Place, Rules, read_section
-from harness.settings.values import check, headers_of
+from harness.settings.values import check
 from harness.settings.wording import shown, suggestion
 
 _SAMPLING = BY_PATH["model", "sampling_args"]
@@ -157,7 +156,7 @@ class _KeyReader:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list):
             raise ConfigError(f"{origin.source}: must be a list of 'Name: Value' strings")
-        table = check(_HEADERS, headers_of(cast("object", texts), origin.source), origin.source)
+        table = check(_HEADERS, texts, origin.source)
         return flatten(_HEADERS.path, table, lambda _: origin)
 
 

@@ -15,7 +15,7 @@ from harness.core.size_limits import read_text
 from harness.core.syntax import parse
 from harness.settings.schema import BY_PATH, Setting
 from harness.settings.sections import Place
-from harness.settings.values import check, headers_of
+from harness.settings.values import check
 from harness.settings.wording import shown, shown_path, suggestion
 
 DEFAULT_FILES = ("configs/endpoints.toml", "configs/endpoints.py")
@@ -234,8 +234,6 @@ def _entry(alias: str, table: Mapping[str, object], place: Place) -> Registered:
         if key in given and given[key] != value:
             raise ConfigError(f"{place.of(name)}: means the same as {place.of(spelled[key])}; keep only one of them")
         given[key], spelled[key] = value, name
-    if "headers" in given:
-        given["headers"] = headers_of(given["headers"], place.of(spelled["headers"]))
     if "url" not in given:
         raise ConfigError(f"{place.of('url')}: missing; endpoint {alias!r} needs its base URL")
     api_type = given.get("type", SPOKEN)

@@ -46,7 +46,8 @@ def check(setting: Setting, value: object, where: str) -> object:
 
     Args:
         setting: The setting.
-        value: Value from TOML, JSON or a caller. For a table, also a string with a JSON object.
+        value: Value from TOML, JSON or a caller. For a table, also a string with a JSON object; for headers, also a
+            list of `Name: Value` strings.
         where: File and key, or option, with which the message begins.
 
     Raises:
@@ -56,6 +57,10 @@ def check(setting: Setting, value: object, where: str) -> object:
         if not value.lstrip().startswith("{"):
             raise ConfigError(f"{where}: must be a table, or a JSON object in a string")
         value = json_object(value, where)
+    if setting.door.kind == "headers" and isinstance(value, list):
+        if not all(isinstance(each, str) for each in cast("list[object]", value)):
+            raise ConfigError(f"{where}: must be a list of 'Name: Value' strings")
+        value = headers(cast("list[str]", value), where)
     if setting.door.kind == "string" and value == "" and setting.key != "api_key_var":
         raise ConfigError(f"{where}: must not be empty")
     try:
@@ -191,19 +196,6 @@ def number(value: object) -> object:
 def names(text: str) -> list[str]:
     """Split a comma-separated list of names."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def headers_of(value: object, where: str) -> object:
-    """Return headers of a file as a table: a list of `Name: Value` strings is parsed, anything else is not changed.
-
-    Raises:
-        ConfigError: an entry of a list has another form.
-    """
-    if not isinstance(value, list):
-        return value
-    if not all(isinstance(each, str) for each in cast("list[object]", value)):
-        raise ConfigError(f"{where}: must be a list of 'Name: Value' strings")
-    return headers(cast("list[str]", value), where)
 
 
 def headers(texts: Sequence[str], where: str) -> dict[str, str]:

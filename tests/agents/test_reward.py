@@ -2,6 +2,7 @@
 
 import asyncio
 import textwrap
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Optional
 
@@ -16,7 +17,7 @@ REWARD = "def f(solution_str: str, ground_truth: str, extra_info: dict = None, *
 
 def define(source: str, decorator: Any = osmosis_reward, *, lazy: bool = False) -> Any:
     """A decorated function out of source text, as a module of a user's would define it."""
-    names: dict[str, Any] = {"Optional": Optional, "Any": Any, "np": np}
+    names: dict[str, Any] = {"Optional": Optional, "Any": Any, "Mapping": Mapping, "np": np}
     future = "from __future__ import annotations\n" if lazy else ""
     code = compile(future + textwrap.dedent(source), "rewards.py", "exec", dont_inherit=True)
     exec(code, names)
@@ -140,7 +141,11 @@ def test_another_signature_is_no_rubric_function(old: str, new: str, words: str)
         define(RUBRIC.replace(old, new, 1).replace(", **kwargs", ""), osmosis_rubric)
 
 
-@pytest.mark.parametrize("kind", ["dict | None", "Optional[dict]", "'dict | None'"])
+@pytest.mark.parametrize(
+    "kind",
+    ["dict | None", "Optional[dict]", "'dict | None'", "'Optional[dict[str, X]]'",
+     "Optional[Mapping[str, Any]]", "'typing.Optional[Mapping[str, X]]'"],
+)  # fmt: skip
 def test_a_rubric_function_may_take_no_extra_info(kind: str) -> None:
     assert define(RUBRIC.replace("extra_info: dict", f"extra_info: {kind}"), osmosis_rubric)("ab", None, None) == 3.0
 

@@ -64,6 +64,8 @@ def test_headers_of_an_endpoint_may_be_a_list_as_in_suites(here: Path, write: Wr
     write("configs/endpoints.toml", f'{E}{name} = ["X-A: 0", "x-a: 1", "X-B: a:b"]\n')
     (run,) = resolve("toy-env", {"model": "a"}).runs
     assert run.settings.model.extra_headers == {"x-a": "1", "X-B": "a:b"}
+    write("suite.toml", 'id = "toy-env"\n[model]\nextra_headers = ["X-C: 1"]\n')
+    assert resolve("suite.toml", {}).runs[0].settings.model.extra_headers == {"X-C": "1"}
     for wrong, words in (('["k3y"]', "must be 'Name: Value'"), ("[5]", "must be a list of 'Name: Value' strings")):
         write("configs/endpoints.toml", f"{E}{name} = {wrong}\n")
         with pytest.raises(ConfigError, match=rf"endpoint\[0\]\.{name}: {words}") as caught:
