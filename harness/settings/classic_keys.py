@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from harness.core.errors import ConfigError
 from harness.settings.endpoints import refuse_unspoken
@@ -153,10 +154,9 @@ class _KeyReader:
         if name not in ("header", "headers", "extra_headers"):
             return {}
         origin = self.origin(name)
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list):
+        if not isinstance(value, str | list):
             raise ConfigError(f"{origin.source}: must be a list of 'Name: Value' strings")
-        table = check(_HEADERS, texts, origin.source)
+        table = check(_HEADERS, [value] if isinstance(value, str) else cast("list[object]", value), origin.source)
         return flatten(_HEADERS.path, table, lambda _: origin)
 
 
