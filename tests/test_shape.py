@@ -38,14 +38,15 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 LINES = {
     "__init__": (115, 102),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
-    "agents": (6110, 3878),  # delays as values
+    "agents": (6115, 3882),  # delays as values; annotations of rubric functions that cannot be evaluated
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
-    "cli": (9989, 6859),
+    # completion for a named shell; usage of cancelled rollouts
+    "cli": (10034, 6889),
     # the number of a key
     # the number of a key, and of one that was added
     "core": (2755, 1518),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
@@ -56,8 +57,8 @@ LINES = {
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
-    # delays of requests as values
-    "models": (3463, 2177),  # errors with setting and remedy as fields, an argument a line
+    # delays of requests as values; advice on errors that providers describe in a 200
+    "models": (3473, 2182),  # errors with setting and remedy as fields, an argument a line
     "multi": (
         4150,
         2637,
@@ -76,13 +77,14 @@ LINES = {
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
-    # a rollout keeps its reply, which several columns read
-    "report": (8863, 6120),  # columns of notes, and notes in transcripts; calls of rollouts
+    # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
+    "report": (8890, 6139),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     "rubrics": (3199, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    "settings": (4769, 3159),  # messages that spell settings as Python calls do
+    # lists of headers
+    "settings": (4773, 3162),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders

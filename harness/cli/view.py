@@ -131,7 +131,7 @@ def say(console: PlainConsole, words: str, style: str | None = None) -> None:
 
 
 def show_notes(reports: Sequence[RunReport], console: PlainConsole) -> None:
-    """Print the notes of completed runs, and what was paid for cancelled rollouts; the error of a stopped run is shown
+    """Print the notes of completed runs, and the usage of cancelled rollouts; the error of a stopped run is shown
     elsewhere."""
     for report in reports:
         notes = [report.note] if report.state == "done" and report.note else []

@@ -193,7 +193,7 @@ def remarks_of(result: RunReport) -> list[str]:
 
 
 def unfinished_words(given_up: JsonDict) -> list[str]:
-    """Text about replies that were paid for and that no other number includes; empty if there are none.
+    """Text about replies that were paid for and that no other number includes; may be empty.
 
     Args:
         given_up: The manifest's field of this name.
