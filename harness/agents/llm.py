@@ -171,7 +171,11 @@ class AgentLLM:
         self._calls += 1
         before, self._last = self._last, (asked, len(asked), None)
         await self._notify("request", asked, tools)
-        self._trace_request(asked, kwargs)
+        # In a growing conversation, each message is written once.
+        first = self._traced if self._traced <= len(asked) else 0
+        self._traced = len(asked) + 1
+        data: JsonDict = {"turn": self._calls, "messages": len(asked), "new_messages": asked[first:]}
+        self._trace.write("model_request", {**data, **({"arguments": kwargs} if kwargs else {})})
         try:
             response = await self._ask(asked, tools=tools, sampling_args=kwargs)
         except (ModelError, asyncio.CancelledError) as error:
@@ -262,13 +266,6 @@ class AgentLLM:
         except BaseException as error:  # stored: an agent that catches everything must not continue a closed session
             self.fatal = error
             raise
-
-    def _trace_request(self, asked: Messages, sampling_args: JsonDict) -> None:
-        # In a growing conversation, each message is written once.
-        first = self._traced if self._traced <= len(asked) else 0
-        self._traced = len(asked) + 1
-        data: JsonDict = {"turn": self._calls, "messages": len(asked), "new_messages": asked[first:]}
-        self._trace.write("model_request", {**data, **({"arguments": sampling_args} if sampling_args else {})})
 
     def _trace_reply(self, response: ModelResponse, message: Message) -> None:
         usage = response.usage

@@ -97,7 +97,11 @@ def _checked(directory: str | Path) -> Path:
 
 def _package(folder: Path) -> tuple[str, tuple[Path, ...]]:
     """Return the name of an MCP folder's package, which depends on the files' contents, and the files."""
-    files = _sources(folder)
+    files = tuple(
+        file
+        for file in sorted(folder.rglob("*.py"))
+        if not any(part in _NOT_SOURCES or part.startswith(".") for part in file.relative_to(folder).parts)
+    )
     digest = hashlib.sha256(str(folder).encode())
     for file in files:
         digest.update(b"\0%s\0%s" % (str(file).encode(), hashlib.sha256(file.read_bytes()).digest()))
@@ -110,15 +114,6 @@ def _import_server(package: str, folder: Path) -> object:
     with _run_disabled(fastmcp), staying(Path.cwd()):
         module = _import_main(package, folder)
     return _find_server(module, folder / _MAIN, fastmcp)
-
-
-def _sources(folder: Path) -> tuple[Path, ...]:
-    """Return the Python files of an MCP folder, except those in hidden folders and installed packages."""
-    return tuple(
-        file
-        for file in sorted(folder.rglob("*.py"))
-        if not any(part in _NOT_SOURCES or part.startswith(".") for part in file.relative_to(folder).parts)
-    )
 
 
 def _fastmcp_class(folder: Path) -> type:

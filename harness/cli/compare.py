@@ -172,7 +172,10 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     To pass, the whole 95 % interval of the paired difference must lie above −MARGIN, so that an imprecise measurement
     never passes a candidate. In a suite, every environment must pass.
     """
-    _check(margin, min_coverage)
+    if not 0 <= margin < float("inf"):
+        raise UsageError(f"--margin {margin:g}: the margin is the acceptable loss of reward; it must be 0 or more")
+    if not 0 <= min_coverage <= 1:
+        raise UsageError(f"--min-coverage {min_coverage:g}: must be a share of the rollouts, from 0 to 1")
     hint = _suite_hint(baseline, candidate, output_dir)
     found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
     if found.unmatched:
@@ -188,13 +191,6 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     for line in hint:
         typer.echo(f"note: {line}", err=True)
     raise typer.Exit(verdicts.EXIT_CODES[verdicts.overall(rulings)])
-
-
-def _check(margin: float, min_coverage: float) -> None:
-    if not 0 <= margin < float("inf"):
-        raise UsageError(f"--margin {margin:g}: the margin is the acceptable loss of reward; it must be 0 or more")
-    if not 0 <= min_coverage <= 1:
-        raise UsageError(f"--min-coverage {min_coverage:g}: must be a share of the rollouts, from 0 to 1")
 
 
 def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:

@@ -56,7 +56,10 @@ def _screen(description: Description, example: int, width: int) -> Iterator[str]
     content = description.content
     if content is None:
         return
-    yield from _section("Dataset", _dataset(content), width)
+    partial = {name: count for name, count in content.columns.items() if count < content.looked_at}
+    names = [f"{name} ({count} of the first {content.looked_at})" if name in partial else name
+             for name, count in content.columns.items()]  # fmt: skip
+    yield from _section("Dataset", [("rows", f"{content.rows:,}"), ("columns", ", ".join(names))], width)
     yield from _section("Rewards", _rewards(content), width)
     yield from _section("Rollouts", _rollouts(content), width)
     yield ""
@@ -114,13 +117,6 @@ def _value(value: object) -> str:
     if value in ({}, [], ()):
         return "–"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _dataset(content: EnvironmentDetails) -> list[tuple[str, ...]]:
-    partial = {name: count for name, count in content.columns.items() if count < content.looked_at}
-    names = [f"{name} ({count} of the first {content.looked_at})" if name in partial else name
-             for name, count in content.columns.items()]  # fmt: skip
-    return [("rows", f"{content.rows:,}"), ("columns", ", ".join(names))]
 
 
 def _rewards(content: EnvironmentDetails) -> list[tuple[str, ...]]:

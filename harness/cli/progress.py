@@ -90,7 +90,11 @@ def header(options: AgentFlags, job: AgentInvocation) -> Iterator[str]:
         yield f"Loading agent: {clean(options.module, 2000)}"
         yield f"  Agent name: {clean(environment.agent.name, 200)}"
     yield f"Loading dataset: {clean(options.dataset, 2000)}"
-    yield f"  Total rows: {_rows(options, job)}"
+    # The number of rows in the file, and of rows to evaluate if fewer.
+    left = job.environments[0].row_count
+    total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples
+    chosen = left if wanted == -1 else min(wanted, left)
+    yield f"  Total rows: {total if chosen == total else f'{total} (evaluating {chosen})'}"
     if isinstance(options, EvalOptions):
         yield f"Loading eval functions: {clean(', '.join(options.eval_fn), 2000)}"
         for function in environment.eval_fns:
@@ -110,14 +114,6 @@ def _endpoint(run: ResolvedRun) -> str:
 def _model(side: RequestedModel, run: ResolvedRun) -> str:
     sent = run.settings.model.model
     return clean(side.model, 200) if sent == side.model else f"{clean(side.model, 200)} (sent as {clean(sent, 200)})"
-
-
-def _rows(options: AgentFlags, job: AgentInvocation) -> str:
-    """Return the number of rows in the file, and of rows to evaluate if fewer."""
-    left = job.environments[0].row_count
-    total, wanted = options.offset + left, job.resolution.runs[0].settings.env.num_examples
-    chosen = left if wanted == -1 else min(wanted, left)
-    return str(total) if chosen == total else f"{total} (evaluating {chosen})"
 
 
 def check_connections(

@@ -55,7 +55,8 @@ def resume(options: ResumeOptions) -> int:
             raise UsageError(
                 f"-k {options.settings['api_key_var']} has no effect, because the run {folder.path} calls no model"
             )
-    unscored = _unscored(folder)
+    summary = folder.known_summary() or {}
+    unscored = sum(cast("dict[str, int]", summary.get("unscored") or {}).values())
     is_whole = manifest.status == "done" and is_complete(folder)
     if is_whole and not options.sets and not (options.retry_failed and unscored):
         with contextlib.suppress(StoreError):  # a read-only folder stays as it is
@@ -71,12 +72,6 @@ def resume(options: ResumeOptions) -> int:
     from harness.cli.derived_view import execute_derived
 
     return execute_derived(resolution, chosen, _derivation(folder, manifest, options.output_dir))
-
-
-def _unscored(folder: RunDir) -> int:
-    """Return the number of rollouts that ended without a score, as in the summary."""
-    summary = folder.known_summary() or {}
-    return sum(cast("dict[str, int]", summary.get("unscored") or {}).values())
 
 
 def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: bool) -> None:

@@ -155,7 +155,12 @@ def _show_search(name: str, request: Request, output_dir: Path) -> None:
     if column is not None:
         _print_groups(found, column, request)
     elif request.as_json:
-        _print_json(found, request)
+        # Print the selected rollouts as one JSON object with one rollout per line, without holding them in memory.
+        runs = [run.folder.id for run in found.runs]
+        typer.echo(f'{{"runs": {json.dumps(runs)}, "query": {json.dumps(found.query.text)}, "rollouts": [', nl=False)
+        for place, rollout in enumerate(_selected(found, request)):
+            typer.echo((",\n" if place else "\n") + json.dumps(selected_json(rollout)), nl=False)
+        typer.echo(f'\n], "matched": {found.found}, "total": {found.total}}}')
     else:
         _print_list(found, request, output_dir)
     if not found.total:
@@ -189,15 +194,6 @@ def _print_list(found: Search, request: Request, output_dir: Path) -> None:
     folder = next(run.folder.path for run in found.runs if run.folder.id == lines[0].run_id)
     command = selection_page.read_command(naming(output_dir)(read_entry(folder)), lines[0])
     write(["", words, f"read one: {command}"])
-
-
-def _print_json(found: Search, request: Request) -> None:
-    """Print the selected rollouts as one JSON object with one rollout per line, without holding them in memory."""
-    runs = [run.folder.id for run in found.runs]
-    typer.echo(f'{{"runs": {json.dumps(runs)}, "query": {json.dumps(found.query.text)}, "rollouts": [', nl=False)
-    for place, rollout in enumerate(_selected(found, request)):
-        typer.echo((",\n" if place else "\n") + json.dumps(selected_json(rollout)), nl=False)
-    typer.echo(f'\n], "matched": {found.found}, "total": {found.total}}}')
 
 
 def _print_groups(found: Search, column: QueryColumn[RunRollout], request: Request) -> None:

@@ -122,21 +122,17 @@ def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
     named = [found.path] if found is not None and found.path is not None else []
     if built_in(found) is not None:
         for text in _texts([run.settings.env.env_args.get(name) for name in _CODE_ARGS]):
-            named += _places(text, cwd)
+            # The existing paths to which `module:attribute` or a folder's path may refer.
+            module = text.partition(":")[0]
+            near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
+            near += [f"{module.partition('.')[0]}.py"]
+            named += [cwd / each for each in near if (cwd / each).exists()]
     for path in named:
         if _is_in(path, folder.path) or (not known and _is_foreign(path, folder.path, cwd)):
             yield path
     for path in found.source_files if found is not None and found.path is None else ():
         if _is_in(path, folder.path) or (not known and _is_in(path, _home(folder.path))):
             yield path
-
-
-def _places(text: str, cwd: Path) -> list[Path]:
-    """Return the existing paths to which `module:attribute` or a folder's path may refer."""
-    module = text.partition(":")[0]
-    near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
-    near += [f"{module.partition('.')[0]}.py"]
-    return [cwd / each for each in near if (cwd / each).exists()]
 
 
 def _is_foreign(path: Path, run: Path, cwd: Path) -> bool:

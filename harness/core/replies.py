@@ -171,24 +171,20 @@ class ReplyPlayer:
                 if reply["asked"] != asked:
                     continue
             del self._left[number]
-            return _response_of(reply)
+            if "message" in reply:
+                usage: Usage | JsonDict = reply.get("usage") or {}
+                if not isinstance(usage, Usage):
+                    usage = Usage(**{name: value for name, value in usage.items() if name in _USAGE})
+                seconds = reply.get("seconds") or 0.0
+                return ModelResponse(dict(reply["message"]), reply.get("finish_reason"), usage, seconds=seconds)
+            kind = _ERRORS.get(str(reply.get("kind")), ModelError)
+            return kind(
+                str(reply.get("error")),
+                status=reply.get("status"),
+                retryable=bool(reply.get("retryable")),
+                reason=str(reply.get("reason")),
+            )
         return None
-
-
-def _response_of(reply: JsonDict) -> ModelResponse | ModelError:
-    if "message" in reply:
-        usage: Usage | JsonDict = reply.get("usage") or {}
-        if not isinstance(usage, Usage):
-            usage = Usage(**{name: value for name, value in usage.items() if name in _USAGE})
-        seconds = reply.get("seconds") or 0.0
-        return ModelResponse(dict(reply["message"]), reply.get("finish_reason"), usage, seconds=seconds)
-    kind = _ERRORS.get(str(reply.get("kind")), ModelError)
-    return kind(
-        str(reply.get("error")),
-        status=reply.get("status"),
-        retryable=bool(reply.get("retryable")),
-        reason=str(reply.get("reason")),
-    )
 
 
 def _replies(completion: object) -> list[Message]:

@@ -184,7 +184,12 @@ class _Play:
         if isinstance(refusal, BudgetSpent):
             return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
         if isinstance(refusal, LimitReached):
-            self._end_at(refusal.reason)
+            # Mark the rollout as truncated by a limit, so that it is scored on the messages so far.
+            state = self._state
+            state["error"], state["is_completed"], state["is_truncated"] = None, True, True
+            state["stop_condition"] = refusal.reason
+            if not state["completion"]:  # the environment was cancelled before it rendered one
+                state["completion"] = state.transcript[state.start :]
         elif error is not None:
             return self._failed(*self._reason_of(error))
         return Attempt(self._state, self._generated())
@@ -197,14 +202,6 @@ class _Play:
             return "timeout", f"the rollout took longer than {self._timeout:g} s", True
         fault = error if isinstance(error, EnvironmentFault) else EnvironmentFault()
         return fault.reason, describe(error), fault.retryable
-
-    def _end_at(self, limit: str) -> None:
-        """Mark the rollout as truncated by a limit, so that it is scored on the messages so far."""
-        state = self._state
-        state["error"], state["is_completed"], state["is_truncated"] = None, True, True
-        state["stop_condition"] = limit
-        if not state["completion"]:  # the environment was cancelled before it rendered one
-            state["completion"] = state.transcript[state.start :]
 
     def _timing(self) -> Timing:
         return Timing(self._started_at, time.monotonic() - self._started, self._meter.seconds, self._deadline.waited)

@@ -83,7 +83,13 @@ def checked(owner: type, options: Mapping[str, Any]) -> EnvOptions:
                 f"{owner.__name__}({name}=…): this option is for training, which is not supported; remove it"
             )
         if name not in known:
-            raise EnvironmentFault(unknown_name(f"{owner.__name__}({name}=…)", name, known | _named(owner)))
+            # Names of the arguments of a class's constructors.
+            names: set[str] = set()
+            for base in owner.__mro__:
+                if "__init__" in base.__dict__ and base is not object:
+                    parameters = list(inspect.signature(base.__dict__["__init__"]).parameters.values())[1:]
+                    names |= {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+            raise EnvironmentFault(unknown_name(f"{owner.__name__}({name}=…)", name, known | names))
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if "oai_tools" in given:
         given.setdefault("tool_defs", given.pop("oai_tools"))
@@ -121,13 +127,3 @@ def _check_together(owner: str, given: Mapping[str, Any]) -> None:
                 raise EnvironmentFault(f"{owner}({name}=…) requires message_type='chat'")
     if words := messages_fault(given.get("few_shot", ())):
         raise EnvironmentFault(f"{owner}(few_shot=…): {words}")
-
-
-def _named(owner: type) -> set[str]:
-    """Names of the arguments of a class's constructors."""
-    names: set[str] = set()
-    for base in owner.__mro__:
-        if "__init__" in base.__dict__ and base is not object:
-            parameters = list(inspect.signature(base.__dict__["__init__"]).parameters.values())[1:]
-            names |= {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    return names

@@ -127,7 +127,12 @@ class ToolEnv(MultiTurnEnv):
         self._count_calls(tool.name)
 
     def _count_calls(self, tool: str) -> None:
-        self._count(_counter(tool))
+        async def count(completion: Prompt) -> float:
+            return float(sum(name == tool for name in called_tools(completion)))
+
+        count.__name__ = f"{tool}_calls"
+        count.__doc__ = f"Number of calls of {tool}."
+        self._count(count)
 
     def _count(self, function: Callable[..., Any]) -> None:
         """Add a metric that counts tool calls, unless the author has defined a metric of that name."""
@@ -246,15 +251,6 @@ def called_tools(completion: Prompt) -> Iterable[str]:
         if message.get("role") == "assistant":
             for call in message.get("tool_calls") or ():
                 yield _parts(cast(JsonDict, call))[0]
-
-
-def _counter(tool: str) -> Callable[..., Any]:
-    async def count(completion: Prompt) -> float:
-        return float(sum(name == tool for name in called_tools(completion)))
-
-    count.__name__ = f"{tool}_calls"
-    count.__doc__ = f"Number of calls of {tool}."
-    return count
 
 
 def _reportable(error: Exception) -> Exception:

@@ -131,7 +131,8 @@ def _entries(model: Model, registry: Registry, environ: Mapping[str, str]) -> tu
         error.place, error.labels = f"{model.place} ({model.label})", MODEL_LABELS
         raise
     values = {**own, _MODEL: way.model, _URL: way.url, _KEY: way.key_var or ""}
-    return model.label, (Registered(model.label, values, price, _place_of(model)),)
+    file, _, at = model.place.rpartition(": ")
+    return model.label, (Registered(model.label, values, price, Place(file, at) if file else Place(model.place)),)
 
 
 def _address(model: Model, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -174,11 +175,6 @@ def _with(entry: Registered, own: Mapping[tuple[str, str], object], price: Mappi
     if headers in own and headers in entry.values:
         values[headers] = {**cast(JsonDict, entry.values[headers]), **cast(JsonDict, own[headers])}
     return replace(entry, values=values, price=price or entry.price)
-
-
-def _place_of(model: Model) -> Place:
-    file, _, at = model.place.rpartition(": ")
-    return Place(file, at) if file else Place(model.place)
 
 
 def _flags(

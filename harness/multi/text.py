@@ -24,7 +24,12 @@ def without_thoughts(text: str) -> str:
     """Remove `<think>…</think>` and `<thinking>…</thinking>` blocks from text, and trim the rest. An unclosed block
     stays, since it may be the whole reply."""
     for begin, end in _THOUGHTS:
-        text = _without(text, begin, end)
+        kept: list[str] = []
+        position = 0
+        while (opened := begin.search(text, position)) and (closed := end.search(text, opened.end())):
+            kept.append(text[position : opened.start()])
+            position = closed.end()
+        text = "".join([*kept, text[position:]])
     return javascript.trimmed(text)
 
 
@@ -46,12 +51,3 @@ def output_of(completion: Prompt) -> str:
 def estimated_tokens(output: str) -> int:
     """Estimate tokens as the documented results do: the number of words divided by 0.7, rounded up."""
     return math.ceil(javascript.words(output) / WORDS_A_TOKEN)
-
-
-def _without(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
-    kept: list[str] = []
-    position = 0
-    while (opened := begin.search(text, position)) and (closed := end.search(text, opened.end())):
-        kept.append(text[position : opened.start()])
-        position = closed.end()
-    return "".join([*kept, text[position:]])

@@ -68,7 +68,8 @@ def final_table(results: Sequence[RunReport], console: Console) -> None:
 
 def result_lines(results: Sequence[RunReport], width: int, what: str = "run") -> Iterator[Text]:
     """Format the result tables, remarks and next steps as lines."""
-    labels = _labels(results)
+    with_model = len({result.model for result in results}) > 1
+    labels = [clean(r.name, 80) + (f" · {clean(r.model, 80)}" if with_model else "") for r in results]
     if results:
         yield from grid([_short(label) for label in labels], what, _groups(results), width, least=MOST_NAME)
         yield Text()
@@ -82,12 +83,6 @@ def result_lines(results: Sequence[RunReport], width: int, what: str = "run") ->
         for line in remarks:
             yield from prose(line, width, indent=2)
     yield from _places(labels, results)
-
-
-def _labels(results: Sequence[RunReport]) -> list[str]:
-    """Label of each run in the result table: its name, with the model if these differ."""
-    with_model = len({result.model for result in results}) > 1
-    return [clean(r.name, 80) + (f" · {clean(r.model, 80)}" if with_model else "") for r in results]
 
 
 def _short(label: str) -> str:

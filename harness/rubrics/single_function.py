@@ -63,7 +63,15 @@ class OneFunction(CombinedRubric):
         scores: list[Score] = []
         for state, part, known in zip(states, parts, recorded, strict=True):
             score = self._whole.add_up(self._values(part, known))
-            self._put_back(state, known)
+            # Restore the state that the recorded scoring had added, unless the function has set it again. If the
+            # function calls a judge, the new replies replace all recorded ones, since there is no record of which
+            # function caused which reply.
+            for name, value in ({} if known is None else known.extra).items():
+                if name == JUDGEMENTS:
+                    if not self._part.judges:
+                        state[name] = value  # includes judgements made before scoring
+                elif name not in state:
+                    state[name] = value
             state["reward"], state["metrics"] = score.reward, score.metrics
             scores.append(score)
         return scores
@@ -78,17 +86,6 @@ class OneFunction(CombinedRubric):
             reason = reasons.get(name) or reasons.get("*") or NOT_RECORDED
             values[name] = (value, "") if value is not None else (None, reason)
         return values
-
-    def _put_back(self, state: State, known: Scored | None) -> None:
-        """Restore the state that the recorded scoring had added, unless the function has set it again. If the function
-        calls a judge, the new replies replace all recorded ones, since there is no record of which function caused
-        which reply."""
-        for name, value in ({} if known is None else known.extra).items():
-            if name == JUDGEMENTS:
-                if not self._part.judges:
-                    state[name] = value  # includes judgements made before scoring
-            elif name not in state:
-                state[name] = value
 
 
 def require_recorded(rubric: Rubric, name: str, recorded: Collection[str]) -> None:

@@ -88,7 +88,10 @@ def translate(table: Mapping[str, object], place: Place, layer: LayerName, folde
             found = replace(found, endpoints_path=folder / reader.text(name, value))
         elif not _is_setting(name, value):
             rest[name] = value
-    return _with(found, reader, table)
+    given = {name: value for name, value in table.items() if _is_setting(name, value)}
+    low = merge(*(reader.low(name, value) for name, value in given.items()))
+    high = merge(*(reader.headers(name, value) for name, value in given.items()))
+    return replace(found, low=merge(found.low, low), high=merge(found.high, high))
 
 
 def usable(table: Mapping[str, object], place: Place, rules: Rules) -> tuple[dict[str, object], list[str]]:
@@ -110,13 +113,6 @@ def _is_setting(name: str, value: object) -> bool:
     return name in (*_SHORTCUTS, "provider", "api_client_type", "header") or (
         name in ("headers", "extra_headers") and isinstance(value, list)
     )
-
-
-def _with(found: Translated, reader: _KeyReader, table: Mapping[str, object]) -> Translated:
-    given = {name: value for name, value in table.items() if _is_setting(name, value)}
-    low = merge(*(reader.low(name, value) for name, value in given.items()))
-    high = merge(*(reader.headers(name, value) for name, value in given.items()))
-    return replace(found, low=merge(found.low, low), high=merge(found.high, high))
 
 
 @dataclass(frozen=True, slots=True)

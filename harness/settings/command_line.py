@@ -52,7 +52,10 @@ def command_line(flags: Mapping[str, object], *, is_call: bool = False) -> Layer
             continue
         shortcut = SHORTCUT_BY_KEY.get(name)
         if shortcut is None:
-            high.append(_flag(_setting(name), value, is_call))
+            setting = BY_FLAT_NAME.get(name) or BY_PATH.get(cast("tuple[str, str]", tuple(name.split(".", 1))))
+            if setting is None:
+                raise ConfigError(f"{name}: unknown setting; {suggestion(name, BY_FLAT_NAME)}")
+            high.append(_flag(setting, value, is_call))
         elif len(shortcut.path) > len(("group", "key")):  # the resolver reads the others
             low.append(_shortcut(shortcut, value))
     return merge(*low, *high)  # -S wins over -t and -T
@@ -78,13 +81,6 @@ def shared_options(given: object, where: str) -> dict[str, object]:
             values.check(BY_FLAT_NAME[name], value, f"{where}: {name}")
     read_table({name: value for name, value in found.items() if name in BOUNDS}, Place(where))
     return found
-
-
-def _setting(name: str) -> Setting:
-    setting = BY_FLAT_NAME.get(name) or BY_PATH.get(cast("tuple[str, str]", tuple(name.split(".", 1))))
-    if setting is None:
-        raise ConfigError(f"{name}: unknown setting; {suggestion(name, BY_FLAT_NAME)}")
-    return setting
 
 
 def _flag(setting: Setting, value: object, is_call: bool) -> Layer:

@@ -41,7 +41,7 @@ def shadowed(runs: Sequence[RunDraft]) -> list[str]:
             winner = _winner(path, entry, run.served.asked)
             if winner is not None:
                 file, _, key = winner.origin.source.partition(": ")
-                why = f"{file} sets {key} = {_masked(winner)}"
+                why = f"{file} sets {key} = {MASK if _is_secret(winner) else shown(winner.value)}"
                 instead = "change the sweep" if fold(winner.path) in run.layers.swept else _instead(entry)
                 names.setdefault((entry.origin.source, why, instead), []).append(run.name)
     return [
@@ -86,10 +86,6 @@ def unset_key_notices(runs: Sequence[ResolvedRun], environ: Mapping[str, str]) -
             if name and not endpoint.key and is_loopback_url(endpoint.url) and not environ.get(name, "").strip():
                 notices[f"{source}: {name} is not set, so no API key is sent to {endpoint.url}"] = None
     return list(notices)
-
-
-def _masked(entry: LayerValue) -> str:
-    return MASK if _is_secret(entry) else shown(entry.value)
 
 
 def _is_secret(entry: LayerValue) -> bool:

@@ -98,7 +98,11 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for run in resolution.runs:
-        _refuse_default_host(run)
+        model, origins = run.settings.model, run.origins
+        url, key = (LayerValue(("model", name), getattr(model, name), origins[f"model.{name}"]) for name in _PLACE)
+        who = f"{origins['model.model'].source}: {model.model}, the model of {run.settings.env.name},"
+        remedy = "give the model's URL (api_base_url in a file, or {api_base_url} for all models)"
+        refuse_default_host(who, url, key, run.named, remedy)
         for endpoint in run.endpoints:
             require_provider(endpoint.url)
             name = endpoint.key_var
@@ -113,14 +117,6 @@ def missing_keys(resolution: Resolution, environ: Mapping[str, str]) -> None:
             remedy="Export it or put it in .env, name another variable with {api_key_var}, use another endpoint with "
             "{api_base_url}, or try `{model} reference/oracle`, which needs no key",
         )
-
-
-def _refuse_default_host(run: ResolvedRun) -> None:
-    model, origins = run.settings.model, run.origins
-    url, key = (LayerValue(("model", name), getattr(model, name), origins[f"model.{name}"]) for name in _PLACE)
-    who = f"{origins['model.model'].source}: {model.model}, the model of {run.settings.env.name},"
-    remedy = "give the model's URL (api_base_url in a file, or {api_base_url} for all models)"
-    refuse_default_host(who, url, key, run.named, remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,12 +297,8 @@ class Shortcut:
         return self.flags[-1]
 
 
-def _door(field: FieldInfo) -> CliOption:
-    return next(item for item in field.metadata if isinstance(item, CliOption))
-
-
 def _setting(group: Group, key: str, field: FieldInfo) -> Setting:
-    door = _door(field)
+    door = next(item for item in field.metadata if isinstance(item, CliOption))
     known = None if field.default is PydanticUndefined or door.derived else field.default
     return Setting(group, key, door, known, (field.description or "").replace("\n", " "))
 

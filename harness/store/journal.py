@@ -333,19 +333,14 @@ def as_record(path: Path, offset: int, document: JsonDict) -> Record:
         raise line_error(path, offset, error) from error
 
 
-def _line_number(path: Path, offset: int) -> int:
-    """1-based line number of an offset; computed only for messages."""
+def line_error(path: Path, offset: int, error: Exception | str) -> StoreError:
+    """Error for a line that cannot be read; `JournalDamaged` unless a newer version wrote it."""
+    # 1-based line number of an offset; computed only for messages.
     number, left = 1, offset
     with open_binary(path) as file:
         while left > 0 and (chunk := file.read(min(left, READ_BUFFER))):
             number += chunk.count(b"\n")
             left -= len(chunk)
-    return number
-
-
-def line_error(path: Path, offset: int, error: Exception | str) -> StoreError:
-    """Error for a line that cannot be read; `JournalDamaged` unless a newer version wrote it."""
-    number = _line_number(path, offset)
     if isinstance(error, UnknownType):
         return StoreError(f"{path}:{number}: {error}; update bench to read this run")
     return JournalDamaged(

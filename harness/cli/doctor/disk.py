@@ -37,7 +37,10 @@ def check_disk(folder: Path) -> list[Diagnosis]:
         folder: The output folder; may be missing, and is not created.
     """
     name = shown_path(folder, Path.cwd())
-    there = _nearest(folder)
+    # The folder itself, or its nearest existing parent.
+    there = folder.absolute()
+    while not there.exists() and there.parent != there:
+        there = there.parent
     if not there.is_dir():
         return [problem("disk", name, f"{there} is a file, not a folder", "choose another output folder with -o")]
     try:
@@ -56,14 +59,6 @@ def check_disk(folder: Path) -> list[Diagnosis]:
 def _problem_and_advice(action: str, path: Path, error: OSError) -> tuple[str, str]:
     words, _, hint = str(store_error(action, path, error)).partition("; ")
     return words, hint or "choose another output folder with -o"
-
-
-def _nearest(folder: Path) -> Path:
-    """Return the folder itself, or its nearest existing parent."""
-    path = folder.absolute()
-    while not path.exists() and path.parent != path:
-        path = path.parent
-    return path
 
 
 def _room(name: str, folder: Path) -> list[Diagnosis]:

@@ -55,16 +55,13 @@ class SpooledRows:
         if not 0 <= index < len(self._places):
             raise IndexError(f"row {index} does not exist: the dataset has {len(self._places)} rows")
         if self._places[index] < 0:
-            self._fetch(index)
+            answer = self._worker.ask({"type": "rows", "first": index})
+            self._file.seek(self._end)
+            for number, row in enumerate(cast("list[JsonDict]", answer["rows"]), index):
+                self._places[number] = self._end
+                self._end += self._file.write(pack({"type": "row", "row": row}))
         self._file.seek(self._places[index])
         return Row(**parse(self._file.readline())["row"])
-
-    def _fetch(self, first: int) -> None:
-        answer = self._worker.ask({"type": "rows", "first": first})
-        self._file.seek(self._end)
-        for number, row in enumerate(cast("list[JsonDict]", answer["rows"]), first):
-            self._places[number] = self._end
-            self._end += self._file.write(pack({"type": "row", "row": row}))
 
 
 def _described(*names: str) -> Callable[[type[T]], type[T]]:

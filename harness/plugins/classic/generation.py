@@ -75,7 +75,14 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
     if not allowed and lowest:
         return declared  # a pin to a release that is not in the table
     texts = list(sources)
-    decided = _decided(texts)
+    # The generation of the classic API whose specific names occur in the source texts; None if names of neither or of
+    # both occur.
+    from harness.plugins.classic.modules import EXPORTS, NAMES
+
+    used = {name for text in texts for name in names_of_api(text)}
+    names = {kind: {*NAMES[kind], *EXPORTS[kind]} for kind in VERSIONS}
+    kinds: list[Generation] = [kind for kind in VERSIONS if used & (names[kind] - names[OTHER[kind]])]
+    decided = kinds[0] if len(kinds) == 1 else None
     if decided is not None:
         return decided
     codes = [code_of(text) for text in texts]
@@ -86,17 +93,6 @@ def generation_of(requirements: Iterable[str], sources: Iterable[str]) -> Genera
     if votes["B"] != votes["C"]:
         return "B" if votes["B"] > votes["C"] else "C"
     return declared if lowest else DEFAULT
-
-
-def _decided(texts: Iterable[str]) -> Generation | None:
-    """Return the generation of the classic API whose specific names occur in the source texts; None if names of neither
-    or of both occur."""
-    from harness.plugins.classic.modules import EXPORTS, NAMES
-
-    used = {name for text in texts for name in names_of_api(text)}
-    names = {kind: {*NAMES[kind], *EXPORTS[kind]} for kind in VERSIONS}
-    kinds: list[Generation] = [kind for kind in VERSIONS if used & (names[kind] - names[OTHER[kind]])]
-    return kinds[0] if len(kinds) == 1 else None
 
 
 def requires_verifiers(requirements: Iterable[str]) -> bool:

@@ -103,15 +103,11 @@ class PythonEnv(SandboxEnv):
             python_state["ready"], python_state["ready_wait_time"] = True, opened + waited
         if isinstance(done, Lost):
             python_state["execution_count"] = 0
-            return _loss_text(done, seconds)
+            if done.timed_out and not done.everything:
+                return f"Error: Command timed out after {seconds:g}s\n{NEW_INTERPRETER}"
+            return f"Error: {done}"
         python_state["execution_count"] += 1
         return _cell_text(done, python_state["execution_count"])
-
-
-def _loss_text(lost: Lost, seconds: float) -> str:
-    if lost.timed_out and not lost.everything:
-        return f"Error: Command timed out after {seconds:g}s\n{NEW_INTERPRETER}"
-    return f"Error: {lost}"
 
 
 def _cell_text(cell: CodeResult, count: int) -> str:

@@ -101,8 +101,11 @@ def _model(source: Source, identity: Identity) -> JsonDict:
 def _results(source: Source, identity: Identity) -> list[JsonDict]:
     """Return the results: reward, metrics and pass rates, except those without a value."""
     summary, (low, high) = source.summary, source.manifest.reward_range
+    manifest = source.manifest
+    environment = manifest.identity.get("env")
+    details = {"environment": manifest.env_id, "examples": source.summary.num_examples, "identity": environment}
     shared: JsonDict = {
-        "source_data": _dataset(source),
+        "source_data": {"dataset_name": manifest.env_id, "source_type": "other", "additional_details": _texts(details)},
         "evaluation_timestamp": identity.created,
         "generation_config": _generation(source),
     }
@@ -176,13 +179,6 @@ def _coverage(source: Source) -> dict[str, str]:
         "rollouts_per_example": source.epochs, "pass_threshold": summary.pass_threshold,
         "cost_usd": summary.usage.cost,
     })  # fmt: skip
-
-
-def _dataset(source: Source) -> JsonDict:
-    manifest = source.manifest
-    environment = manifest.identity.get("env")
-    details = {"environment": manifest.env_id, "examples": source.summary.num_examples, "identity": environment}
-    return {"dataset_name": manifest.env_id, "source_type": "other", "additional_details": _texts(details)}
 
 
 _NUMBERS = ("temperature", "top_p", "top_k")

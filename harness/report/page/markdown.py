@@ -96,14 +96,10 @@ def _reproduce(page: Page) -> Iterator[str]:
         name = f"{_text(run.entry.id)} ({_text(run.entry.title)} · {_text(run.label)})"
         yield f"- {name}: {_text(versions + where, 1000)}"
         if manifest.command and has_rows(manifest):
-            yield f"  {_code(manifest.command)}"
-
-
-def _code(command: str) -> str:
-    """Markdown for inline code, fenced with more backticks than the code contains."""
-    words = redactor.text(clean(command, 2000), patterns=False)
-    fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
-    return f"{fence} {words} {fence}" if "`" in words else f"{fence}{words}{fence}"
+            # Markdown for inline code, fenced with more backticks than the code contains.
+            words = redactor.text(clean(manifest.command, 2000), patterns=False)
+            fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
+            yield f"  {fence} {words} {fence}" if "`" in words else f"  {fence}{words}{fence}"
 
 
 def _methods(page: Page) -> Iterator[str]:
