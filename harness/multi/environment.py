@@ -4,6 +4,7 @@ requests; `rubric` scores them, and `reference` creates ideal answers."""
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import cast
@@ -12,11 +13,12 @@ from harness.agents.environment import source_hashes
 from harness.core.errors import ConfigError, TaskTimeout
 from harness.core.keys import digest
 from harness.core.records import Example
+from harness.core.redact import REDACTED
 from harness.core.state import Prefix, State, step
 from harness.core.types import JsonDict, Message, Messages, ModelResponse
 from harness.envs.environment import Environment
+from harness.models.wire import check_settings_of_sampling
 from harness.multi import javascript
-from harness.multi.chat import sampling_args_of
 from harness.multi.reference import empty_output, ideal_output
 from harness.multi.rubric import TaskRubric, task_of
 from harness.multi.schemas import SchemaMode, chat_options_of, check_schema, schema_of, tools_of
@@ -25,6 +27,42 @@ from harness.multi.scoring_hook import ScoringHook, code_of, hook_of
 from harness.multi.task_files import load_tasks
 from harness.multi.tasks import MatchMode, Task, read_task, read_tasks
 from harness.usercode.deadline import Deadline
+
+# Conversion of a task's chat options to the arguments of a request to the model.
+
+WIRE_NAMES: Mapping[str, str] = {
+    "maxTokens": "max_tokens", "maxCompletionTokens": "max_completion_tokens", "maxOutputTokens": "max_tokens",
+    "topP": "top_p", "topK": "top_k", "minP": "min_p", "frequencyPenalty": "frequency_penalty",
+    "presencePenalty": "presence_penalty", "repetitionPenalty": "repetition_penalty", "stopSequences": "stop",
+    "responseFormat": "response_format", "toolChoice": "tool_choice", "parallelToolCalls": "parallel_tool_calls",
+    "reasoningEffort": "reasoning_effort", "logitBias": "logit_bias", "topLogprobs": "top_logprobs",
+    "serviceTier": "service_tier", "extraBody": "extra_body", "extraHeaders": "extra_headers", "apiKey": "api_key",
+}  # fmt: skip
+"""Chat options that have another name in requests. All others keep their names."""
+
+
+def sampling_args_of(chat_options: JsonDict) -> JsonDict:
+    """Return the sampling arguments among a task's chat options: all options except the tools, by their names in
+    requests.
+
+    Raises:
+        ConfigError: two options are the same argument, or one is not allowed in a run.
+    """
+    args: JsonDict = {}
+    for name, value in chat_options.items():
+        wire = WIRE_NAMES.get(name, name)
+        if wire == "tools":
+            continue
+        if wire in ("headers", "extra_headers"):
+            raise ConfigError(f"chatOptions.{name}: set headers in the definition of the model")
+        if wire in args:
+            raise ConfigError(f"chatOptions: {wire} is given in two spellings; remove one")
+        if f'"{REDACTED}"' in json.dumps(value, default=str):
+            raise ConfigError(f"chatOptions.{name}: the stored value lacks a secret; give the option again")
+        args[wire] = value
+    check_settings_of_sampling(args)
+    return args
+
 
 TASK_NAME = "multi-eval"
 """The value of the column `task` in all rows."""

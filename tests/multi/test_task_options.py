@@ -8,7 +8,7 @@ import pytest
 from tables import for_each_row
 
 from harness.core.errors import ConfigError
-from harness.multi.chat import sampling_args_of
+from harness.multi.environment import sampling_args_of
 from harness.multi.scoring import TaskOptions
 
 

@@ -1,6 +1,6 @@
 """Run environments in isolated worker processes.
 
-The child side is in `child`, `service` and `asking`; start and end of processes in `spawned` and `keeper`;
+The child side is in `child` and `service`; start and end of processes in `spawned` and `keeper`;
 communication in `wire` and `process`; the number of processes and the assignment of work in `pool`; the parent's proxy
 of the environment in `proxy`.
 

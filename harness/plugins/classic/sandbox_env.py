@@ -7,7 +7,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.core.errors import EnvironmentFault
@@ -17,7 +18,6 @@ from harness.core.types import JsonDict, Messages
 from harness.envs.hooks import cleanup, teardown
 from harness.plugins.classic import faults
 from harness.plugins.classic.rubric import Rubric
-from harness.plugins.classic.sandbox_client import SandboxClient
 from harness.plugins.classic.sandbox_request import (
     MACHINE,
     SERVICE,
@@ -29,6 +29,66 @@ from harness.plugins.classic.sandbox_request import (
 from harness.plugins.classic.tool_env import StatefulToolEnv
 from harness.sandbox import find_sandbox
 from harness.sandbox.workbench import Lost, Ran, Workbench
+
+# `self.sandbox_client` of `vf.SandboxEnv`: implements the only method of the remote provider's client that local
+# sandboxes support, and raises an error for the others.
+
+
+@dataclass(frozen=True)
+class CommandResponse:
+    """Output and exit code of a command in a sandbox."""
+
+    stdout: str
+    stderr: str
+    exit_code: int
+
+
+class CommandTimeoutError(faults.SandboxError, TimeoutError):
+    """A command in a sandbox exceeded its timeout and was stopped."""
+
+
+class SandboxClient:
+    """Client that runs commands in the sandboxes of rollouts.
+
+    Args:
+        bench: Function that returns the sandbox with a given id.
+        seconds: Default timeout of a command.
+    """
+
+    def __init__(self, bench: Callable[[str], Workbench], seconds: float) -> None:
+        self._bench, self._seconds = bench, seconds
+
+    async def execute_command(
+        self,
+        sandbox_id: str,
+        command: str,
+        working_dir: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> CommandResponse:
+        """Run a shell command in a rollout's sandbox.
+
+        Raises:
+            CommandTimeoutError: the command took longer than `timeout` seconds.
+            SandboxError: the sandbox failed or was removed.
+        """
+        seconds = self._seconds if timeout is None else timeout
+        try:
+            done = await self._bench(sandbox_id).command(command, seconds, working_dir, env)
+        except HarnessSandboxError as error:
+            raise faults.SandboxError(str(error)) from error
+        if isinstance(done, Lost):
+            raise faults.SandboxError(f"{command[:200]!r}: {done}")
+        if done.timed_out:
+            raise CommandTimeoutError(f"command {command[:200]!r} took longer than {seconds:g} s")
+        return CommandResponse(done.stdout, done.stderr, done.exit_code)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"sandbox_client.{name} is not supported: it belongs to the client of a remote provider. "
+            "sandbox_client.execute_command(sandbox_id, command) runs a command in the rollout's sandbox"
+        )
+
 
 _log = logging.getLogger(__name__)
 

@@ -16,12 +16,37 @@ from harness.report.page.content import PageData
 from harness.report.page.gather import Page, RunPart, methods_of, passing
 from harness.report.page.markup import Child, Html, join, script_json, table, tag
 from harness.report.page.plots import Plots
-from harness.report.page.result_section import result_section
 from harness.report.page.sections import name_of, note
+from harness.report.paper_tables.cells import table_of_page
+from harness.report.paper_tables.footnotes import cell_notes, footnotes
+from harness.report.paper_tables.layout import Shown, layout_of
 from harness.report.run_facts import commit_of, settings_of
 from harness.report.runs import has_rows, origin_text
 from harness.stats.methods import describe
 from harness.store.card_text import shown_config
+
+
+def result_section(page: Page) -> Html | None:
+    """Page section with the table of models × environments and its footnotes; None if there is only one environment."""
+    if len(page.environments) < 2:
+        return None
+    result = table_of_page(page)
+    result.missing = []  # the head of the page names them
+    layout = layout_of(result)
+    rows: list[list[Child]] = [[tag("span", name, class_="name"), *map(_cell, cells)] for name, cells in layout.rows]
+    label = "models and environments"
+    body = table([layout.corner, *layout.columns], rows, label=label)
+    notes = [tag("li", tag("sup", letter), f" {words}") for letter, words in cell_notes(result).values()]
+    notes += [tag("li", words) for words in footnotes(result)]
+    heading = tag("h3", "Models and environments", id="models-environments")
+    return join([heading, body, tag("ul", *notes, class_="remarks")])
+
+
+def _cell(shown: Shown) -> Html:
+    mean = tag("strong" if shown.is_best else "span", shown.mean)
+    raised = tag("sup", shown.sign + shown.letter) if shown.sign or shown.letter else None
+    return join([mean, raised, tag("br"), tag("span", shown.interval, class_="note")])
+
 
 CONFIG = 256 << 10
 """Maximum bytes of a `config.toml` that the page shows. A file that contains many rows of data may be larger."""
