@@ -48,7 +48,7 @@ from benchmarks.workers import ENVIRONMENTS, ROLLOUTS, SECONDS, run_workers
 from harness.engine.live_status import PERIOD, LiveStatus
 from harness.engine.progress import RunProgress
 from harness.models.delays import Delay
-from harness.plugins.faults.script import fault_script
+from harness.plugins.faults.options import fault_script
 from harness.reference.fault_sources import ObservedRequest
 
 RUNS = 5

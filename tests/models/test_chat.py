@@ -27,8 +27,8 @@ from harness.models.health import Health, HealthPolicy
 from harness.models.limits import Limiter
 from harness.models.retry import RetryPolicy
 from harness.models.target import RequestTarget
+from harness.plugins.faults.options import fault_script
 from harness.plugins.faults.rules import MALFORMED, Fault, ScriptedFaults
-from harness.plugins.faults.script import fault_script
 from harness.reference.http import FIXED_TEXT
 from harness.reference.server import ReferenceServer
 

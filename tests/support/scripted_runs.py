@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.plugins.faults.options import fault_script
 from harness.plugins.faults.rules import Fault
-from harness.plugins.faults.script import fault_script
 from harness.reference.fault_sources import ObservedRequest
 
 MODULE = '''

@@ -17,8 +17,8 @@ from tables import for_each_row
 
 from harness.core.errors import ConfigError
 from harness.plugins.faults.catalogue import COMMON, KINDS, STATUS_PARAMETERS, make_faults
+from harness.plugins.faults.options import SELECTORS, fault_script, read_shorthand
 from harness.plugins.faults.rules import FaultRule, FaultScript
-from harness.plugins.faults.script import SELECTORS, fault_script, read_shorthand
 from harness.plugins.faults.spoil import GARBLINGS
 from harness.reference.fault_sources import ObservedRequest
 from harness.reference.header import RolloutHeader

@@ -10,9 +10,8 @@ import pytest
 from tables import for_each_row
 
 from harness.core.errors import ConfigError
-from harness.plugins.faults.options import faults_of_options
+from harness.plugins.faults.options import fault_script, faults_of_options
 from harness.plugins.faults.rules import MALFORMED, Fault, ScriptedFaults
-from harness.plugins.faults.script import fault_script
 from harness.reference.fault_sources import ObservedRequest
 
 ASKED = ObservedRequest()

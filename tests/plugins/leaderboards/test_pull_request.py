@@ -13,7 +13,7 @@ from hub_server import HubServer
 
 from harness.core.errors import PublishError, UsageError
 from harness.plugins.leaderboards.document import Claim
-from harness.plugins.leaderboards.pull_request import Opened, Proposal, check_readable, open_request, propose
+from harness.plugins.leaderboards.options import Opened, Proposal, check_readable, open_request, propose
 from harness.store.hub_session import HubFailureKind, Patience
 from harness.store.rundir import RunDir
 
