@@ -49,26 +49,26 @@ LINES = {
     "cli": (10034, 6889),
     # the number of a key
     # the number of a key, and of one that was added
-    "core": (2755, 1518),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
-    "engine": (7377, 5051),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
-    "envs": (2480, 1509),  # kept connections to MCP servers; errors of state.openai
+    "engine": (7368, 5045),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "envs": (2472, 1505),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
     # delays of requests as values; advice on errors that providers describe in a 200
     "models": (3473, 2182),  # errors with setting and remedy as fields, an argument a line
     "multi": (
-        4150,
-        2637,
+        4136,
+        2628,
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
-    "plugins/classic": (5892, 3810),
-    "plugins/exports": (1883, 1409),  # notes
-    "plugins/faults": (1089, 763),  # completion of faults
+    "plugins/classic": (5872, 3797),
+    "plugins/exports": (1879, 1407),  # notes
+    "plugins/faults": (1071, 755),  # completion of faults
     "plugins/imports": (198, 144),  # formats of `bench import`
-    "plugins/leaderboards": (661, 449),  # errors with setting and remedy as fields, an argument a line
+    "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
@@ -78,9 +78,10 @@ LINES = {
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
+    # a rollout keeps its reply, which several columns read
     "report": (8890, 6139),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
-    "rubrics": (3199, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
+    "rubrics": (3196, 1918),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers
@@ -90,8 +91,8 @@ LINES = {
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly
-    "store": (6963, 4314),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
-    "tools": (1511, 977),  # sessions of stateless MCP servers
+    "store": (6958, 4311),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
         925,
