@@ -38,7 +38,7 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 LINES = {
     "__init__": (115, 102),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
-    "agents": (6115, 3882),  # delays as values; annotations of rubric functions that cannot be evaluated
+    "agents": (6107, 3878),  # delays as values; annotations of rubric functions that cannot be evaluated
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
@@ -46,7 +46,7 @@ LINES = {
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     # completion for a named shell; usage of cancelled rollouts
-    "cli": (10034, 6889),
+    "cli": (10004, 6874),
     # the number of a key
     # the number of a key, and of one that was added
     "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
@@ -79,19 +79,19 @@ LINES = {
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
     # a rollout keeps its reply, which several columns read
-    "report": (8890, 6139),  # columns of notes, and notes in transcripts; calls of rollouts
+    "report": (8875, 6131),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     "rubrics": (3196, 1918),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers
-    "settings": (4773, 3162),  # messages that spell settings as Python calls do
+    "settings": (4740, 3140),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly
-    "store": (6958, 4311),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "store": (6973, 4324),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

@@ -297,7 +297,7 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if isinstance(base, Failed):
         yield "failed in", f"{base.stage}" + (", and a retry may succeed" if base.retryable else "")
     elif base.stop_condition or base.is_truncated:
-        yield "ended by", (base.stop_condition or "") + (", cut short by a limit" if base.is_truncated else "")
+        yield "ended by", f"{base.stop_condition or ''}{', cut short by a limit' if base.is_truncated else ''}"
     usage, timing = base.usage, base.timing
     requests = f"{usage.requests} request{'' if usage.requests == 1 else 's'}"
     cost = "" if usage.cost is None else f", {numerals.dollars(usage.cost)}"

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter, itemgetter
+from types import NoneType
 from typing import Any, TypeVar, cast
 
 import orjson
@@ -49,6 +50,17 @@ _USUAL = {
 }
 """Names in a usual journal line of each kind of record, without the last fields `replies` and `calls`, which most lines
 omit; and a function that returns the values without the type."""
+
+_TYPES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "example": {"prompt": (str, list)},
+    "generated": {"completion": (str, list), "state": (dict,), "attempts": (int,)},
+    "failed": {"completion": (str, list), "attempts": (int,)},
+    "scored": {
+        "reward": (float, int, NoneType), "metrics": (dict,), "reasons": (dict,), "seconds": (float, int),
+        "extra": (dict,),
+    },
+}  # fmt: skip
+"""Types of fields in journal lines without which reports and tables cannot be made."""
 
 _PARTS_AT = {kind: [name for name, _ in _NAMES[kind]].index("usage") for kind in ("generated", "failed")}
 """Position of the field `usage` in the records that have one; `timing` follows."""
@@ -132,6 +144,9 @@ def record_of(document: JsonDict) -> Record:
     if cls is None or not isinstance(kind, str):
         raise UnknownType(f"line type {kind!r} is not known to this version of bench")
     try:
+        for name, types in _TYPES[kind].items():
+            if name in document and not isinstance(document[name], types):
+                raise TypeError(f"the field {name} must not be a {type(document[name]).__name__}")
         if (plain := _plain_record(kind, document)) is not None:
             return plain
         arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}

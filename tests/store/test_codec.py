@@ -122,6 +122,21 @@ def test_what_is_no_record_is_refused(line: bytes) -> None:
         decode(line)
 
 
+@for_each_row(
+    "record,name,value",
+    [
+        (scored(), "reward", [1]), (scored(), "reward", "1"), (scored(), "metrics", "x"), (scored(), "reasons", None),
+        (scored(), "seconds", {}), (scored(), "extra", []), (generated(), "completion", {}),
+        (generated(), "state", []), (generated(), "attempts", "1"), (failed(), "attempts", None),
+        (example(), "prompt", 7),
+    ],
+)  # fmt: skip
+def test_a_field_of_the_wrong_type_is_named(record: Record, name: str, value: object) -> None:
+    document = {**parse(encode(record)), name: value}
+    with pytest.raises(ValueError, match=f"not a {document['type']} line: TypeError: the field {name} must not be a "):
+        record_of(document)
+
+
 lines = st.sampled_from([example(), generated(), scored(), failed(), generated(replies=[], calls={"cost": [1]})])
 
 
