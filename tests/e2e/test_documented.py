@@ -70,7 +70,7 @@ OTHER_TOOLS = {
         "--model_args", "--num_fewshot", "--output_path", "--predict_only", "--tasks", "--use_cache",
     },
     "docs/guides/from-verifiers.md": {"--skip-upload", "--hosted"},
-    "docs/concepts/scale.md": {"--peer"},
+    "docs/concepts/scale.md": {"--peer", "--rollouts"},
 }  # fmt: skip
 """Options of the tools that a page compares with, and of the measurements."""
 
