@@ -259,6 +259,7 @@ def scores(run: Path) -> dict[str, Any]:
     for line in lines(run):
         for name in ("timing", "seconds"):
             line.pop(name, None)
+        line.get("calls", {}).pop("seconds", None)
         for judgement in line.get("extra", {}).get("judgements", ()):
             judgement.pop("seconds")
         if line["type"] != "example":

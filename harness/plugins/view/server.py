@@ -134,7 +134,12 @@ class ViewServer:
         self._is_stopping = True
         self.indexes.close()
         if self._runner is not None:
+            server = self._runner.server
             await self._runner.cleanup()
+            for _ in range(4):  # a connection that was accepted meanwhile is opened now, and closed with the others
+                await asyncio.sleep(0)
+            if server is not None:
+                await server.shutdown(0)
 
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check a request, answer it, and add the security headers."""
