@@ -287,12 +287,9 @@ def test_the_reference_lists_every_column_and_property() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_rollouts_are_streamed(bench: Bench, here: Path) -> None:
+def test_many_rollouts_are_streamed(bench: Bench, here: Path) -> None:
     path = finished(OUTPUTS).journal_path
-    path.unlink()
-    text = "word " * 200
-    write(path, (record for index in range(100_000) for record in (
-        example(index), generated(index, completion=said(text)), scored(index, 0, float(index % 2)))))  # fmt: skip
+    text = "word " * 400
     code = f"""
 import sys
 from harness.cli.main import main
@@ -300,6 +297,12 @@ from harness.cli.main import main
 main(["runs", "show", "--where", "reward<1 word", "--json"])
 print(peak(), file=sys.stderr)
 """
-    done = python(code)
-    assert done.stdout.count('"example_id"') == 50_000
-    assert float(done.stderr) < 300
+    peaks: list[float] = []
+    for count in (500, 30_000):
+        path.unlink()
+        write(path, (record for index in range(count) for record in (
+            example(index), generated(index, completion=said(text)), scored(index, 0, float(index % 2)))))  # fmt: skip
+        done = python(code)
+        assert done.stdout.count('"example_id"') == count // 2
+        peaks.append(float(done.stderr))
+    assert peaks[1] - peaks[0] < 25, "the texts alone are 60 MB"
