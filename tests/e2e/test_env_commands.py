@@ -43,39 +43,27 @@ def test_a_new_environment_passes_its_tests_and_its_wheel_works_elsewhere(tmp_pa
 
 @pytest.mark.slow
 def test_the_next_steps_of_a_new_environment_work_as_they_are_printed(tmp_path: Path) -> None:
+    """They begin with an installer where there is none."""
     author = Author(tmp_path, "here")
-    told = author.bench("env", "init", "pasted", "--kind", "tool")
+    author.lose("pip")
+    no_uv = {"PATH": "/nowhere"}
+    told = author.run("-m", "harness.cli.main", "env", "init", "pasted", "--kind", "tool", env=no_uv).stdout
     steps = [shlex.split(line) for line in told.partition("\nNext\n")[2].partition("\n\n")[0].splitlines()]
-    assert [step[step.index("-m") + 1] for step in steps] == ["harness.cli.main"] * 3 + ["pytest"]
+    assert [step[step.index("-m") + 1] for step in steps] == ["ensurepip", *["harness.cli.main"] * 3, "pytest"]
     for step in steps:
         assert step[0] == str(author.venv / "bin/python")
         if "install" in step:
             step.append("--no-build-isolation")  # what it builds with is here; a test asks no index
-        done = author.run(*step[1:])
+        done = author.run(*step[1:], env=no_uv)
         assert done.returncode == 0, done.stdout + done.stderr
+    told = author.run("-m", "harness.cli.main", "env", "init", "next", env=no_uv).stdout
+    assert "ensurepip" not in told
     entries = json.loads(author.bench("env", "list", "--json"))["environments"]
     assert next(entry["status"] for entry in entries if entry["name"] == "pasted") == "editable"
     # An edit counts at once.
     module = author.cwd / "environments/pasted/pasted/__init__.py"
     module.write_text(module.read_text().replace("== answer)", "!= answer)"))
     assert "FAIL     oracle" in author.bench("env", "check", "pasted", code=1)
-
-
-@pytest.mark.slow
-def test_the_next_steps_begin_with_an_installer_where_there_is_none(tmp_path: Path) -> None:
-    author = Author(tmp_path, "here")
-    author.lose("pip")
-    no_uv = {"PATH": "/nowhere"}
-    told = author.run("-m", "harness.cli.main", "env", "init", "bare", env=no_uv).stdout
-    steps = [shlex.split(line) for line in told.partition("\nNext\n")[2].partition("\n\n")[0].splitlines()]
-    python = str(author.venv / "bin/python")
-    assert steps[0] == [python, "-m", "ensurepip"]
-    assert steps[1][:5] == [python, "-m", "harness.cli.main", "env", "install"]
-    for step in (steps[0], [*steps[1], "--no-build-isolation"], steps[2]):
-        done = author.run(*step[1:], env=no_uv)
-        assert done.returncode == 0, done.stdout + done.stderr
-    told = author.run("-m", "harness.cli.main", "env", "init", "barer", env=no_uv).stdout
-    assert "ensurepip" not in told
 
 
 @pytest.mark.slow
