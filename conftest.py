@@ -94,8 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two more than there are cores: a third of the time, a test waits for a process, a server or a clock."""
-    return (os.cpu_count() or 1) + 2
+    """Three more than there are cores: more than half of the time, a test waits for a process, a server or a clock."""
+    return (os.cpu_count() or 1) + 3
 
 
 @pytest.hookimpl(wrapper=True)
