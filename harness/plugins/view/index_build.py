@@ -5,46 +5,40 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from harness.core.errors import StoreError
-from harness.core.records import Example, Failed, Generated, Scored
 from harness.core.types import JsonDict
 from harness.plugins.view.index_columns import (
     EXAMPLE,
-    LARGEST,
     MISSING,
     MOST_WORDS,
-    PREVIEW,
-    NotStorable,
     RowReader,
     Word,
-    as_number,
-    as_word,
-    preview,
-    read_all,
-    safe_text,
     stored_names,
     without_search_for_garbage,
 )
 from harness.plugins.view.index_file import FORMAT, LINES, PART, TYPES, IndexFile, journal_head
-from harness.report.rollout_columns import RunRollout
-from harness.report.transcript import last_text
-from harness.store.codec import record_of
-from harness.store.journal import JournalReader
-from harness.store.journal_index import NOWHERE, Recorded
+from harness.plugins.view.index_helper import Helper, helpers_of
+from harness.plugins.view.index_rows import ExampleRow, Lines, RowMaker, Rows
+from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
-from harness.store.outcomes import Outcome
 from harness.store.rundir import RunDir
 
 BATCH = 8 << 20
 """Number of bytes of the journal to read before the index is written."""
+
+LONG = 64 << 20
+"""Number of bytes of the journal from which on other processes help."""
+
+_LONG_BATCH = 32 << 20
+"""Number of bytes to read in place of `BATCH` while they help."""
 
 SLICE = 1 << 20
 """Number of bytes of the journal whose lines are in memory at once. Python does not search for garbage meanwhile."""
@@ -52,19 +46,15 @@ SLICE = 1 << 20
 _PARTS_KEPT = 4
 """Number of parts of the columns to keep in memory between two batches."""
 
-_EXAMPLES_KEPT = 500
-"""Number of examples to keep in memory."""
-
 _MOST_CHARACTERS = 20_000_000
 """Maximum number of characters of all words of a column."""
-
-_PLAIN = frozenset({float, int, type(None)})
-"""Types of values that are converted to floats all at once."""
 
 Array = np.ndarray[Any, Any]
 Part = dict[str, Array]
 NewWord: TypeAlias = tuple[str, int, Word]
 """Column, code and word."""
+_Waiting: TypeAlias = "tuple[Array, Rows | Future[Rows], Lines]"
+"""Numbers of rollouts, their rows or the request for them, and their lines."""
 
 
 class Builder:
@@ -78,9 +68,10 @@ class Builder:
 
     def __init__(self, file: IndexFile, folder: RunDir, manifest: Manifest) -> None:
         self._file, self._folder, self._manifest = file, folder, manifest
-        self._reader = RowReader.of(manifest)
-        self._number_names = (*self._reader.numbers, EXAMPLE)
-        self._word_names = (*self._reader.words, EXAMPLE)
+        reader = RowReader.of(manifest)
+        self._number_names, self._word_names = (*reader.numbers, EXAMPLE), (*reader.words, EXAMPLE)
+        self._maker = RowMaker(folder, manifest)
+        self._helpers: list[Helper] = []
         self._start()
 
     def _start(self) -> None:
@@ -93,7 +84,6 @@ class Builder:
         self._codes: dict[str, dict[Word, int]] = {name: {} for name in self._word_names}
         self._characters = dict.fromkeys(self._word_names, 0)
         self._parts: OrderedDict[int, Part] = OrderedDict()
-        self._examples: OrderedDict[int, Example] = OrderedDict()
         self._failed_at: tuple[int, int] | None = None
         """Size and time of the journal when a line could not be read."""
 
@@ -123,7 +113,7 @@ class Builder:
         return not end or meta.get("journal") == journal_head(self._folder.journal_path, end)
 
     def advance(self) -> Iterator[int]:
-        """Read the lines that were added to the journal, in batches.
+        """Read the lines that were added to the journal, in batches. If they are many, other processes help.
 
         Yields:
             The number of bytes that are left to be read, after each batch.
@@ -133,14 +123,20 @@ class Builder:
         """
         if not self._is_current(self._meta):
             self.resume(anew=True)
-        while self._left() > 0:
-            state = self._state()
-            if state == self._failed_at:
-                return  # a damaged journal is read again when it has changed
-            if not self._batch():
-                self._failed_at = state if self._meta["error"] else None
-                return
-            yield max(0, self._left())
+        try:
+            while self._left() > 0:
+                state = self._state()
+                if state == self._failed_at:
+                    return  # a damaged journal is read again when it has changed
+                if not self._batch():
+                    self._failed_at = state if self._meta["error"] else None
+                    return
+                yield max(0, self._left())
+                if not self._helpers and self._left() > LONG:  # after the first page
+                    self._helpers = helpers_of(self._folder, self._manifest)
+        finally:
+            while self._helpers:
+                self._helpers.pop().close()
 
     def _state(self) -> tuple[int, int] | None:
         try:
@@ -156,19 +152,22 @@ class Builder:
     def _batch(self) -> bool:
         """Read one batch; return whether anything was read."""
         end, error = cast(int, self._meta["end"]), ""
-        news = _News()
+        news, waiting = _News(), deque[_Waiting]()
         try:
             recorded = self._journal()
-            most = BATCH if recorded.end else SLICE  # the first page is shown early
-            for stop in range(recorded.end + SLICE, recorded.end + most + 1, SLICE):
-                if stop - SLICE > recorded.end:
-                    break  # the end of the journal
-                error = self._slice(recorded, stop, news)
-                if error:
-                    break
         except StoreError as problem:
-            error = str(problem)
-        recorded = self._recorded
+            recorded, error = None, str(problem)
+        if recorded is not None:
+            # The first page is shown early.
+            most = SLICE if not recorded.end else _LONG_BATCH if self._helpers else BATCH
+            for stop in range(recorded.end + SLICE, recorded.end + most + 1, SLICE):
+                if stop - SLICE > recorded.end or error:
+                    break  # the end of the journal
+                error = self._slice(recorded, stop, waiting)
+                while waiting and (error or not isinstance(waiting[0][1], Future) or waiting[0][1].done()):
+                    error = self._merge(*waiting.popleft(), news) or error
+        while waiting:
+            error = self._merge(*waiting.popleft(), news) or error
         if recorded is None or (recorded.end == end and error == self._meta["error"]):
             if error != self._meta["error"]:
                 self._save({"error": error})
@@ -176,23 +175,27 @@ class Builder:
         self._write(recorded, news, error)
         return not error
 
-    def _slice(self, recorded: Recorded, stop: int, news: _News) -> str:
-        """Read the lines that begin before `stop`.
+    def _slice(self, recorded: Recorded, stop: int, waiting: deque[_Waiting]) -> str:
+        """Read the lines that begin before `stop`, and add the rollouts that they are about, with their rows if no
+        process helps with them.
 
         Returns:
             Why a line cannot be read; "" if all can.
         """
-        error, touched = "", dict[int, tuple[JsonDict | None, JsonDict | None]]()
-        with without_search_for_garbage():  # which visits all lines, and finds none
+        error, start, known, touched = "", recorded.end, dict[int, JsonDict](), set[int]()
+        with without_search_for_garbage():
             try:
-                for number, _, document in recorded.advance(stop):
-                    if document["type"] != "scored":
-                        touched[number] = (document, None)
-                    else:
-                        touched[number] = (touched[number][0] if number in touched else None, document)
+                for number, offset, document in recorded.advance(stop):
+                    known[offset] = document
+                    touched.add(number)
             except StoreError as problem:
                 error = str(problem)
-            return self._rows(recorded, touched, news) or error if touched else error
+            if touched:
+                numbers = sorted(touched)
+                lines = Lines(start, recorded.end, np.array([recorded.row(number) for number in numbers], "i8"))
+                asked = next((each for helper in self._helpers if (each := helper.submit(lines)) is not None), None)
+                waiting.append((np.array(numbers), self._maker.rows(lines, known) if asked is None else asked, lines))
+        return error
 
     def _journal(self) -> Recorded:
         """The state of the journal up to the end of the last batch."""
@@ -207,34 +210,31 @@ class Builder:
             self._recorded = recorded
         return self._recorded
 
-    def _rows(
-        self, recorded: Recorded, touched: dict[int, tuple[JsonDict | None, JsonDict | None]], news: _News
-    ) -> str:
-        """Compute the rows of rollouts.
+    def _merge(self, numbers: Array, rows: Rows | Future[Rows], lines: Lines, news: _News) -> str:
+        """Add rows to the parts of the columns.
+
+        Args:
+            numbers: Numbers of the rollouts.
+            rows: Their rows, which are computed here if a process that should have done it failed.
+            lines: Their lines.
+            news: What else they add to the file.
 
         Returns:
             Why a rollout cannot be read; "" if all can.
         """
-        error, numbers = "", sorted(touched)
-        lines = [recorded.row(number) for number in numbers]
-        held: list[RunRollout] = []
-        readable: list[int] = []
-        with JournalReader(recorded.path) as reader:
-            for at, number in enumerate(numbers):
-                try:
-                    outcome, is_new = self._outcome(reader, recorded, number, touched[number])
-                except (StoreError, ValueError) as problem:
-                    error = error or str(problem)
-                    continue
-                held.append(RunRollout(self._folder.id, self._manifest, outcome))
-                readable.append(at)
-                if is_new:
-                    news.examples.append(_example_row(lines[at][0], outcome.example))
-        self._place(np.array(numbers), np.array(readable, "i8"), np.array(lines, "i8"), self._columns(held, news.words))
-        replies = read_all(lambda rollout: preview(rollout.reply), held)
-        news.replies.update((numbers[at], text or "") for at, text in zip(readable, replies, strict=True))
-        news.parts.update({number // PART for number in numbers})
-        return error
+        if isinstance(rows, Future):
+            rows = self._maker.rows(lines) if rows.exception() else rows.result()
+        values = {**rows.numbers, "flags": rows.flags}
+        for name, (words, codes) in rows.words.items():
+            own = np.array([*(self._code(name, word, news.words) for word in words), MISSING], "i4")
+            values[f"word:{name}"] = own[codes]
+        for name in sorted(rows.left_out):
+            self._leave_out(name)
+        self._place(numbers, rows.readable, lines.rollouts, values)
+        news.examples += rows.examples
+        news.replies.update(zip(numbers[rows.readable].tolist(), rows.replies, strict=True))
+        news.parts.update(np.unique(numbers // PART).tolist())
+        return rows.error
 
     def _write(self, recorded: Recorded, news: _News, error: str) -> None:
         """Write a batch to the file."""
@@ -256,80 +256,17 @@ class Builder:
         with self._file.change():
             self._file.set_meta(self._meta)
 
-    def _outcome(
-        self, reader: JournalReader, recorded: Recorded, number: int, known: tuple[JsonDict | None, JsonDict | None]
-    ) -> tuple[Outcome, bool]:
-        """A rollout, and whether its example was read now."""
-        lines = recorded.lines(number)
-        example = self._examples.get(lines.example)
-        is_new = example is None
-        if example is None:
-            example = self._examples[lines.example] = cast(Example, reader.record(lines.example))
-            if len(self._examples) > _EXAMPLES_KEPT:
-                self._examples.popitem(last=False)
-        document, score = known
-        base = cast("Generated | Failed", reader.record(lines.base) if document is None else record_of(document))
-        if lines.score == NOWHERE:
-            return Outcome(example, base, None), is_new
-        record = reader.record(lines.score) if score is None else record_of(score)
-        return Outcome(example, base, cast(Scored, record)), is_new
-
-    def _columns(self, rollouts: list[RunRollout], new: list[NewWord]) -> Part:
-        """The stored values of rollouts, by column; new words are added to `new`."""
-        found: Part = {}
-        for name, read in self._reader.numbers.items():
-            found[name] = self._numbers(name, read_all(read, rollouts))
-        for name, read in self._reader.words.items():
-            found[f"word:{name}"] = self._words(name, read_all(read, rollouts), new)
-        ids = read_all(self._reader.example, rollouts)
-        found[EXAMPLE] = self._numbers(EXAMPLE, [None if isinstance(each, str) else each for each in ids])
-        found[f"word:{EXAMPLE}"] = self._words(EXAMPLE, [each if isinstance(each, str) else None for each in ids], new)
-        flags = np.zeros(len(rollouts), "u1")
-        for bit, test in enumerate(self._reader.flags):
-            flags |= np.array(read_all(test, rollouts), bool).astype("u1") << bit
-        return {**found, "flags": flags}
-
-    def _numbers(self, name: str, values: list[object]) -> Array:
-        """Values of a column as floats; NaN is missing."""
-        if {*map(type, values)} <= _PLAIN:  # as usual
-            with suppress(OverflowError):
-                array = np.array(values, "f8")
-                if not (np.abs(array) >= LARGEST).any():
-                    return array
-        return np.array([self._number(name, value) for value in values], "f8")
-
-    def _number(self, name: str, value: object) -> float:
-        try:
-            return as_number(value)
-        except NotStorable:
-            self._leave_out(name)
-            return math.nan
-
-    def _words(self, name: str, values: list[object], new: list[NewWord]) -> Array:
-        """Values of a column as codes of words; new words are added."""
-        try:
-            codes = {value: self._code(name, value, new) for value in dict.fromkeys(values)}
-        except TypeError:  # a value that has no hash
-            return np.array([self._code(name, value, new) for value in values], "i4")
-        return np.array([codes[value] for value in values], "i4")
-
     def _leave_out(self, name: str) -> None:
         """Note that a column cannot be stored exactly."""
         left_out = cast("list[str]", self._meta["left_out"])
         if name not in left_out:
             left_out.append(name)
 
-    def _code(self, name: str, value: object, new: list[NewWord]) -> int:
-        """The code of a value as a word; a new word is added."""
-        try:
-            word = as_word(value)
-        except NotStorable:
-            self._leave_out(name)
-            return MISSING
+    def _code(self, name: str, word: Word, new: list[NewWord]) -> int:
+        """The code of a word; a new one is added, also to `new`."""
         codes = self._codes[name]
-        code = MISSING if word is None else codes.get(word)
+        code = codes.get(word)
         if code is None:
-            assert word is not None
             self._characters[name] += len(word) if isinstance(word, str) else sum(map(len, word))
             if len(codes) >= MOST_WORDS or self._characters[name] > _MOST_CHARACTERS:
                 self._leave_out(name)
@@ -376,9 +313,7 @@ class Builder:
 class _News:
     """What a batch adds to the file."""
 
-    examples: list[tuple[int, str, str, str, str, str]] = field(
-        default_factory=list[tuple[int, str, str, str, str, str]]
-    )
+    examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
     replies: dict[int, str] = field(default_factory=dict[int, str])
     words: list[NewWord] = field(default_factory=list[NewWord])
     parts: set[int] = field(default_factory=set[int])
@@ -392,9 +327,3 @@ def column_type(name: str) -> str:
 
 def _word(value: object) -> Word:
     return value if isinstance(value, str) else tuple(cast("list[str]", value))
-
-
-def _example_row(place: int, example: Example) -> tuple[int, str, str, str, str, str]:
-    prompt = safe_text(lambda: last_text(example.prompt, "user", PREVIEW))
-    texts = preview(example.task), preview(example.answer), preview(prompt)
-    return place, json.dumps(example.key), json.dumps(example.example_id), *texts
