@@ -48,6 +48,10 @@ def hash_files(files: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
+_RECENT = 2048
+"""Maximum number of keys whose numbers a `KeyIndex` keeps beside its table."""
+
+
 class KeyIndex:
     """Compact map that numbers keys 0, 1, 2, … in the order in which they are first added. Keys are compared by 128
     bits of their hash. For 100,000 keys, a dict needs about 20 MB and this map 3 MB; a run has several such maps."""
@@ -56,25 +60,34 @@ class KeyIndex:
         self._high = array("Q")
         self._low = array("Q")
         self._table = array("i", [-1]) * 1024
+        self._recent: dict[str, int] = {}
+        """Numbers of keys that were looked up lately, and probably will be again: a journal names each a few times."""
 
     def __len__(self) -> int:
         return len(self._high)
 
     def find(self, key: str) -> int:
         """Return the key's number, or -1 if the key was not added."""
-        return self._table[self._place(*_halves(key))]
+        number = self._recent.get(key, -1)
+        if number < 0 and (number := self._table[self._place(*_halves(key))]) >= 0:
+            self._keep(key, number)
+        return number
 
     def add(self, key: str) -> int:
         """Return the key's number. A new key is added and gets the next number."""
+        if (number := self._recent.get(key, -1)) >= 0:
+            return number
         high, low = _halves(key)
         place = self._place(high, low)
         number = self._table[place]
         if number >= 0:
+            self._keep(key, number)
             return number
         number = len(self._high)
         self._high.append(high)
         self._low.append(low)
         self._table[place] = number
+        self._keep(key, number)
         # At most half full, so that a lookup takes one or two steps.
         if 2 * len(self._high) > len(self._table):
             self._table = array("i", [-1]) * (2 * len(self._table))
@@ -85,6 +98,11 @@ class KeyIndex:
     def number(self, place: int) -> int:
         """Return the `key_number` of the key that was added as the number `place`."""
         return self._high[place] >> 1
+
+    def _keep(self, key: str, number: int) -> None:
+        if len(self._recent) >= _RECENT:
+            self._recent.clear()
+        self._recent[key] = number
 
     def _place(self, high: int, low: int) -> int:
         table, highs, lows = self._table, self._high, self._low

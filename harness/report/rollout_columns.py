@@ -74,8 +74,7 @@ def failed(rollout: RunRollout) -> bool:
 def parsed_answer(reply: str) -> str:
     r"""Guess the answer in a reply: the last `\boxed{…}`; else the text after the last `####`; else the content of the
     last XML tag; else the last line. Runs do not record the parser of their environment."""
-    boxed = extract_boxed_answer(reply, strict=True)
-    if boxed:
+    if "\\boxed" in reply and (boxed := extract_boxed_answer(reply, strict=True)):
         return boxed
     if "####" in reply:
         return reply.rpartition("####")[2].strip()
@@ -145,6 +144,8 @@ def _reasoning(rollout: RunRollout) -> str | None:
 
 
 def _tools(rollout: RunRollout) -> tuple[str, ...]:
+    if not any(message.get("tool_calls") for message in rollout.by_assistant):
+        return ()
     return tuple(sorted({name for message in rollout.by_assistant for name, _ in tool_calls(message)}))
 
 
@@ -165,7 +166,7 @@ def _usage(*names: str) -> Callable[[RunRollout], object]:
 
 
 def _timing(name: str) -> Callable[[RunRollout], object]:
-    return lambda rollout: getattr(rollout.outcome.base.timing, name)
+    return attrgetter(f"outcome.base.timing.{name}")
 
 
 def _note_tags(rollout: RunRollout) -> tuple[str, ...]:
@@ -183,6 +184,16 @@ def _note_score(rollout: RunRollout) -> float | None:
 def _made(name: str) -> Callable[[RunRollout], object]:
     """Make a function that reads an attribute of a generated rollout; its result is None for a failed rollout."""
     return lambda rollout: getattr(rollout.outcome.base, name) if isinstance(rollout.outcome.base, Generated) else None
+
+
+def _is(name: str) -> Callable[[RunRollout], bool]:
+    """Make a function that tests an attribute of a generated rollout; its result is False for a failed rollout."""
+
+    def test(rollout: RunRollout) -> bool:
+        base = rollout.outcome.base
+        return isinstance(base, Generated) and bool(getattr(base, name))
+
+    return test
 
 
 COLUMNS: tuple[QueryColumn[RunRollout], ...] = (
@@ -232,9 +243,9 @@ FLAGS: dict[str, tuple[Callable[[RunRollout], bool], str]] = {
     "failed": (failed, "a reward below `pass_threshold` (1 by default), or none; not those that wait for their score"),
     "passed": (passed, "a reward of `pass_threshold` or more"),
     "waiting": (waiting, "generated and not scored yet"),
-    "truncated": (lambda r: bool(_made("is_truncated")(r)), "cut short by a limit"),
-    "empty": (lambda r: bool(_made("is_empty")(r)), "the last message has neither text nor a tool call"),
-    "refused": (lambda r: bool(_made("is_refusal")(r)), "the last message is a refusal"),
+    "truncated": (_is("is_truncated"), "cut short by a limit"),
+    "empty": (_is("is_empty"), "the last message has neither text nor a tool call"),
+    "refused": (_is("is_refusal"), "the last message is a refusal"),
     "retryable": (
         lambda r: isinstance(r.outcome.base, Failed) and r.outcome.base.retryable,
         "failed, and a retry may succeed",

@@ -147,6 +147,8 @@ def message_parts(message: object, role: str) -> MessageParts:
 def message_text(message: object) -> str:
     """Text of a message, or its tool calls if it has no text."""
     known = cast(Message, message) if isinstance(message, dict) else {"content": message}
+    if isinstance(text := known.get("content"), str) and text.strip():
+        return text
     texts = [text for text in content_parts(known.get("content")) if text.strip()]
     return "\n".join(texts or call_lines(known.get("tool_calls")))
 
@@ -161,8 +163,10 @@ def last_text(messages: Prompt, role: str, tail: int) -> str:
     """
     if isinstance(messages, str):
         return f"…{messages[-tail:]}" if role == "user" and len(messages) > tail else messages
-    last = (each for each in reversed(cast("list[object]", messages)) if role_of(each) in (role, None))
-    return next(map(message_text, last), "")
+    for message in reversed(cast("list[object]", messages)):
+        if role_of(message) in (role, None):
+            return message_text(message)
+    return ""
 
 
 def role_of(message: object) -> object:

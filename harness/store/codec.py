@@ -62,6 +62,13 @@ _TYPES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 }  # fmt: skip
 """Types of fields in journal lines without which reports and tables cannot be made."""
 
+_CHECKED = {
+    kind: [(named.index(name), frozenset(types)) for name, types in _TYPES[kind].items()]
+    for kind, names in _NAMES.items()
+    if (named := [alias for name, alias in names if name not in ("replies", "calls")])
+}
+"""Positions and types of these fields among the values of a usual line."""
+
 _PARTS_AT = {kind: [name for name, _ in _NAMES[kind]].index("usage") for kind in ("generated", "failed")}
 """Position of the field `usage` in the records that have one; `timing` follows."""
 
@@ -144,11 +151,11 @@ def record_of(document: JsonDict) -> Record:
     if cls is None or not isinstance(kind, str):
         raise UnknownType(f"line type {kind!r} is not known to this version of bench")
     try:
+        if (plain := _plain_record(kind, document)) is not None:
+            return plain
         for name, types in _TYPES[kind].items():
             if name in document and not isinstance(document[name], types):
                 raise TypeError(f"the field {name} must not be a {type(document[name]).__name__}")
-        if (plain := _plain_record(kind, document)) is not None:
-            return plain
         arguments = {name: document[alias] for name, alias in _NAMES[kind] if alias in document}
         if not isinstance(arguments["key"], str):
             raise TypeError("the field key must be a string")
@@ -175,6 +182,9 @@ def _plain_record(kind: str, document: JsonDict) -> Record | None:
     values = list(values_of(document))
     if type(values[0]) is not str:
         return None
+    for place, types in _CHECKED[kind]:
+        if type(values[place]) not in types:
+            return None
     if kind == "generated" or kind == "failed":
         if type(values[1]) is not str or type(values[2]) is not int:
             return None

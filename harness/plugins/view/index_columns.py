@@ -149,7 +149,11 @@ def safe_text(read: Callable[[], str]) -> str:
 
 def preview(text: object) -> str:
     """The beginning of a text, in one line."""
-    shown = " ".join((text if isinstance(text, str) else str(text))[: 3 * PREVIEW].split())[:PREVIEW]
+    known = text if isinstance(text, str) else str(text)
+    shown = known[:PREVIEW]
+    if shown.isascii() and shown.isprintable() and "  " not in shown and shown.strip() == shown:
+        return shown  # as it is
+    shown = " ".join(known[: 3 * PREVIEW].split())[:PREVIEW]
     return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
 
 
