@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -39,6 +40,12 @@ class ColumnValues:
     """For each rollout the position of its value; negative if it is missing or was not read."""
     values: Sequence[object] = ()
     """The different values; of long ones, only the beginning of the text."""
+
+    @cached_property
+    def different(self) -> Array:
+        """The different numbers of a column of numbers, sorted."""
+        assert self.numbers is not None
+        return np.unique(self.numbers[~np.isnan(self.numbers)])
 
     def text(self, number: int) -> str | None:
         """Value of a rollout as one line of text; None if it is missing."""

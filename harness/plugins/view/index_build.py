@@ -19,6 +19,7 @@ from harness.plugins.view.index_columns import (
     EXAMPLE,
     MISSING,
     MOST_WORDS,
+    SHOWN,
     RowReader,
     Word,
     stored_names,
@@ -97,7 +98,7 @@ class Builder:
         if meta is not None and self._is_current(meta):
             self._meta = meta
             for name in self._word_names:
-                words = self._file.words(name, 0)
+                words = [] if self._is_needless(name) else self._file.words(name, 0)
                 self._codes[name] = {_word(word): code for code, word in enumerate(words)}
                 self._characters[name] = sum(map(len, self._codes[name]))
             return
@@ -105,6 +106,11 @@ class Builder:
         with self._file.change():
             self._file.clear()
             self._file.set_meta(self._meta)
+
+    def rest(self) -> None:
+        """Forget what only serves to follow the journal; it is read again if it grows."""
+        self._recorded = None
+        self._parts.clear()
 
     def _is_current(self, meta: JsonDict) -> bool:
         if meta.get("names") != stored_names(self._manifest):
@@ -226,6 +232,9 @@ class Builder:
             rows = self._maker.rows(lines) if rows.exception() else rows.result()
         values = {**rows.numbers, "flags": rows.flags}
         for name, (words, codes) in rows.words.items():
+            if self._is_needless(name):
+                self._codes[name].clear()
+                continue
             own = np.array([*(self._code(name, word, news.words) for word in words), MISSING], "i4")
             values[f"word:{name}"] = own[codes]
         for name in sorted(rows.left_out):
@@ -255,6 +264,10 @@ class Builder:
         self._meta |= {**changes, "stamp": self._meta["stamp"] + 1}
         with self._file.change():
             self._file.set_meta(self._meta)
+
+    def _is_needless(self, name: str) -> bool:
+        """Return whether nobody reads the codes of a column: it is left out, and no table shows the known words."""
+        return name in self._meta["left_out"] and name not in SHOWN
 
     def _leave_out(self, name: str) -> None:
         """Note that a column cannot be stored exactly."""

@@ -25,6 +25,9 @@ NUMBERS = (
 WORDS = ("outcome", "reason", "error", "stop", "metrics", "parsed", "answer", "tool", "task")
 """Columns of words."""
 
+SHOWN = frozenset({"outcome", "reason", "stop"})
+"""Columns of words that tables show in any case, also with words missing."""
+
 EXAMPLE = "example"
 """Column with the ids of the examples, which are numbers or words."""
 

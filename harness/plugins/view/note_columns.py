@@ -72,8 +72,9 @@ class NoteColumns:
         count, held = len(keys), self._held(notes, keys)
         self.noted = np.zeros(count, bool)
         self.noted[list(held)] = True
-        self.numbers = {name: np.full(count, np.nan) for name in NOTE_NUMBERS}
-        self.codes = {name: np.full(count, -1, "i4") for name in NOTE_WORDS}
+        full = np.full if held else _all  # usually nobody wrote a note
+        self.numbers = {name: full(count, np.nan) for name in NOTE_NUMBERS}
+        self.codes = {name: full(count, -1, "i4") for name in NOTE_WORDS}
         self.words: dict[str, list[object]] = {}
         """The different values of each column of words, by code."""
         columns = rollout_columns([manifest])
@@ -95,3 +96,8 @@ class NoteColumns:
         wanted = {key_number(key): key for key in notes.by_rollout}
         numbers = np.flatnonzero(np.isin(keys, list(wanted))).tolist() if wanted else []
         return {number: notes.of(wanted[int(keys[number])]) for number in numbers}
+
+
+def _all(count: int, value: float, kind: str = "f8") -> np.ndarray[Any, Any]:
+    """An array of equal values, which share the memory of one."""
+    return np.broadcast_to(np.array(value, kind), (count,))

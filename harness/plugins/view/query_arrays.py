@@ -242,13 +242,13 @@ def unread(index: RunIndex, column: str, todo: Array, progress: Progress) -> Ite
     Yields:
         Number and rollout; None in place of a rollout whose lines cannot be read.
     """
-    numbers = index.order[todo[index.order]].tolist()
-    if not numbers:
+    numbers = index.order[todo[index.order]]
+    if not len(numbers):
         return
     of_example = column.startswith("info.") or column in ("prompt", "answer", "task", EXAMPLE)
     example_lines, known = index.array("example_line"), (-1, cast(Any, None))
     with index.reader() as reader:
-        for done, number in enumerate(numbers):
+        for done, number in enumerate(map(int, numbers)):
             if time.monotonic() > progress.deadline:
                 progress.left += len(numbers) - done
                 return

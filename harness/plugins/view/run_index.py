@@ -36,7 +36,7 @@ FOLLOW = 0.5
 _RETRY = 3.0
 """Seconds until the next attempt after an error, or while another process holds the lock of the index."""
 
-_COLUMN_BYTES = 64 << 20
+_COLUMN_BYTES = 48 << 20
 """Maximum number of bytes of the columns of a run to keep in memory, besides those of the last few columns."""
 
 _COLUMNS_KEPT = 4
@@ -131,6 +131,8 @@ class RunIndex:
                 if not self._caught_up:
                     self._caught_up = True
                     self._notice()
+                if self.entry.state == "done":
+                    builder.rest()
                 with self.reading():
                     lines = self.array("base_line"), self.array("example_line")
                 if not text_builder.advance(*lines):
@@ -239,9 +241,20 @@ class RunIndex:
             words += file.words(name, len(words))
 
     def _filled(self, file: IndexFile, name: str, array: Array, parts: list[int]) -> Array:
-        """The values of a column, after some of its parts have changed."""
-        size = -(-self.count // PART) * PART
-        array = np.concatenate([array, np.zeros(size - len(array), array.dtype)])  # a copy: answers may use the old one
+        """The values of a column, after some of its parts have changed. If all are the same, they share the memory of
+        one."""
+        size, kind = -(-self.count // PART) * PART, "i4" if name == "r" else column_type(name)
+        if array.strides == (0,) or not len(array):
+            parts, one = list(range(size // PART)), b""
+            for part in parts:
+                values = file.read_part(name, part)[: self.count - part * PART].astype(kind)
+                one = one or values[:1].tobytes()
+                if values.tobytes() != one * len(values):
+                    break
+            else:
+                return np.broadcast_to(np.frombuffer(one, kind), (size,))
+            array = np.zeros(0, kind)
+        array = np.concatenate([array, np.zeros(size - len(array), kind)])  # a copy: answers may use the old one
         for part in parts:
             array[part * PART : (part + 1) * PART] = file.read_part(name, part)
         return array
@@ -254,7 +267,7 @@ class RunIndex:
                 return np.zeros(0, column_type(name))
             found = self._filled(self._file, name, np.zeros(0, column_type(name)), list(range(-(-self.count // PART))))
             self._arrays[name] = found
-            while len(self._arrays) > max(_COLUMNS_KEPT, _COLUMN_BYTES // found.nbytes):
+            while len(self._arrays) > _COLUMNS_KEPT and sum(map(_bytes, self._arrays.values())) > _COLUMN_BYTES:
                 self._arrays.popitem(last=False)
         self._arrays.move_to_end(name)
         return found[: self.count]
@@ -309,7 +322,10 @@ class RunIndex:
     def order(self) -> Array:
         """Numbers of all rollouts in table order: by example, then by rollout index."""
         if "order" not in self.derived:
-            self.derived["order"] = np.lexsort((self.array("r"), self.array("place")))
+            places, r = self.array("place"), self.array("r")
+            before = (places[:-1] < places[1:]) | ((places[:-1] == places[1:]) & (r[:-1] <= r[1:]))
+            order = np.arange(self.count) if before.all() else np.lexsort((r, places))
+            self.derived["order"] = order.astype("i4")
         return self.derived["order"]
 
     @property
@@ -319,7 +335,7 @@ class RunIndex:
             places = self.array("place")[self.order]
             first = np.ones(len(places), bool)
             first[1:] = places[1:] != places[:-1]
-            self.derived["starts"] = np.flatnonzero(first)
+            self.derived["starts"] = np.flatnonzero(first).astype("i4")
         return self.derived["starts"]
 
     def find(self, place: int, rollout: int) -> int | None:
@@ -373,3 +389,8 @@ class RunIndex:
         if "newest" not in self.derived:
             self.derived["newest"] = np.maximum(self.array("base_line"), self.array("score_line"))
         return self.derived["newest"]
+
+
+def _bytes(array: Array) -> int:
+    """Number of bytes of a column in memory."""
+    return array.nbytes if array.strides != (0,) else array.itemsize

@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.core.types import JsonDict
 from harness.plugins.view.column_values import ColumnValues, values_of
+from harness.plugins.view.index_columns import SHOWN
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query
 from harness.plugins.view.run_index import Array, RunIndex
 from harness.stats.intervals import Estimate, mean_interval
@@ -20,8 +21,8 @@ from harness.stats.target import finite_limits
 MOST_ROWS = 1_000
 """Maximum number of rows of a page."""
 
-_ORDERS_KEPT = 4
-"""Maximum number of sorted tables of a run that are kept."""
+_ORDER_BYTES = 24 << 20
+"""Maximum number of bytes of the sorted tables of a run that are kept, besides the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,9 @@ class Sorted:
         """For each position in table order, the number of its example, from 0."""
         index = self.index
         if "owner" not in index.derived:
-            first = np.zeros(index.count, "i8")
+            first = np.zeros(index.count, "i4")
             first[index.starts[1:]] = 1
-            index.derived["owner"] = np.cumsum(first)
+            index.derived["owner"] = np.cumsum(first, dtype="i4")
         return index.derived["owner"]
 
     def means(self, values: Array, chosen: Array) -> Array:
@@ -85,9 +86,10 @@ def ordered(found: Sorted, choice: Selection, order: Callable[[Sorted, Selection
     if found.progress.left:
         return order(found, choice)
     if key not in known:
-        if len(known) >= _ORDERS_KEPT:
-            known.clear()
-        known[key] = order(found, choice)
+        known[key] = order(found, choice).astype("i4")
+    known[key] = known.pop(key)  # the last one
+    while len(known) > 1 and sum(each.nbytes for each in known.values()) > _ORDER_BYTES:
+        del known[next(iter(known))]
     return known[key]
 
 
@@ -188,9 +190,7 @@ class RowWriter:
 
     def __init__(self, index: RunIndex) -> None:
         self._rewards, self._passed, self._r = index.numbers("reward"), index.flag("passed"), index.array("r")
-        self._words = {
-            name: (index.codes(name), index.words(name)) for name in ("outcome", "reason", "stop", "note.tag")
-        }
+        self._words = {name: (index.codes(name), index.words(name)) for name in (*SHOWN, "note.tag")}
         self._noted = index.flag("noted")
 
     def word(self, name: str, number: int) -> Any:
@@ -266,7 +266,11 @@ def measured(index: RunIndex, values: Array, places: Array, limits: tuple[float,
     values, places = values[has], places[has]
     if not len(values):
         return Estimate(), 0
-    _, owners, counts = np.unique(places, return_inverse=True, return_counts=True)
+    if (places[:-1] <= places[1:]).all():  # in table order
+        owners = np.cumsum(np.append(False, places[1:] != places[:-1]))
+        counts = np.bincount(owners)
+    else:
+        _, owners, counts = np.unique(places, return_inverse=True, return_counts=True)
     means = np.bincount(owners, values) / counts
     low, high = float(values.min()), float(values.max())
     if limits is not None:

@@ -23,6 +23,10 @@ from harness.store.rundir import RunDir
 from harness.usercode.event_loop import stop_signals
 
 _LOOPBACK = "127.0.0.1"
+
+_MMAP_THRESHOLD = -3
+"""Number of the setting of `mallopt` in glibc: bytes from which on an array gets memory of its own."""
+
 _RUNS_HELP = (
     "Show only these: runs or suites by id, the beginning of an id, a path, or `latest`. Two runs or more are compared "
     "with the first. [all]"
@@ -144,6 +148,7 @@ def _serve(runs: RunList, address: tuple[str, int], place: str, author: str, *, 
     """
     import uvloop
 
+    _return_memory()
     host, port = address
     from harness.plugins.view.server import ViewServer
 
@@ -169,6 +174,15 @@ def _serve(runs: RunList, address: tuple[str, int], place: str, author: str, *, 
                 await server.stop()
 
     uvloop.run(main())
+
+
+def _return_memory() -> None:
+    """Let the C library give the memory of each large array back at once, where it has a setting for that. By default
+    it keeps gaps of many megabytes after the arrays of a long run."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 18)
 
 
 def _open(link: str) -> None:
