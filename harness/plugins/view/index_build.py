@@ -22,6 +22,7 @@ from harness.plugins.view.index_columns import (
     SHOWN,
     RowReader,
     Word,
+    as_stored,
     stored_names,
     without_search_for_garbage,
 )
@@ -44,6 +45,9 @@ _LONG_BATCH = 32 << 20
 SLICE = 1 << 20
 """Number of bytes of the journal whose lines are in memory at once. Python does not search for garbage meanwhile."""
 
+_MOST_WAITING = 32
+"""Maximum number of slices that were read and wait for the rows of an earlier one."""
+
 _PARTS_KEPT = 4
 """Number of parts of the columns to keep in memory between two batches."""
 
@@ -54,8 +58,6 @@ Array = np.ndarray[Any, Any]
 Part = dict[str, Array]
 NewWord: TypeAlias = tuple[str, int, Word]
 """Column, code and word."""
-_Waiting: TypeAlias = "tuple[Array, Rows | Future[Rows], Lines]"
-"""Numbers of rollouts, their rows or the request for them, and their lines."""
 
 
 class Builder:
@@ -71,13 +73,13 @@ class Builder:
         self._file, self._folder, self._manifest = file, folder, manifest
         reader = RowReader.of(manifest)
         self._number_names, self._word_names = (*reader.numbers, EXAMPLE), (*reader.words, EXAMPLE)
-        self._maker = RowMaker(folder, manifest)
         self._helpers: list[Helper] = []
         self._start()
 
     def _start(self) -> None:
         """Forget everything that was read."""
         self._recorded: Recorded | None = None
+        self._maker = RowMaker(self._folder, self._manifest)
         self._meta: JsonDict = {
             "format": FORMAT, "names": stored_names(self._manifest), "run": str(self._folder.path), "end": 0,
             "rollouts": 0, "stamp": 0, "left_out": [], "error": "", "journal": None, "build": os.urandom(8).hex(),
@@ -85,6 +87,8 @@ class Builder:
         self._codes: dict[str, dict[Word, int]] = {name: {} for name in self._word_names}
         self._characters = dict.fromkeys(self._word_names, 0)
         self._parts: OrderedDict[int, Part] = OrderedDict()
+        self._waiting: deque[_Slice] = deque()
+        """What was read and is not added yet."""
         self._failed_at: tuple[int, int] | None = None
         """Size and time of the journal when a line could not be read."""
 
@@ -99,7 +103,7 @@ class Builder:
             self._meta = meta
             for name in self._word_names:
                 words = [] if self._is_needless(name) else self._file.words(name, 0)
-                self._codes[name] = {_word(word): code for code, word in enumerate(words)}
+                self._codes[name] = {as_stored(word): code for code, word in enumerate(words)}
                 self._characters[name] = sum(map(len, self._codes[name]))
             return
         self._start()
@@ -156,34 +160,39 @@ class Builder:
         return 0 if state is None else state[0] - cast(int, self._meta["end"])
 
     def _batch(self) -> bool:
-        """Read one batch; return whether anything was read."""
-        end, error = cast(int, self._meta["end"]), ""
-        news, waiting = _News(), deque[_Waiting]()
+        """Read one batch; return whether anything was read. Further lines may be read as well, so that other processes
+        do not wait while the batch is written."""
+        news, error = _News(cast(int, self._meta["end"]), cast(int, self._meta["rollouts"])), ""
+        before, recorded = news.end, None
         try:
             recorded = self._journal()
         except StoreError as problem:
-            recorded, error = None, str(problem)
-        if recorded is not None:
-            # The first page is shown early.
-            most = SLICE if not recorded.end else _LONG_BATCH if self._helpers else BATCH
-            for stop in range(recorded.end + SLICE, recorded.end + most + 1, SLICE):
-                if stop - SLICE > recorded.end or error:
-                    break  # the end of the journal
-                error = self._slice(recorded, stop, waiting)
-                while waiting and (error or not isinstance(waiting[0][1], Future) or waiting[0][1].done()):
-                    error = self._merge(*waiting.popleft(), news) or error
-        while waiting:
-            error = self._merge(*waiting.popleft(), news) or error
-        if recorded is None or (recorded.end == end and error == self._meta["error"]):
+            error = str(problem)
+        # The first page is shown early.
+        stop = news.end + (SLICE if not news.end else _LONG_BATCH if self._helpers else BATCH)
+        has_more = True
+        while recorded is not None and news.end < stop and not error and (has_more or self._waiting):
+            if has_more:
+                start = recorded.end
+                error = self._slice(recorded)
+                has_more = recorded.end > start
+            while self._waiting and not error and (not has_more or self._waiting[0].is_ready or self._is_far_ahead):
+                error = self._merge(self._waiting.popleft(), news)
+        while error and self._waiting:
+            error = self._merge(self._waiting.popleft(), news) or error
+        if recorded is None or (news.end == before and error == self._meta["error"]):
             if error != self._meta["error"]:
                 self._save({"error": error})
             return False
-        self._write(recorded, news, error)
+        self._write(news, error)
         return not error
 
-    def _slice(self, recorded: Recorded, stop: int, waiting: deque[_Waiting]) -> str:
-        """Read the lines that begin before `stop`, and add the rollouts that they are about, with their rows if no
-        process helps with them.
+    @property
+    def _is_far_ahead(self) -> bool:
+        return len(self._waiting) > _MOST_WAITING
+
+    def _slice(self, recorded: Recorded) -> str:
+        """Read some lines, and note the rollouts that they are about, with their rows if no process helps with them.
 
         Returns:
             Why a line cannot be read; "" if all can.
@@ -191,16 +200,17 @@ class Builder:
         error, start, known, touched = "", recorded.end, dict[int, JsonDict](), set[int]()
         with without_search_for_garbage():
             try:
-                for number, offset, document in recorded.advance(stop):
+                for number, offset, document in recorded.advance(start + SLICE):
                     known[offset] = document
                     touched.add(number)
             except StoreError as problem:
                 error = str(problem)
-            if touched:
-                numbers = sorted(touched)
-                lines = Lines(start, recorded.end, np.array([recorded.row(number) for number in numbers], "i8"))
-                asked = next((each for helper in self._helpers if (each := helper.submit(lines)) is not None), None)
-                waiting.append((np.array(numbers), self._maker.rows(lines, known) if asked is None else asked, lines))
+            numbers = sorted(touched)
+            rows = np.array([recorded.row(number) for number in numbers], "i8").reshape(-1, len(LINES))
+            lines = Lines(start, recorded.end, rows)
+            asked = next((each for helper in self._helpers if (each := helper.submit(lines)) is not None), None)
+            found = self._maker.rows(lines, known) if asked is None and numbers else asked
+            self._waiting.append(_Slice(np.array(numbers, "i8"), lines, len(recorded), found))
         return error
 
     def _journal(self) -> Recorded:
@@ -216,20 +226,18 @@ class Builder:
             self._recorded = recorded
         return self._recorded
 
-    def _merge(self, numbers: Array, rows: Rows | Future[Rows], lines: Lines, news: _News) -> str:
-        """Add rows to the parts of the columns.
-
-        Args:
-            numbers: Numbers of the rollouts.
-            rows: Their rows, which are computed here if a process that should have done it failed.
-            lines: Their lines.
-            news: What else they add to the file.
+    def _merge(self, part: _Slice, news: _News) -> str:
+        """Add rows to the parts of the columns, and note in `news` what else they add to the file.
 
         Returns:
             Why a rollout cannot be read; "" if all can.
         """
-        if isinstance(rows, Future):
-            rows = self._maker.rows(lines) if rows.exception() else rows.result()
+        news.end, news.rollouts = part.lines.stop, part.rollouts
+        rows, numbers = part.rows, part.numbers
+        if isinstance(rows, Future):  # if the process failed, the rows are computed here
+            rows = self._maker.rows(part.lines) if rows.exception() else rows.result()
+        if rows is None:
+            return ""
         values = {**rows.numbers, "flags": rows.flags}
         for name, (words, codes) in rows.words.items():
             if self._is_needless(name):
@@ -239,23 +247,22 @@ class Builder:
             values[f"word:{name}"] = own[codes]
         for name in sorted(rows.left_out):
             self._leave_out(name)
-        self._place(numbers, rows.readable, lines.rollouts, values)
+        self._place(numbers, rows.readable, part.lines.rollouts, values)
         news.examples += rows.examples
         news.replies.update(zip(numbers[rows.readable].tolist(), rows.replies, strict=True))
         news.parts.update(np.unique(numbers // PART).tolist())
         return rows.error
 
-    def _write(self, recorded: Recorded, news: _News, error: str) -> None:
+    def _write(self, news: _News, error: str) -> None:
         """Write a batch to the file."""
-        end = recorded.end
         with self._file.change():
             self._file.add_texts(news.examples, news.replies.items())
             self._file.add_words((name, code, json.dumps(word)) for name, code, word in news.words)
             self._meta["stamp"] += 1
             for part in sorted(news.parts):
                 self._file.write_part(part, self._meta["stamp"], self._parts[part])
-            journal = journal_head(recorded.path, end)
-            self._meta |= {"end": end, "rollouts": len(recorded), "error": error, "journal": journal}
+            journal = journal_head(self._folder.journal_path, news.end)
+            self._meta |= {"end": news.end, "rollouts": news.rollouts, "error": error, "journal": journal}
             self._file.set_meta(self._meta)
         while len(self._parts) > _PARTS_KEPT:
             self._parts.popitem(last=False)
@@ -266,7 +273,7 @@ class Builder:
             self._file.set_meta(self._meta)
 
     def _is_needless(self, name: str) -> bool:
-        """Return whether nobody reads the codes of a column: it is left out, and no table shows the known words."""
+        """Return whether the codes of a column are of no use: it is left out, and no table shows the known words."""
         return name in self._meta["left_out"] and name not in SHOWN
 
     def _leave_out(self, name: str) -> None:
@@ -322,10 +329,32 @@ class Builder:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """A part of the journal that was read."""
+
+    numbers: Array
+    """Numbers of the rollouts that its lines are about."""
+    lines: Lines
+    rollouts: int
+    """Number of rollouts up to its end."""
+    rows: Rows | Future[Rows] | None
+    """The rows of the rollouts, or the request for them; None if there are no rollouts."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the rows are known."""
+        return not isinstance(self.rows, Future) or self.rows.done()
+
+
 @dataclass
 class _News:
     """What a batch adds to the file."""
 
+    end: int
+    """Offset after the last line."""
+    rollouts: int
+    """Number of rollouts up to there."""
     examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
     replies: dict[int, str] = field(default_factory=dict[int, str])
     words: list[NewWord] = field(default_factory=list[NewWord])
@@ -336,7 +365,3 @@ class _News:
 def column_type(name: str) -> str:
     """The type of a column as in `numpy.dtype`."""
     return TYPES.get(name, "i4" if name.startswith("word:") else "f8")
-
-
-def _word(value: object) -> Word:
-    return value if isinstance(value, str) else tuple(cast("list[str]", value))

@@ -97,6 +97,11 @@ def as_word(value: object) -> Word | None:
     raise NotStorable
 
 
+def as_stored(value: object) -> Word:
+    """A word from JSON, which has lists in place of tuples."""
+    return value if isinstance(value, str) else tuple(cast("list[str]", value))
+
+
 @dataclass(frozen=True, slots=True)
 class RowReader:
     """The functions that read the stored values of a rollout, by column."""

@@ -72,7 +72,7 @@ class NoteColumns:
         count, held = len(keys), self._held(notes, keys)
         self.noted = np.zeros(count, bool)
         self.noted[list(held)] = True
-        full = np.full if held else _all  # usually nobody wrote a note
+        full = np.full if held else _all
         self.numbers = {name: full(count, np.nan) for name in NOTE_NUMBERS}
         self.codes = {name: full(count, -1, "i4") for name in NOTE_WORDS}
         self.words: dict[str, list[object]] = {}

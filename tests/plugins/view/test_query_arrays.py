@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+import tempfile
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from indexed_runs import METRICS, SETTINGS, indexed
-from store_samples import example, failed, generated, scored
+from run_samples import run_at
+from store_samples import example, failed, generated, scored, write
 
 from harness.core.records import Record
 from harness.core.types import JsonDict, Usage
 from harness.plugins.view.column_values import values_of
+from harness.plugins.view.index_helper import get, packed, put, unpacked
+from harness.plugins.view.index_rows import Lines, RowMaker, Rows
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query
 from harness.report.rollout_columns import COLUMNS, FLAGS, rollout_columns
 from harness.report.selection import value_text
+from harness.store.journal_index import Recorded
 from harness.store.query_match import compile_query, is_missing
 
 WORDS = ("stop", "Length", "max  turns", "1", "1.5", "01", "nan", "", "ß", "SS", "a b", "x" * 250, "\ud800")
@@ -170,3 +179,27 @@ def test_a_journal_read_in_pieces_has_the_same_index() -> None:
         rewards = [rollout.outcome.reward for rollout in rollouts]
         assert [None if math.isnan(x) else x for x in index.numbers("reward")[index.order].tolist()] == rewards
         assert rewards == [0.5, None, None, 1.0]
+
+
+def plain(rows: Rows) -> Any:
+    """Rows as JSON."""
+    numbers = {name: [repr(each) for each in values.tolist()] for name, values in rows.numbers.items()}
+    words = {name: (list(map(repr, found)), codes.tolist()) for name, (found, codes) in rows.words.items()}
+    rest = (rows.readable.tolist(), rows.flags.tolist(), rows.replies, rows.examples, sorted(rows.left_out), rows.error)
+    return json.dumps([numbers, words, *rest])
+
+
+@SETTINGS
+@given(journals())
+def test_rows_are_the_same_after_they_were_sent(records: list[Record]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_at(Path(folder), metric_names=METRICS)
+        write(run.journal_path, records)
+        recorded = Recorded.load(run.journal_path)
+        rows = np.array([recorded.row(number) for number in range(len(recorded))], "i8").reshape(-1, 6)
+        lines, maker = Lines(0, recorded.end, rows), RowMaker(run, run.read_manifest())
+        first, file = maker.rows(lines, {}), io.BytesIO()
+        put(file, *packed(first))
+        file.seek(0)
+        assert plain(unpacked(*get(file))) == plain(first)
+        assert plain(RowMaker(run, run.read_manifest()).rows(lines)) == plain(first), "read all at once, or one by one"
