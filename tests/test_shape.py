@@ -48,8 +48,8 @@ LINES = {
     # completion for a named shell; usage of cancelled rollouts
     "cli": (10004, 6874),
     # the number of a key
-    # the number of a key, and of one that was added
-    "core": (2751, 1516),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # the number of a key, and of one that was added; numbers of keys that were looked up lately
+    "core": (2769, 1529),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     "engine": (7368, 5045),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
@@ -73,13 +73,14 @@ LINES = {
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
-    "plugins/view": (5385, 3627),
+    # processes that help to index a long journal; columns of equal values that share their memory
+    "plugins/view": (5805, 3885),
     "records": (3, 1),
     "reference": (940, 588),
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
-    # a rollout keeps its reply, which several columns read
-    "report": (8875, 6131),  # columns of notes, and notes in transcripts; calls of rollouts
+    # a rollout keeps its reply, which several columns read; columns of usual rollouts in fewer steps
+    "report": (8890, 6141),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     "rubrics": (3196, 1918),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
@@ -90,8 +91,8 @@ LINES = {
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
-    # usual lines become records quickly
-    "store": (6973, 4324),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # usual lines become records quickly, with the types of their fields checked by position
+    "store": (6983, 4332),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

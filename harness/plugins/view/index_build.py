@@ -88,7 +88,7 @@ class Builder:
         self._characters = dict.fromkeys(self._word_names, 0)
         self._parts: OrderedDict[int, Part] = OrderedDict()
         self._waiting: deque[_Slice] = deque()
-        """What was read and is not added yet."""
+        """Slices that were read and are not added yet."""
         self._failed_at: tuple[int, int] | None = None
         """Size and time of the journal when a line could not be read."""
 

@@ -74,7 +74,7 @@ class Helper:
         """Ask for rows.
 
         Returns:
-            The rows, or why there are none; None if the process is busy, or failed before.
+            The rows, or the error; None if the process is busy, or failed before.
         """
         if any(each.done() and each.exception() for each in self._last):
             return None

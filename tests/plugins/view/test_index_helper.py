@@ -76,10 +76,9 @@ def test_the_index_is_the_same_with_the_help_of_others(
     monkeypatch.setattr(index_build, "helpers_of", helpers)
     found, left = built(run, tmp_path / "helped.sqlite")
     assert found == expected
-    assert len(left) > 3
     assert left[-1] == 0
     assert len(started) == 1
-    assert started[0]._process.wait(60) != 0, "it was ended"  # pyright: ignore[reportPrivateUsage]
+    started[0]._process.wait(60)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("damage", [b'{"type": 1}\n', b'{"type":"scored","key":"nowhere"}\n'])
