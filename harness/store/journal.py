@@ -30,6 +30,13 @@ READ_BUFFER = 1 << 20
 LOOK_UP = 1 << 13
 """Bytes of the first read of a single line: enough for most lines."""
 
+BLOCK = 1 << 16
+"""Bytes of a block that a reader keeps, because the lines of a rollout and of its neighbours are near each other. Each
+read gives up the interpreter's lock, and waiting to get it back takes longer than the read."""
+
+BLOCKS_KEPT = 8
+"""Number of blocks that a reader keeps: enough for the lines of the rollouts that were in flight together."""
+
 _Entry: TypeAlias = tuple[bytes, Future[int]]
 _Ack: TypeAlias = tuple[Future[int], int]
 
@@ -277,6 +284,8 @@ class JournalReader:
         self._path = path
         with translated("read", path):
             self._fd: int = open_regular(path)
+        self._blocks: dict[int, bytes] = {}
+        """The blocks that were read last, by number, the oldest first."""
 
     def document(self, offset: int) -> JsonDict:
         """The JSON object of the line at an offset.
@@ -311,6 +320,13 @@ class JournalReader:
 
     def line(self, offset: int) -> bytes:
         """Bytes of the line at an offset, without its newline."""
+        number, start = divmod(offset, BLOCK)
+        block = self._blocks.get(number) or self._block(number)
+        stop = block.find(b"\n", start)
+        if stop >= 0:
+            return block[start:stop]
+        if len(block) < BLOCK:
+            del self._blocks[number]  # the end of the journal, to which lines may have been added
         with translated("read", self._path):
             chunk = os.pread(self._fd, LOOK_UP, offset)
             size = LOOK_UP
@@ -318,6 +334,13 @@ class JournalReader:
                 size *= 8
                 chunk = os.pread(self._fd, size, offset)
         return chunk[:stop] if stop >= 0 else chunk
+
+    def _block(self, number: int) -> bytes:
+        if len(self._blocks) >= BLOCKS_KEPT:
+            del self._blocks[next(iter(self._blocks))]
+        with translated("read", self._path):
+            block = self._blocks[number] = os.pread(self._fd, BLOCK, number * BLOCK)
+        return block
 
 
 def as_record(path: Path, offset: int, document: JsonDict) -> Record:
