@@ -6,6 +6,7 @@ The steps of the trajectory refer to one growing transcript, so that a rollout o
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,11 @@ _INPUTS = frozenset(INPUT_KEYS)
 
 _get: Callable[..., Any] = dict[str, Any].get
 _set: Callable[..., Any] = dict[str, Any].__setitem__
+
+_ids = random.Random()
+"""Source of the ids of rollouts. Not `os.urandom`, which gives up the interpreter's lock in each call."""
+
+os.register_at_fork(after_in_child=_ids.seed)
 
 _ABSENT: Any = object()
 """Default of a lookup, since None is a value."""
@@ -111,7 +117,7 @@ class State(dict[str, Any]):
             stop_condition=None,
             final_env_response=None,
             trajectory=[],
-            trajectory_id=os.urandom(16).hex(),
+            trajectory_id=f"{_ids.getrandbits(128):032x}",
             reward=None,
             metrics={},
             error=None,
