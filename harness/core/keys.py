@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
+from binascii import unhexlify
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -48,84 +49,75 @@ def hash_files(files: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
-_RECENT = 2048
-"""Maximum number of keys whose numbers a `KeyIndex` keeps beside its table."""
-
-
 class KeyIndex:
     """Compact map that numbers keys 0, 1, 2, … in the order in which they are first added. Keys are compared by 128
     bits of their hash. For 100,000 keys, a dict needs about 20 MB and this map 3 MB; a run has several such maps."""
 
     def __init__(self) -> None:
-        self._high = array("Q")
-        self._low = array("Q")
+        self._keys = bytearray()
         self._table = array("i", [-1]) * 1024
-        self._recent: dict[str, int] = {}
-        """Numbers of keys that were looked up lately, and probably will be again: a journal names each a few times."""
 
     def __len__(self) -> int:
-        return len(self._high)
+        return len(self._keys) // _SIZE
 
     def find(self, key: str) -> int:
         """Return the key's number, or -1 if the key was not added."""
-        number = self._recent.get(key, -1)
-        if number < 0 and (number := self._table[self._place(*_halves(key))]) >= 0:
-            self._keep(key, number)
-        return number
+        return self._table[self._place(_identity(key))]
 
     def add(self, key: str) -> int:
         """Return the key's number. A new key is added and gets the next number."""
-        if (number := self._recent.get(key, -1)) >= 0:
-            return number
-        high, low = _halves(key)
-        place = self._place(high, low)
+        identity = _identity(key)
+        place = self._place(identity)
         number = self._table[place]
         if number >= 0:
-            self._keep(key, number)
             return number
-        number = len(self._high)
-        self._high.append(high)
-        self._low.append(low)
+        number = len(self)
+        self._keys += identity
         self._table[place] = number
-        self._keep(key, number)
         # At most half full, so that a lookup takes one or two steps.
-        if 2 * len(self._high) > len(self._table):
-            self._table = array("i", [-1]) * (2 * len(self._table))
-            for each, halves in enumerate(zip(self._high, self._low, strict=True)):
-                self._table[self._place(*halves)] = each
+        if 2 * (number + 1) > len(self._table):
+            self._grow()
         return number
 
     def number(self, place: int) -> int:
         """Return the `key_number` of the key that was added as the number `place`."""
-        return self._high[place] >> 1
+        return int.from_bytes(self._keys[_SIZE * place : _SIZE * place + 8], "big") >> 1
 
-    def _keep(self, key: str, number: int) -> None:
-        if len(self._recent) >= _RECENT:
-            self._recent.clear()
-        self._recent[key] = number
-
-    def _place(self, high: int, low: int) -> int:
-        table, highs, lows = self._table, self._high, self._low
+    def _place(self, identity: bytes) -> int:
+        table, keys = self._table, self._keys
         mask = len(table) - 1
-        place = low & mask
-        while (number := table[place]) >= 0 and (highs[number] != high or lows[number] != low):
+        place = hash(identity) & mask
+        while (number := table[place]) >= 0 and keys[(at := _SIZE * number) : at + _SIZE] != identity:
             place = (place + 1) & mask
         return place
+
+    def _grow(self) -> None:
+        keys, self._table = bytes(self._keys), array("i", [-1]) * (2 * len(self._table))
+        table, mask = self._table, len(self._table) - 1
+        for number in range(len(self)):
+            place = hash(keys[_SIZE * number : _SIZE * (number + 1)]) & mask
+            while table[place] >= 0:
+                place = (place + 1) & mask
+            table[place] = number
 
 
 def key_number(key: str) -> int:
     """Return 63 bits of a key, for columns of numbers."""
-    return _halves(key)[0] >> 1
+    return int.from_bytes(_identity(key)[:8], "big") >> 1
 
 
-def _halves(key: str) -> tuple[int, int]:
+_SIZE = 16
+"""Bytes of a key's identity."""
+
+
+def _identity(key: str) -> bytes:
+    """Return the 128 bits with which a key is compared."""
     if len(key) == HEX_LENGTH:
         try:
-            return int(key[:16], 16), int(key[16:32], 16)
+            return unhexlify(key[: 2 * _SIZE])
         except ValueError:  # not a digest
             pass
-    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_SIZE).digest()
 
 
 class ExampleKeys:
