@@ -73,7 +73,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ModelResponse:
     """One parsed reply of a model."""
 
@@ -103,7 +103,7 @@ class ModelResponse:
         return bool(self.message.get("refusal")) or self.finish_reason == "content_filter"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ModelCall:
     """One request to a model, independent of the wire format."""
 

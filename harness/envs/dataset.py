@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from harness.core.errors import EnvironmentFault, HarnessError
 from harness.core.records import Row
-from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt, without_gaps
+from harness.core.types import JsonDict, Message, Messages, MessageType, Prompt, value_class, without_gaps
 from harness.envs import hub
 from harness.usercode.exceptions import describe, should_propagate
 
@@ -26,7 +25,7 @@ COLUMNS: tuple[str, ...] = ("prompt", "question", "answer", "info", "task", "exa
 """The columns that are read; others are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Style:
     """How to build a prompt from a dataset row: message type, system prompt and few-shot messages."""
 
@@ -49,7 +48,8 @@ class Table:
     def __init__(self, source: Dataset, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._is_checked = False
+        self.is_checked = False
+        """Whether `check` has validated the dataset."""
         self._build: Callable[[], Any] | None = None
         if callable(source) and not hasattr(source, "__getitem__"):
             self._build = source
@@ -67,13 +67,13 @@ class Table:
         Raises:
             EnvironmentFault: a row is invalid; the message names the row and the column.
         """
-        if self._is_checked:
+        if self.is_checked:
             return
         rows = self._opened()
         self._check_ids(rows)
         for index in range(len(rows) if isinstance(rows, list | tuple) else 1):
             self.row(index, style)
-        self._is_checked = True
+        self.is_checked = True
 
     def __len__(self) -> int:
         return len(self._opened())

@@ -130,7 +130,8 @@ class Environment(ABC):
 
     def _table(self) -> Table:
         table = self._tables["eval_dataset" if "eval_dataset" in self._tables else "dataset"]
-        table.check(self._style())
+        if not table.is_checked:
+            table.check(self._style())
         return table
 
     def _style(self) -> Style:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from harness.core.errors import ConfigError, ModelError, SystemicError
-from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt, Sampling, Tools, Usage
+from harness.core.types import Client, JsonDict, ModelCall, ModelResponse, Prompt, Sampling, Tools, Usage, value_class
 from harness.models.chat import ChatClient
 from harness.models.clock import Clock
 from harness.models.delays import Delay
@@ -280,7 +280,7 @@ class Replicas:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BoundChat:
     """A model bound to its client, sampling arguments and rollout; implements `harness.core.types.Chat`.
 

@@ -27,6 +27,9 @@ MOST_TOKENS = 10**9
 IMAGE_TOKENS = 1000
 """Estimated number of tokens of a content part that is not text, used only for rate limits."""
 
+_CHECKED = frozenset({"stream", "n", "api_key", "extra_body"})
+"""Sampling arguments that `check_sampling_args` looks at."""
+
 
 def check_sampling_args(args: Mapping[str, Any]) -> None:
     """Validate sampling arguments, which must not request streaming or more than one answer (the others would be paid
@@ -35,6 +38,8 @@ def check_sampling_args(args: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: `stream` is set, `n` is more than 1, or an `api_key` is given.
     """
+    if args.keys().isdisjoint(_CHECKED):  # the usual case, in every call
+        return
     for source in _bodies(args):
         if source.get("stream"):
             raise ConfigError("sampling_args.stream: streamed replies are not supported; remove this argument")

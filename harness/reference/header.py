@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -17,7 +18,12 @@ class RolloutHeader(NamedTuple):
 
 def format_header(lane: str, example_key: str, rollout_key: str) -> str:
     """Format the value of the `X-Bench-Rollout` header. Each part is percent-encoded, so any text is allowed."""
-    return ";".join(x if x.isascii() and x.isalnum() else quote(x, safe="") for x in (lane, example_key, rollout_key))
+    return ";".join([x if x.isalnum() and x.isascii() else _quoted(x) for x in (lane, example_key, rollout_key)])
+
+
+@lru_cache(maxsize=64)  # names of runs; keys of examples and rollouts are hexadecimal digits
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
 
 
 def parse_header(value: str | None) -> RolloutHeader | None:

@@ -23,7 +23,7 @@ from harness.core.errors import ConfigError, EnvironmentFault, ModelError, Syste
 from harness.core.keys import digest
 from harness.core.records import JUDGEMENTS
 from harness.core.redact import Redactor, redactor
-from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, text_of
+from harness.core.types import Chat, JsonDict, ModelResponse, Prompt, Sampling, Tools, text_of, value_class
 from harness.settings.checks import url, variable
 from harness.usercode.event_loop import in_loop
 
@@ -107,7 +107,7 @@ class _ScoringPass:
     """Errors of failed calls by state and question, so that the next function does not repeat these calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _JudgeContext:
     """The judges for calls of the current task, and the collections of the errors of these calls."""
 

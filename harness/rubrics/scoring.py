@@ -28,6 +28,10 @@ from harness.rubrics.functions import (
 from harness.usercode.exceptions import should_propagate
 from harness.usercode.threads import offload
 
+_ROLLOUT_FIELDS = dict(zip(ROLLOUT_NAMES, ROLLOUT_NAMES, strict=True))
+_GROUP_FIELDS = dict(zip(GROUP_NAMES, ROLLOUT_NAMES, strict=True))
+"""Field of the state by the parameter of a reward function, for one rollout and for a group."""
+
 
 @dataclass(slots=True)
 class _FunctionCall:
@@ -126,7 +130,7 @@ class Scoring:
         the parser and class objects."""
         planned, common = call.planned, self._common
         states = self._states if call.index is None else [self._states[call.index]]
-        fields = dict(zip(GROUP_NAMES if planned.is_group else ROLLOUT_NAMES, ROLLOUT_NAMES, strict=True))
+        fields = _GROUP_FIELDS if planned.is_group else _ROLLOUT_FIELDS
         arguments: dict[str, Any] = {}
         for name in (*fields, *common) if planned.takes is None else planned.takes:
             if name not in fields:
