@@ -121,7 +121,9 @@ class AgentRun:
         return cast(object, await returned) if inspect.isawaitable(returned) else returned
 
     def end(self, event: str, data: Mapping[str, object]) -> None:
-        """Record the end of the agent's run and close its trace."""
+        """Record the end of the agent's run and close its trace, if one is written."""
+        if self._options.debug_dir is None:
+            return
         metrics = {} if self.llm is None else self.llm.get_metrics().model_dump(exclude_defaults=True)
         self._trace.write(event, {**data, "messages": len(self._state.transcript), **metrics})
         self._trace.close()

@@ -36,10 +36,15 @@ class Trace:
     """
 
     def __init__(self, directory: str | Path | None, rollout_id: str) -> None:
-        self.path = Path(directory or "", f"{_NOT_IN_FILE_NAMES.sub('_', rollout_id)}.jsonl")
+        self._directory = directory
         self._rollout_id = rollout_id
         self._file: IO[str] | None = None
         self._is_off = directory is None
+
+    @property
+    def path(self) -> Path:
+        """The file. Built only when it is needed: most runs have no trace."""
+        return Path(self._directory or "", f"{_NOT_IN_FILE_NAMES.sub('_', self._rollout_id)}.jsonl")
 
     def write(self, event: str, data: Mapping[str, object]) -> None:
         """Append an event to the trace as one line.
