@@ -38,7 +38,8 @@ MODULE_NAME = r"harness(\.[a-z_]+)+"
 LINES = {
     "__init__": (115, 102),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
-    "agents": (6107, 3878),  # delays as values; annotations of rubric functions that cannot be evaluated
+    # no trace path without a trace
+    "agents": (6114, 3883),  # delays as values; annotations of rubric functions that cannot be evaluated
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
@@ -49,16 +50,17 @@ LINES = {
     "cli": (10004, 6874),
     # the number of a key
     # the number of a key, and of one that was added; numbers of keys that were looked up lately
-    "core": (2769, 1529),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2767, 1524),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     "engine": (7368, 5045),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
-    "envs": (2472, 1505),  # kept connections to MCP servers; errors of state.openai
+    "envs": (2473, 1505),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
     # delays of requests as values; advice on errors that providers describe in a 200
-    "models": (3473, 2182),  # errors with setting and remedy as fields, an argument a line
+    # the usual sampling arguments are checked at once
+    "models": (3478, 2185),  # errors with setting and remedy as fields, an argument a line
     "multi": (
         4136,
         2628,
@@ -74,15 +76,16 @@ LINES = {
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
-    "plugins/view": (5805, 3885),
+    "plugins/view": (5791, 3877),
     "records": (3, 1),
-    "reference": (940, 588),
+    "reference": (946, 592),  # the quoted names of runs are kept
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
     # a rollout keeps its reply, which several columns read; columns of usual rollouts in fewer steps
     "report": (8890, 6141),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
-    "rubrics": (3196, 1918),  # judge.openai; judges that sync functions ask; judges called from other loops
+    # names of arguments are matched to fields of the state once
+    "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers
@@ -92,7 +95,7 @@ LINES = {
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position
-    "store": (6983, 4332),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "store": (7006, 4348),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

@@ -87,7 +87,7 @@ class KeyIndex:
         table, keys = self._table, self._keys
         mask = len(table) - 1
         place = hash(identity) & mask
-        while (number := table[place]) >= 0 and keys[(at := _SIZE * number) : at + _SIZE] != identity:
+        while (number := table[place]) >= 0 and not keys.startswith(identity, _SIZE * number):
             place = (place + 1) & mask
         return place
 

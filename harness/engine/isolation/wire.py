@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import cast
 
 from harness.core import errors
@@ -114,7 +114,7 @@ def pack(frame: JsonDict) -> bytes:
 
 def response_to_json(response: ModelResponse) -> JsonDict:
     """Convert a model's reply to JSON for an isolated process."""
-    return {name: getattr(response, name) for name in ModelResponse.__slots__}
+    return {each.name: getattr(response, each.name) for each in fields(ModelResponse)}
 
 
 def response_from_json(document: JsonDict) -> ModelResponse:
