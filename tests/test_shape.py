@@ -48,8 +48,7 @@ LINES = {
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     # completion for a named shell; usage of cancelled rollouts
     "cli": (10004, 6874),
-    # the number of a key
-    # the number of a key, and of one that was added; numbers of keys that were looked up lately
+    # the number of a key, and of one that was added
     "core": (2767, 1524),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -94,7 +93,7 @@ LINES = {
     "stats": (4197, 2413),  # tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
-    # usual lines become records quickly, with the types of their fields checked by position
+    # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
     "store": (7006, 4348),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),

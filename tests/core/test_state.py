@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import multiprocessing
 
 import orjson
 import pytest
@@ -61,6 +62,19 @@ def test_a_rollout_owns_its_values() -> None:
     assert example.info == {"list": [1]}
     assert sampling == {"extra_body": {"top_k": 1}}
     assert State.begin(example, 0, "m", {})["trajectory_id"] != state["trajectory_id"]
+
+
+def trajectory_id(_: int) -> str:
+    return str(State.begin(example_of(), 0, "m", {})["trajectory_id"])
+
+
+def test_forked_processes_draw_different_ids() -> None:
+    trajectory_id(0)
+    found: set[str] = set()
+    for _ in range(3):
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            found |= {*pool.map(trajectory_id, range(2))}
+    assert len(found | {trajectory_id(0)}) == 7
 
 
 def test_an_untouched_state_exports_nothing() -> None:

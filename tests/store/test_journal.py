@@ -482,6 +482,29 @@ def test_the_reader_finds_lines_of_any_length(tmp_path: Path) -> None:
             reader.record(offsets[1] + 1)
 
 
+@given(
+    sizes=st.lists(st.sampled_from([1, 40, 4_000, 65_530, 65_540, 140_000]), min_size=1, max_size=25),
+    data=st.data(),
+)
+def test_a_reader_finds_each_line_while_lines_are_added(sizes: list[int], data: st.DataObject) -> None:
+    """Lines lie across the blocks that a reader keeps, and the block at the end grows after it was read."""
+    lines = [b"%d" % number * size for number, size in enumerate(sizes)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "journal.jsonl")
+        path.touch()
+        offsets: list[int] = []
+        with JournalReader(path) as reader, path.open("ab", buffering=0) as file:
+            for line in lines:
+                offsets.append(file.tell())
+                half = data.draw(st.integers(0, len(line)))
+                file.write(line[:half])
+                asked = data.draw(st.lists(st.integers(0, len(offsets) - 2), max_size=6)) if len(offsets) > 1 else []
+                assert [reader.line(offsets[number]) for number in asked] == [lines[number] for number in asked]
+                reader.line(offsets[-1])  # not whole yet
+                file.write(line[half:] + b"\n")
+            assert [reader.line(offset) for offset in offsets] == lines
+
+
 def test_a_journal_that_somebody_removes_stops_the_run(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
 
