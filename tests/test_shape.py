@@ -41,7 +41,7 @@ LINES = {
     # no trace path without a trace
     "agents": (6114, 3883),  # delays as values; annotations of rubric functions that cannot be evaluated
     "authoring": (2312, 1567),  # bench env copy, bundled environments
-    # selection of rollouts by a query; bench import; tables of bench compare
+    # selection of rollouts by a query; bench import and its options; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
@@ -49,6 +49,8 @@ LINES = {
     # completion for a named shell; usage of cancelled rollouts
     "cli": (10004, 6874),
     # the number of a key, and of one that was added
+    # the number of a key
+    # imported runs without messages
     "core": (2767, 1524),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -66,9 +68,10 @@ LINES = {
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     "plugins/classic": (5872, 3797),
-    "plugins/exports": (1879, 1407),  # notes
+    "plugins/exports": (1890, 1418),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
-    "plugins/imports": (198, 144),  # formats of `bench import`
+    # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
+    "plugins/imports": (1084, 738),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -81,6 +84,7 @@ LINES = {
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
     # a rollout keeps its reply, which several columns read; columns of usual rollouts in fewer steps
+    # a rollout keeps its reply, which several columns read; the origin of imported runs
     "report": (8890, 6141),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
@@ -94,6 +98,7 @@ LINES = {
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
+    # usual lines become records quickly; options of imports, and imports of several files as a whole
     "store": (7006, 4348),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
@@ -161,6 +166,7 @@ LONG_SIGNATURES = {
     # A command's parameters are its options.
     "harness/plugins/faults/options.py:faults_of_options",
     "harness/plugins/leaderboards/options.py:leaderboard",
+    "harness/cli/import_results.py:import_results",
     "harness/cli/resume.py:resume",
     "harness/cli/report.py:report",
     "harness/cli/evaluate.py:aevaluate",

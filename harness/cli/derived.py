@@ -126,14 +126,14 @@ def found_run(output_dir: str, name: str) -> tuple[RunDir, Manifest]:
     manifest = folder.read_manifest()
     if folder.is_in_use():
         raise RunLocked(f"run {folder.path} is being written by another process; wait until that process ends")
+    if manifest.is_imported:
+        raise UsageError(
+            f"{folder.path} was imported and has no settings, so it cannot be resumed, replayed or rescored"
+        )
     if not has_rows(manifest):
         raise UsageError(
             f"{folder.path} was created by a Python program, and its rows exist only in that program, so this command "
             "cannot load them. To resume the run, start the program again with resume=True"
-        )
-    if manifest.derived.get("how") == "import":
-        raise UsageError(
-            f"{folder.path} was imported and has no settings, so it cannot be resumed, replayed or rescored"
         )
     if not os.path.lexists(folder.config_path):
         raise UsageError(f"{folder.path} lacks config.toml, the file with its settings; restore it from a copy")

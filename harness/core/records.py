@@ -87,7 +87,8 @@ class Generated:
     state: JsonDict = field(default_factory=dict[str, object])
     """Values of the rollout's state that JSON can represent, without the predefined keys."""
     lost: tuple[str, ...] = ()
-    """Names of state values that JSON cannot represent, so that they are lost after a crash."""
+    """Names of state values that JSON cannot represent, so that they are lost after a crash; `completion` if an
+    imported run has no messages."""
     replies: list[JsonDict] | None = None
     """The model's replies (`message`, `finish_reason`); None if they can be derived from the completion (see
     `core.replies`)."""
@@ -97,7 +98,9 @@ class Generated:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the last assistant message has neither text nor a tool call."""
+        """Whether the last assistant message has neither text nor a tool call; false if it is not recorded."""
+        if "completion" in self.lost:
+            return False
         if isinstance(self.completion, str):
             return not self.completion.strip()
         last = self._last_reply

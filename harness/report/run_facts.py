@@ -192,7 +192,7 @@ def steps_of(facts: RunFacts) -> tuple[str, ...]:
     steps: list[str] = []
     resumable = has_rows(manifest)
     unscored = sum(found.summary.unscored.values()) if found is not None and found.summary is not None else 0
-    if entry.state in UNFINISHED:
+    if entry.state in UNFINISHED and not manifest.is_imported:
         steps.append(f"go on: {resume_hint(entry, facts.name)}")
     elif entry.state == "done" and unscored and resumable:
         again = shlex.join(["bench", "resume", facts.name, "--retry-failed", *budget_flags(entry)])

@@ -86,6 +86,8 @@ def budget_flags(entry: ListedRun) -> list[str]:
 
 def has_rows(manifest: Manifest) -> bool:
     """Return whether a run can be repeated from its settings alone."""
+    if manifest.is_imported:
+        return False
     ours = BUILT_INS.get(str(manifest.settings.get("env.env_id")))
     args: object = manifest.settings.get("env.env_args")
     return ours is None or ours.has_rows(table(args))
@@ -94,8 +96,9 @@ def has_rows(manifest: Manifest) -> bool:
 def origin_text(derived: Mapping[str, object], parent: str | None) -> str:
     """Text about the origin of a derived run: `rescored from ID (unscored only)`."""
     how = _HOW.get(str(derived.get("how")), "made")
-    only = derived.get("only")
-    return f"{how} from {clean(parent or derived.get('path'), 100)}" + (f" ({clean(only, 60)} only)" if only else "")
+    only, reward = derived.get("only"), derived.get("reward")
+    words = f" ({clean(only, 60)} only)" if only else f" (reward: {clean(reward, 60)})" if reward else ""
+    return f"{how} from {clean(parent or derived.get('path'), 100)}{words}"
 
 
 def function_means(entry: ListedRun) -> str:

@@ -3,33 +3,60 @@ and dataset are as in every other run. An imported run has no settings, so it ca
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import ClassVar, Literal
 
-from harness.core.errors import UsageError
-from harness.core.keys import ExampleKeys, RolloutKeys, digest
+from harness.core.errors import StoreError, UsageError
+from harness.core.keys import ExampleKeys, KeyIndex, RolloutKeys, digest
 from harness.core.plugins import load_plugins
 from harness.core.records import Example, Failed, Generated, Row, Score, Scored, Timing
 from harness.core.types import JsonDict, Prompt, Usage
-from harness.settings.wording import suggestion
+from harness.settings.wording import shown, suggestion
 from harness.stats.summary import Summary, summarize
 from harness.store.atomic import file_mode, translated
 from harness.store.card import rebuild_card
 from harness.store.codec import encode
 from harness.store.dataset import DatasetWriter
 from harness.store.journal_index import Recorded
-from harness.store.manifest import Manifest
+from harness.store.manifest import Manifest, RunStatus
 from harness.store.outcome_kinds import scored
+from harness.store.removal import remove_runs
 from harness.store.rows import RowShape
 from harness.store.rundir import RunDir, timestamp
-from harness.store.safe_files import open_to_append
+from harness.store.safe_files import is_file, is_folder, open_to_append
 from harness.store.score_table import tally
 
 IMPORTERS = "bench.importers"
+
+_LARGEST_INDEX = 99_999
+"""Largest number of a rollout among those of its example."""
+
+_LONGEST_NAME = 300
+"""Maximum number of characters in the name of an environment or model."""
+
+_NO_REASON = "no reason is recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """Choices of the user for an import. A format takes those that its importer names in `takes`."""
+
+    reward: str | None = None
+    """Metric that becomes the reward; None for the one that the results mark as the main metric, or the only one."""
+    columns: Mapping[str, str] | None = None
+    """Column of a table for each field of a rollout (`--map`)."""
+    data: Path | None = None
+    """Dataset file with the rows that were evaluated, for results that do not contain them."""
+
+    def given(self) -> list[str]:
+        """Return the names of the options that have a value."""
+        return [each.name for each in fields(self) if getattr(self, each.name) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +65,36 @@ class ImportedRollout:
 
     row: Row
     """Dataset row of the rollout's example. Rollouts with equal rows belong to one example."""
-    completion: Prompt = ""
-    """The messages after the prompt, or the completed text."""
+    completion: Prompt | None = None
+    """The messages after the prompt, or the completed text; None if they are not recorded."""
     reward: float | None = None
-    """Reward; None if the rollout has no score, as `error` then explains."""
-    metrics: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    """Reward; None if the rollout has no score, as `error` or `reasons` then explain."""
+    metrics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     error: str = ""
-    """Reason why the reward is missing."""
-    is_complete: bool = True
-    """Whether the generation was completed; if not, the rollout counts as failed."""
+    """Full reason why the reward is missing."""
+    failure: str = ""
+    """Short reason of a failed generation (`timeout`, `error`, …); "" if the generation was completed."""
+    index: int | None = None
+    """Number of the rollout among those of its example, counted from 0; None to count in the order of the rollouts."""
     stop_condition: str | None = None
     is_truncated: bool = False
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage | None = None
+    """Tokens and cost; None if unknown."""
     timing: Timing = field(default_factory=Timing)
+    """Times in seconds; 0 means unknown."""
+    scoring_s: float = 0.0
+    """Duration of scoring in seconds; 0 if unknown."""
     state: JsonDict = field(default_factory=dict[str, object])
     """Further values by name; those named in `ImportedRun.state_columns` become columns of the dataset."""
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reason for each missing metric, by name."""
+    extra: JsonDict = field(default_factory=dict[str, object])
+    """Values that scoring added, such as explanations and replies of judges."""
+    retryable: bool = False
+    """Whether a failed generation could have been retried."""
+    attempts: int = 1
+    place: str = ""
+    """File and line or member, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +111,38 @@ class ImportedRun:
     settings: JsonDict = field(default_factory=dict[str, object])
     """Known settings by dotted path, such as `model.sampling_args`."""
     state_columns: tuple[str, ...] = ()
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    reward_range: tuple[float, float] = (-math.inf, math.inf)
     """Lowest and highest possible reward; infinite if unknown."""
     pass_threshold: float = 1.0
     wall_s: float | None = None
     """Wall time in seconds; None if unknown."""
     versions: JsonDict = field(default_factory=dict[str, object])
     """Versions of the tool and of packages that affect results, by name."""
+    reward: str = ""
+    """Metric that is the reward; "" if the source has a reward."""
+    planned: tuple[int, int] | None = None
+    """Planned examples and rollouts per example, if more may have been planned than there are; None if unknown."""
+    status: RunStatus = "done"
+    kind: Literal["run", "eval"] = "run"
+    """`eval` for an agent evaluation, whose functions are separate scores."""
 
 
 class Importer:
     """Base class of importers. The entry point's name is the value of `--format`."""
 
+    takes: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields of `ImportOptions` that the format takes."""
+
     def accepts(self, path: Path) -> bool:
         """Return whether a file or folder looks like results in this format, without reading all of it."""
         raise NotImplementedError
 
-    def read(self, path: Path) -> Iterable[ImportedRun]:
+    def read(self, path: Path, options: ImportOptions) -> Iterable[ImportedRun]:
         """Read the runs in a file or folder.
+
+        Args:
+            path: The file or folder.
+            options: Choices of the user; only those in `takes` have a value.
 
         Raises:
             UsageError: the content is not in this format; the message names file and line.
@@ -113,8 +169,15 @@ def importer_for(path: Path, name: str | None = None) -> tuple[str, Importer]:
     Raises:
         UsageError: the path does not exist, the format is unknown, or not exactly one format accepts the path.
     """
-    if not path.exists():
-        raise UsageError(f"{path}: no such file or folder")
+    if not (is_file(path) or is_folder(path)):
+        reason = (
+            "a symbolic link, which is not followed"
+            if path.is_symlink()
+            else "not a file or folder"
+            if path.exists()
+            else "no such file or folder"
+        )
+        raise UsageError(f"{path}: {reason}")
     importers = load_plugins(IMPORTERS, Importer)
     if name is not None:
         if name not in importers:
@@ -127,42 +190,65 @@ def importer_for(path: Path, name: str | None = None) -> tuple[str, Importer]:
     return accepting[0], importers[accepting[0]]
 
 
-def import_run(run: ImportedRun, tool: str, source: Path, output_dir: Path | str, command: str = "") -> Import:
-    """Write a run folder for an imported run.
+def import_runs(
+    runs: Iterable[tuple[ImportedRun, str, Path]], output_dir: Path | str, command: str = ""
+) -> list[Import]:
+    """Write a run folder for each imported run: for all of them or, after an error, for none.
 
     Args:
-        run: The run; its rollouts are read once.
-        tool: Name of the format.
-        source: File or folder that was read.
+        runs: The runs, each with the name of its format and the file or folder that was read. Their rollouts are read
+            once.
         output_dir: The output folder.
         command: The command line as typed.
 
     Raises:
-        UsageError: the run has no rollouts, or a value that is not JSON.
-        StoreError: the folder cannot be written.
+        UsageError: the results cannot be read, a run has no rollouts, or one rollout twice.
+        StoreError: a folder cannot be written.
     """
+    made: list[Import] = []
+    try:
+        for run, tool, source in runs:
+            made.append(_import_run(run, tool, source, output_dir, command))
+    except BaseException as error:
+        with suppress(StoreError):
+            remove_runs([each.folder for each in made])
+        if isinstance(error, OSError):
+            raise UsageError(f"{error.filename or 'the results'}: {error.strerror or error}") from error
+        raise
+    return made
+
+
+def _import_run(run: ImportedRun, tool: str, source: Path, output_dir: Path | str, command: str) -> Import:
+    for name in (run.env_id, run.model):
+        if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
+            raise UsageError(f"{source}: the name {shown(name)} of an environment or model is not usable")
     folder = RunDir.create(output_dir, run.env_id, run.model)
     lock = folder.lock()
+    origin = {"how": "import", "format": tool, "path": str(source.resolve())}
     try:
         manifest = Manifest(
             folder.id, run.env_id, run.model, name=run.env_id, created=run.created or timestamp(), command=command,
             settings=run.settings, identity={"imported": {"format": tool, "env_id": run.env_id, "model": run.model}},
-            versions=run.versions, state_columns=run.state_columns, reward_range=run.reward_range,
-            derived={"how": "import", "format": tool, "path": str(source.resolve())},
+            versions=run.versions, state_columns=run.state_columns, reward_range=run.reward_range, kind=run.kind,
+            derived=origin | ({"reward": run.reward} if run.reward else {}),
         )  # fmt: skip
         names, attempts, examples = _write_journal(folder, run, manifest.identity)
+        recorded = Recorded.load(folder.journal_path)
+        total = len(recorded)
+        if run.planned is not None:
+            examples, attempts = max(examples, run.planned[0]), max(attempts, run.planned[1])
+            total = examples * attempts
         manifest = replace(
             manifest, metric_names=names, planned={"num_examples": examples, "rollouts_per_example": attempts}
         )
         folder.write_manifest(manifest)
-        recorded = Recorded.load(folder.journal_path)
         summary = summarize(
-            tally(recorded), pass_threshold=run.pass_threshold, rollouts_per_example=attempts, planned=len(recorded),
+            tally(recorded), pass_threshold=run.pass_threshold, rollouts_per_example=attempts, planned=total,
             reward_range=run.reward_range, wall_s=run.wall_s,
         )  # fmt: skip
         folder.write_summary(summary.to_json())
         DatasetWriter(folder.path, RowShape.of(manifest)).complete()
-        manifest = manifest.ended("done")
+        manifest = manifest.ended(run.status)
         folder.write_manifest(manifest)
         rebuild_card(folder.parent)
     except BaseException:
@@ -176,42 +262,67 @@ def import_run(run: ImportedRun, tool: str, source: Path, output_dir: Path | str
 
 
 def _write_journal(folder: RunDir, run: ImportedRun, identity: JsonDict) -> tuple[tuple[str, ...], int, int]:
-    """Write the journal; return the metric names, the maximum number of rollouts per example, and the examples."""
-    keys, rollout_keys = ExampleKeys(), RolloutKeys(identity)
+    """Write the journal; return the metric names, the number of rollouts per example, and the number of examples."""
+    keys, rollout_keys, seen = ExampleKeys(), RolloutKeys(identity), KeyIndex()
     examples: dict[str, Example] = {}
     counts: dict[str, int] = {}
     names: dict[str, None] = {}
     path = folder.journal_path
     with translated("write", path):
         fd = open_to_append(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, file_mode(private=False))
-        with os.fdopen(fd, "wb") as file:
-            for rollout in run.rollouts:
+    with os.fdopen(fd, "wb") as file:
+        for rollout in run.rollouts:
+            try:
                 row = digest([rollout.row.example_id, rollout.row.prompt, rollout.row.answer, rollout.row.info])
                 if row not in examples:
                     examples[row] = keys.example(rollout.row, len(examples))
                     file.write(encode(examples[row]))
                 example = examples[row]
-                number = counts[row] = counts.get(row, 0) + 1
-                for record in _records(rollout, example, rollout_keys.key(example.key, number - 1), number - 1):
+                index = counts.get(row, 0) if rollout.index is None else rollout.index
+                key = rollout_keys.key(example.key, index)
+                _check_index(rollout, index, is_new=seen.find(key) < 0)
+                seen.add(key)
+                counts[row] = max(counts.get(row, 0), index + 1)
+                for record in _records(rollout, example, key, index):
                     file.write(encode(record))
-                names |= dict.fromkeys(rollout.metrics)
-            file.flush()
-            os.fsync(file.fileno())
+            except RecursionError as error:
+                raise UsageError(f"{rollout.place}: a value is nested too deeply") from error
+            names |= dict.fromkeys(rollout.metrics)
+        file.flush()
+        os.fsync(file.fileno())
     if not examples:
         raise UsageError("the imported run has no rollouts")
     return tuple(names), max(counts.values()), len(examples)
 
 
+def _check_index(rollout: ImportedRollout, index: int, *, is_new: bool) -> None:
+    if not 0 <= index <= _LARGEST_INDEX:
+        raise UsageError(f"{rollout.place}: the rollout number {index} is not between 0 and {_LARGEST_INDEX}")
+    if not is_new:
+        example = shown(rollout.row.example_id)
+        raise UsageError(f"{rollout.place}: rollout {index} of example {example} is there twice")
+
+
 def _records(rollout: ImportedRollout, example: Example, key: str, index: int) -> Iterable[Generated | Failed | Scored]:
-    if not rollout.is_complete:
+    lost = ("completion",) if rollout.completion is None else ()
+    completion = rollout.completion or []
+    replies = sum(message.get("role") == "assistant" for message in completion if isinstance(message, dict))
+    requests = max(1, replies)
+    usage = Usage(requests=requests, unreported=requests) if rollout.usage is None else rollout.usage
+    if rollout.failure:
         yield Failed(
-            key, example.key, index, "generation", "error", rollout.error or "no reason is recorded", retryable=False,
-            completion=rollout.completion, usage=rollout.usage, timing=rollout.timing,
+            key, example.key, index, "generation", rollout.failure, rollout.error or _NO_REASON, rollout.retryable,
+            rollout.attempts, completion, usage, rollout.timing,
         )  # fmt: skip
         return
     yield Generated(
-        key, example.key, index, rollout.completion, rollout.stop_condition, rollout.is_truncated, rollout.usage,
-        rollout.timing, state=rollout.state,
+        key, example.key, index, completion, rollout.stop_condition, rollout.is_truncated, usage, rollout.timing,
+        rollout.attempts, rollout.state, lost,
     )  # fmt: skip
-    reasons = {} if rollout.reward is not None else {"*": rollout.error or "no reason is recorded"}
-    yield scored(key, Score(rollout.reward, rollout.metrics, reasons))
+    reasons, metrics = dict(rollout.reasons), dict(rollout.metrics)
+    if rollout.reward is None and not reasons:
+        name, colon, words = rollout.error.partition(": ")
+        # Some tools write the reason of one metric as `metric: reason`.
+        is_named = bool(colon) and name in metrics and metrics[name] is None
+        reasons = {name: words} if is_named else {"*": rollout.error or _NO_REASON}
+    yield scored(key, Score(rollout.reward, metrics, reasons), rollout.scoring_s, rollout.extra)

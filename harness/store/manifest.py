@@ -77,6 +77,11 @@ class Manifest:
         return self.settings.get(PRIVATE) is True
 
     @property
+    def is_imported(self) -> bool:
+        """Whether the run was made from results of another tool, so that it has no settings to repeat it with."""
+        return self.derived.get("how") == "import"
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The evaluation functions of an agent evaluation with several; otherwise empty. Each function is a separate
         score, since a mean over different functions has little meaning."""

@@ -131,6 +131,7 @@ def _own(source: Source) -> JsonDict:
     own |= {
         "reward_range": [number(bound) for bound in manifest.reward_range],
         "pass_threshold": source.summary.pass_threshold,
+        "state_columns": list(manifest.state_columns),
     }
     return own
 

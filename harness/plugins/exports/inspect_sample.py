@@ -103,7 +103,7 @@ def sample_of(outcome: Outcome, sample_id: int | str, source: Source) -> JsonDic
     }
     if (scores := _scores(outcome, said)) is not None:
         sample["scores"] = scores
-    sample["metadata"] = _metadata(outcome)
+    sample["metadata"] = _metadata(outcome, sample_id)
     if isinstance(base, Generated):
         sample["store"] = {name: value for name, value in base.state.items() if name != JUDGEMENTS}
     times = _times(outcome)
@@ -266,7 +266,7 @@ def _score(value: float | None, reason: str, words: str | None) -> JsonDict:
     return score
 
 
-def _metadata(outcome: Outcome) -> JsonDict:
+def _metadata(outcome: Outcome, sample_id: int | str) -> JsonDict:
     """Return the metadata of a sample: the dataset's `info`, and under `bench` the data for which the log has no
     field."""
     base, example = outcome.base, outcome.example
@@ -279,6 +279,16 @@ def _metadata(outcome: Outcome) -> JsonDict:
             own["lost"] = list(base.lost)
     else:
         own |= {"stage": base.stage, "retryable": base.retryable}
+    if sample_id != example.example_id:
+        own["example_id"] = example.example_id
+    if texts := [
+        name for name, value in (("prompt", example.prompt), ("completion", base.completion)) if isinstance(value, str)
+    ]:
+        own["texts"] = texts
+    if outcome.score is not None and outcome.score.seconds:
+        own["scoring"] = outcome.score.seconds
+    if base.usage.requests:
+        own["requests"] = base.usage.requests
     if base.usage.unreported:
         own["replies_without_usage"] = base.usage.unreported
     info = table(example.info)

@@ -7,20 +7,17 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from harness.core.errors import UsageError
 from harness.core.records import Row, Timing
-from harness.core.size_limits import DOCUMENT, LINE
 from harness.core.types import JsonDict, Prompt, Usage
-from harness.store.import_runs import ImportedRollout, ImportedRun, Importer
-from harness.store.safe_files import open_binary, read_file
+from harness.plugins.imports.reading import json_lines, read_document, validated
+from harness.store.import_runs import ImportedRollout, ImportedRun, Importer, ImportOptions
 
 RESULTS, METADATA = "results.jsonl", "metadata.json"
-
-M = TypeVar("M", bound=BaseModel)
 
 
 def _parsed(value: Any) -> Any:
@@ -54,6 +51,8 @@ class _Span(BaseModel):
 class _Timing(BaseModel):
     start_time: float = 0.0
     generation: _Span = _Span()
+    scoring: _Span = _Span()
+    model: _Span = _Span()
     generation_ms: float | None = None
     """Duration in releases before 0.1.10, in milliseconds."""
 
@@ -101,6 +100,8 @@ class _Metadata(BaseModel):
     time: float | None = None
     time_ms: float | None = None
     version_info: dict[str, str | None] | None = None
+    num_examples: int | None = None
+    rollouts_per_example: int | None = None
 
 
 class VerifiersImporter(Importer):
@@ -111,12 +112,12 @@ class VerifiersImporter(Importer):
         folder = path.parent if path.name == RESULTS else path
         return (folder / RESULTS).is_file() and (folder / METADATA).is_file()
 
-    def read(self, path: Path) -> Iterable[ImportedRun]:
+    def read(self, path: Path, options: ImportOptions) -> Iterable[ImportedRun]:
         """Read the results in a folder as one run."""
         if not self.accepts(path):
             raise UsageError(f"{path} is not a folder with {RESULTS} and {METADATA}")
         folder = path.parent if path.name == RESULTS else path
-        facts = _validated(_Metadata, read_file(folder / METADATA, DOCUMENT), str(folder / METADATA))
+        facts = validated(_Metadata, read_document(folder / METADATA), str(folder / METADATA))
         columns = facts.state_columns or ()
         milliseconds = None if facts.time_ms is None else facts.time_ms / 1000
         yield ImportedRun(
@@ -130,10 +131,10 @@ class VerifiersImporter(Importer):
                 "model.sampling_args": facts.sampling_args or {},
             },
             state_columns=columns,
-            reward_range=(-math.inf, math.inf),
             pass_threshold=1.0 if facts.pass_threshold is None else facts.pass_threshold,
             wall_s=facts.time if facts.time is not None else milliseconds,
             versions={name: version for name, version in (facts.version_info or {}).items() if version},
+            planned=(facts.num_examples or 0, facts.rollouts_per_example or 0),
         )
 
 
@@ -141,28 +142,11 @@ IMPORTER = VerifiersImporter()
 
 
 def _rollouts(path: Path, columns: tuple[str, ...]) -> Iterator[ImportedRollout]:
-    with open_binary(path) as file:
-        number = 0
-        while line := file.readline(LINE + 1):
-            number += 1
-            if len(line) > LINE:
-                raise UsageError(f"{path}, line {number}: the line is longer than the limit of {LINE >> 20} MiB")
-            if line.strip():
-                yield _rollout(_validated(_Line, line, f"{path}, line {number}"), columns)
+    for place, line in json_lines(path):
+        yield _rollout(validated(_Line, line, place), columns, place)
 
 
-def _validated(model: type[M], text: bytes, where: str) -> M:
-    try:
-        return model.model_validate(json.loads(text))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{where}: {key or 'the value'}: {first['msg']}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not JSON: {error}") from error
-
-
-def _rollout(line: _Line, columns: tuple[str, ...]) -> ImportedRollout:
+def _rollout(line: _Line, columns: tuple[str, ...], place: str) -> ImportedRollout:
     extra = line.model_extra or {}
     flat = {
         name: _finite(value)
@@ -171,7 +155,9 @@ def _rollout(line: _Line, columns: tuple[str, ...]) -> ImportedRollout:
     }
     tokens, timing = line.token_usage, line.timing or _Timing(generation_ms=line.generation_ms)
     seconds = timing.generation.duration if timing.generation_ms is None else timing.generation_ms / 1000
-    error = line.error.error_chain_str or line.error.error if isinstance(line.error, _Error) else line.error
+    error = _Error(error=line.error) if isinstance(line.error, str) else line.error or _Error()
+    # In releases before 0.1.10, and in the rollouts of environments that stop early, no reward was computed.
+    is_failed = line.is_completed is False and line.reward is None
     return ImportedRollout(
         Row(
             line.example_id if line.src_id is None else line.src_id,
@@ -181,15 +167,18 @@ def _rollout(line: _Line, columns: tuple[str, ...]) -> ImportedRollout:
             line.info or {},
         ),
         _messages(line.completion),
-        line.reward,
+        # verifiers records 0 for a rollout that ended with an error.
+        None if line.error else line.reward,
         flat if line.metrics is None else dict(line.metrics),
-        error or "",
-        is_complete=line.is_completed is not False or line.reward is not None,
+        error.error_chain_str or error.error,
+        failure=(error.error or "error") if is_failed else "",
         stop_condition=line.stop_condition,
         is_truncated=bool(line.is_truncated),
-        usage=Usage(int(tokens.input_tokens), int(tokens.output_tokens), requests=1) if tokens else Usage(),
-        timing=Timing(timing.start_time, seconds),
+        usage=Usage(int(tokens.input_tokens), int(tokens.output_tokens), requests=1) if tokens else None,
+        timing=Timing(timing.start_time, seconds, timing.model.duration),
+        scoring_s=timing.scoring.duration,
         state={name: extra[name] for name in columns if name in extra},
+        place=place,
     )
 
 

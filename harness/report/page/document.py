@@ -214,7 +214,9 @@ def _reproduce(run: RunPart) -> Html:
     if run.manifest.command:
         parts += [tag("p", "Command of the run"), tag("pre", run.manifest.command)]
     config = shown_config(run.entry.run.config_path, CONFIG)
-    if not has_rows(run.manifest):
+    if run.manifest.is_imported:
+        parts.append(note("It was imported and has no settings, so only the tool that made it can repeat it."))
+    elif not has_rows(run.manifest):
         parts.append(note("Its rows are defined in the program that started it, so only that program can repeat it."))
     elif config:
         how = "To start a new run with its settings" if run.manifest.derived else "To repeat it"
