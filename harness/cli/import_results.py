@@ -46,8 +46,8 @@ def import_results(  # noqa: PLR0913 - a command's options are its parameters
     """Import results of another tool as runs.
 
     Imported runs can be viewed, listed, compared, reported, exported and pushed like all others. They have no settings,
-    so they cannot be resumed or rescored. Values that the results do not have stay unknown. Formats: "inspect" (`.eval` and
-    `.json` logs), "lm-eval" (`samples_*.jsonl`), "verifiers" (a folder of `results.jsonl` and `metadata.json`),
+    so they cannot be resumed or rescored. Values that the results do not have stay unknown. Formats: "inspect" (`.eval`
+    and `.json` logs), "lm-eval" (`samples_*.jsonl`), "verifiers" (a folder of `results.jsonl` and `metadata.json`),
     "osmosis" (results of `osmosis eval` and `bench eval`), "table" (any JSON Lines or Parquet file, by --map); plugins
     add others.
     """

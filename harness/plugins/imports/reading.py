@@ -156,7 +156,7 @@ def chosen_reward(names: Sequence[str], wanted: str | None, where: str) -> str:
         return names[0]
     if not names:
         raise UsageError(f"{where} has no metric with a number for each example")
-    listed = ", ".join(names)
+    listed = ", ".join(map(shown, names))
     raise UsageError(f"{where} has several metrics ({listed})", remedy="name the one that becomes the reward: {reward}")
 
 

@@ -114,7 +114,7 @@ def test_the_reward_must_be_named_if_no_score_is_the_main_one(bench: Bench, tmp_
     scores = {"match": {"value": "C"}, "brevity": {"value": 0.25}}
     path = log(tmp_path / "two.eval", {"samples/1_epoch_1.json": {**SAMPLE, "scores": scores}})
     said = refused(bench, path)
-    assert "has several metrics (match, brevity); name the one that becomes the reward: --reward" in said
+    assert 'has several metrics ("match", "brevity"); name the one that becomes the reward: --reward' in said
     assert 'did you mean "brevity"?' in refused(bench, path, "--reward", "brevty")
     run = imported(bench, path, "--reward", "brevity")
     [only] = outcomes(read_journal(run))

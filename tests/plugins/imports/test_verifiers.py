@@ -103,7 +103,7 @@ def test_damaged_results_are_refused_and_leave_no_run(
     ("words", "problem"),
     [
         (("nowhere",), "nowhere: no such file or folder"),
-        ((".",), "is in no known format; name its format with --format inspect|lm-eval|osmosis|table|verifiers"),
+        ((".",), "is in no known format; name its format with --format inspect|lm-eval|"),
         ((".", "-f", "verifier"), "unknown import format 'verifier'; did you mean \"verifiers\"?"),
         ((".", "-f", "verifiers"), "is not a folder with results.jsonl and metadata.json"),
     ],
