@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from harness.agents.dataset_files import open_file
 from harness.agents.json_values import json_value
 from harness.core.errors import DatasetValidationError
+from harness.core.records import Row
 
 REQUIRED: tuple[str, ...] = ("ground_truth", "user_prompt", "system_prompt")
 """The required columns, in the order in which error messages list missing ones."""
@@ -120,3 +121,15 @@ def checked(raw: object, index: int) -> DatasetRow:
         if not value.strip():
             raise DatasetValidationError(f"Row {index}: {name!r} cannot be empty")
     return cast(DatasetRow, row)
+
+
+def row_of(row: Mapping[str, Any], number: int) -> Row:
+    """Convert a validated dataset row: prompts to messages, the ground truth to the answer, other columns to `info`.
+
+    Args:
+        row: The row, from `checked`.
+        number: The row's number in the dataset file, which becomes its id.
+    """
+    prompt = [{"role": "system", "content": row["system_prompt"]}, {"role": "user", "content": row["user_prompt"]}]
+    info = {name: value for name, value in row.items() if name not in REQUIRED}
+    return Row(number, prompt, row["ground_truth"], info=info)

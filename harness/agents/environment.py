@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from harness.agents.dataset import REQUIRED, DatasetReader, checked
+from harness.agents.dataset import DatasetReader, checked, row_of
 from harness.agents.dataset_files import FileRows, open_rows
 from harness.agents.eval_functions import EvalFnWrapper, load_with_files
 from harness.agents.loading import load_agent
@@ -109,12 +109,7 @@ class AgentEnv(Environment):
             if not self.options.dataset:
                 raise
             raise type(error)(f"{error} (in {self.options.dataset})") from error
-        prompt = [
-            {"role": "system", "content": row["system_prompt"]},
-            {"role": "user", "content": row["user_prompt"]},
-        ]
-        info = {name: value for name, value in row.items() if name not in REQUIRED}
-        return Row(number, prompt, row["ground_truth"], info=info)
+        return row_of(row, number)
 
     def _table_rows(self) -> list[JsonDict]:
         """Return all rows as one table, for readers of the dataset."""
