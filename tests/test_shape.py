@@ -40,6 +40,7 @@ LINES = {
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     # no trace path without a trace
     # rows of datasets for imports; rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
+    # rows of datasets, also for imports
     "agents": (6114, 3883),  # delays as values; annotations of rubric functions that cannot be evaluated
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import and its options; tables of bench compare
@@ -72,7 +73,7 @@ LINES = {
     "plugins/exports": (1890, 1418),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
-    "plugins/imports": (1992, 1386),
+    "plugins/imports": (1993, 1387),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;

@@ -108,7 +108,7 @@ def _rows(path: Path) -> Iterator[tuple[str, JsonDict]]:
 
 @dataclass(slots=True)
 class _Scan:
-    """What a first reading of a table finds."""
+    """Result of a first reading of a table."""
 
     names: dict[str, None] = field(default_factory=dict[str, None])
     """Names of all columns; of nested ones with dots."""
@@ -247,14 +247,15 @@ class _Mapping:
         return Usage(*(int(number or 0) for number in tokens), requests=1, cost=cost)
 
 
-def _messages(value: object, role: str) -> Prompt | None:
+def _messages(value: Any, role: str) -> Prompt | None:
     """Convert a value to messages: a list of messages is kept, everything else becomes the text of one message."""
     if value is None:
         return None
-    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    text = _text(value)
+    items = cast("list[object]", value if isinstance(value, list) else [value])
     if items and all(isinstance(item, dict) and "role" in item for item in items):
         return [{name: part for name, part in cast(JsonDict, item).items() if part is not None} for item in items]
-    return [{"role": role, "content": _text(value)}]
+    return [{"role": role, "content": text}]
 
 
 def _text(value: object) -> str:
