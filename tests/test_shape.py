@@ -53,6 +53,7 @@ LINES = {
     # the number of a key, and of one that was added
     # the number of a key
     # imported runs without messages
+    # imported runs without messages or times
     "core": (2767, 1524),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -70,14 +71,15 @@ LINES = {
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     "plugins/classic": (5872, 3797),
-    "plugins/exports": (1890, 1418),  # notes; in Inspect logs, what an import needs to restore a run
+    "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
-    "plugins/imports": (1993, 1387),
+    "plugins/imports": (1994, 1389),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
+    # origin and unknown times of imported runs
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
     "plugins/view": (5791, 3877),

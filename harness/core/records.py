@@ -66,6 +66,11 @@ class Timing:
     waiting: float = 0.0
     """Seconds of `generation` in which a request waited for a slot, a rate limit or a retry."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the durations are known. They are not if an imported run has no times."""
+        return self.started_at > 0 or self.generation > 0
+
 
 @value_class
 class Generated:

@@ -166,7 +166,14 @@ def _usage(*names: str) -> Callable[[RunRollout], object]:
 
 
 def _timing(name: str) -> Callable[[RunRollout], object]:
-    return attrgetter(f"outcome.base.timing.{name}")
+    """Return a function that reads a duration of a rollout; None if its times are unknown."""
+    duration = attrgetter(f"outcome.base.timing.{name}")
+
+    def read(rollout: RunRollout) -> object:
+        value = duration(rollout)
+        return value if value or rollout.outcome.base.timing.is_known else None
+
+    return read
 
 
 def _note_tags(rollout: RunRollout) -> tuple[str, ...]:

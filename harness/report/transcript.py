@@ -311,7 +311,8 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
         seconds.append(f"{numerals.duration(timing.waiting)} waiting for a slot")
     if score is not None:
         seconds.append(f"scored in {numerals.duration(score.seconds)}")
-    yield "took", ", ".join(seconds)
+    if timing.is_known:
+        yield "took", ", ".join(seconds)
     if base.attempts > 1:
         yield "attempts", str(base.attempts)
 

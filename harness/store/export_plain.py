@@ -164,7 +164,7 @@ def _csv_row(
         "input_tokens": usage.input_tokens if known else None,
         "output_tokens": usage.output_tokens if known else None,
         "cost": usage.cost,
-        "seconds": max(0.0, timing.generation - timing.waiting),
+        "seconds": max(0.0, timing.generation - timing.waiting) if timing.is_known else None,
         "run_id": manifest.id,
         "prompt_text": _transcript(prompt),
         "completion_text": _transcript(completion),

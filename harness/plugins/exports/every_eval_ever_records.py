@@ -254,7 +254,8 @@ def row_of(outcome: Outcome, identity: Identity, pass_threshold: float) -> JsonD
         row["evaluation"] |= {"num_turns": max(1, replies), "tool_calls_count": calls}
     if (counts := token_counts(base.usage)) is not None:
         row["token_usage"] = counts
-    row["performance"] = _performance(outcome)
+    if (performance := _performance(outcome)) is not None:
+        row["performance"] = performance
     if reward is None:
         row["error"] = outcome.error or outcome.reason
     return row
@@ -317,8 +318,10 @@ def _text(message: Message) -> str | None:
     return as_text(message.get("refusal")) if content is None else _marked(content)
 
 
-def _performance(outcome: Outcome) -> JsonDict:
+def _performance(outcome: Outcome) -> JsonDict | None:
     timing = outcome.base.timing
+    if not timing.is_known:
+        return None
     details = {"waiting_ms": repr(timing.waiting * 1000)}
     if outcome.score is not None:
         details["scoring_ms"] = repr(outcome.score.seconds * 1000)

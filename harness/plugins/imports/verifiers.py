@@ -42,6 +42,7 @@ class _Message(BaseModel):
 class _Error(BaseModel):
     error: str = ""
     error_chain_str: str = ""
+    error_chain_repr: str = ""
 
 
 class _Span(BaseModel):
@@ -156,8 +157,9 @@ def _rollout(line: _Line, columns: tuple[str, ...], place: str) -> ImportedRollo
     tokens, timing = line.token_usage, line.timing or _Timing(generation_ms=line.generation_ms)
     seconds = timing.generation.duration if timing.generation_ms is None else timing.generation_ms / 1000
     error = _Error(error=line.error) if isinstance(line.error, str) else line.error or _Error()
-    # In releases before 0.1.10, and in the rollouts of environments that stop early, no reward was computed.
-    is_failed = line.is_completed is False and line.reward is None
+    # verifiers scores a rollout that ended with an error, too, usually 0; our own export has no reward for it.
+    is_scored_error = bool(line.error) and line.reward is not None
+    is_failed = is_scored_error or (line.is_completed is False and line.reward is None)
     return ImportedRollout(
         Row(
             line.example_id if line.src_id is None else line.src_id,
@@ -167,10 +169,9 @@ def _rollout(line: _Line, columns: tuple[str, ...], place: str) -> ImportedRollo
             line.info or {},
         ),
         _messages(line.completion),
-        # verifiers records 0 for a rollout that ended with an error.
         None if line.error else line.reward,
         flat if line.metrics is None else dict(line.metrics),
-        error.error_chain_str or error.error,
+        error.error_chain_repr or error.error_chain_str or error.error,
         failure=(error.error or "error") if is_failed else "",
         stop_condition=line.stop_condition,
         is_truncated=bool(line.is_truncated),

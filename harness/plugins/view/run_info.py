@@ -17,6 +17,7 @@ from harness.plugins.view.run_list import run_json
 from harness.plugins.view.tables import estimate, limits_of, measured, plain
 from harness.report.rollout_columns import COLUMNS, FLAGS
 from harness.report.run_facts import commit_of, settings_of
+from harness.report.runs import origin_text
 from harness.stats.distributions import nearest_rank
 from harness.store.catalogue import ListedRun
 from harness.store.values import ends, number, table
@@ -56,6 +57,7 @@ def run_info(index: RunIndex, entry: ListedRun, siblings: list[str]) -> JsonDict
         "versions": manifest.versions,
         "git": commit_of(manifest),
         "command": manifest.command,
+        "made": origin_text(manifest.derived, manifest.parent) if manifest.derived else "",
         "siblings": siblings,
         "examples": len(index.starts),
         "rollouts": index.count,

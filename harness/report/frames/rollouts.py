@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
 
@@ -162,6 +161,12 @@ def _last_text(messages: Sequence[object], role: str) -> str | None:
     return content_text(found[-1].get("content")) if found else None
 
 
+def _duration(row: RolloutRow, name: str) -> object:
+    """A duration of the rollout in seconds; None if its times are unknown."""
+    timing = row.outcome.base.timing
+    return getattr(timing, name) if timing.is_known else None
+
+
 _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("run_id", "text", lambda r: r.run.folder.id),
     Field("env_id", "text", lambda r: r.run.manifest.env_id),
@@ -181,9 +186,9 @@ _FIXED: tuple[Field[RolloutRow], ...] = (
     Field("requests", "integer", lambda r: r.outcome.base.usage.requests),
     Field("cost", "number", lambda r: r.outcome.base.usage.cost),
     Field("started", "time", lambda r: r.outcome.base.timing.started_at or None),
-    Field("generation_s", "number", attrgetter("outcome.base.timing.generation")),
-    Field("model_s", "number", attrgetter("outcome.base.timing.model")),
-    Field("waiting_s", "number", attrgetter("outcome.base.timing.waiting")),
+    Field("generation_s", "number", lambda r: _duration(r, "generation")),
+    Field("model_s", "number", lambda r: _duration(r, "model")),
+    Field("waiting_s", "number", lambda r: _duration(r, "waiting")),
     Field("scoring_s", "number", lambda r: None if r.outcome.score is None else r.outcome.score.seconds),
     Field("attempts", "integer", lambda r: r.outcome.base.attempts),
     Field("turns", "integer", lambda r: len(_by_role(completion_messages(r.outcome.base), "assistant"))),

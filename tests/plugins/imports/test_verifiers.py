@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from import_results import golden
 from odd_runs import odd_run
 from store_samples import make_run, rollouts, write
 from tables import for_each_row
@@ -78,6 +79,20 @@ def test_files_of_old_releases_are_read(bench: Bench, tmp_path: Path) -> None:
     assert not second.is_scored and second.example.info == {"level": 2}
     summary = run.read_summary()
     assert summary is not None and (summary["scored"], summary["wall_s"]) == (1, 3.0)
+
+
+def test_results_of_vf_eval_are_read_and_its_errors_are_no_zeros(bench: Bench) -> None:
+    run = imported(bench, golden("verifiers"))
+    manifest, found = run.read_manifest(), list(outcomes(read_journal(run)))
+    assert (manifest.env_id, manifest.model) == ("vf_sums", "reference/echo")
+    assert manifest.planned == {"num_examples": 3, "rollouts_per_example": 2}
+    assert [each.reward for each in found] == [1.0, 1.0, 0.0, 0.0, None, None]
+    first, broken = found[0], found[4]
+    assert first.score is not None and first.score.metrics == {"echoes": 1.0, "length": 3.0, "num_turns": 2.0}
+    assert first.base.usage.input_tokens > 0 and first.base.timing.model > 0 and first.example.info == {"level": 1}
+    assert (broken.base.kind, broken.score) == ("failed", None) and "no sandbox" in (broken.error or "")
+    summary = run.read_summary()
+    assert summary is not None and (summary["scored"], summary["reward"]["mean"]) == (4, 0.5)
 
 
 @for_each_row(

@@ -165,7 +165,7 @@ export function Sidebar({ data, notes }) {
       ${calls?.rest && html`<dt title="tokens and cost that are in no turn and in no call below">of these</dt><dd>${left(calls.rest)}${data.attempts > 1 ? " in earlier attempts or discarded replies" : " in discarded replies"}</dd>`}
       <dt>requests</dt><dd>${count(usage.requests)}</dd>
       ${usage.cost !== null && usage.cost !== undefined && html`<dt>cost</dt><dd>${dollars(usage.cost)}</dd>`}
-      <dt>time</dt><dd>${duration(data.seconds)}, ${duration(data.model_seconds)} in the model${data.waiting_seconds ? `, ${duration(data.waiting_seconds)} waiting` : ""}</dd>
+      <dt>time</dt><dd>${duration(data.seconds)}${data.seconds !== null && `, ${duration(data.model_seconds)} in the model`}${data.waiting_seconds ? `, ${duration(data.waiting_seconds)} waiting` : ""}</dd>
       ${data.scoring_seconds !== null && html`<dt>scoring</dt><dd>${duration(data.scoring_seconds)}</dd>`}
       ${data.attempts > 1 && html`<dt>attempts</dt><dd>${data.attempts}</dd>`}
       <dt>started</dt><dd>${moment(data.started)}</dd>

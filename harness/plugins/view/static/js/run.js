@@ -252,6 +252,7 @@ function Groups({ groups, by, columns, menu, onBy, onChoose, range }) {
 function Settings({ data }) {
   return html`<details class="settings"><summary>Settings and versions</summary>
     ${data.command && html`<p><code>${data.command}</code></p>`}
+    ${data.made && html`<p>${data.made}</p>`}
     <div class="scroll"><table class="plain-table"><thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th></tr></thead>
       <tbody>${data.settings.map(([path, value, source]) => html`<tr key=${path}><th scope="row">${path}</th><td><code>${value}</code></td><td class="quiet">${source}</td></tr>`)}</tbody></table></div>
     <p class="quiet">${Object.entries(data.versions).map(([name, version]) => `${name} ${version}`).join(" · ")}${data.git ? ` · commit ${data.git}` : ""}</p>

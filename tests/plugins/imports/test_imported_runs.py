@@ -1,0 +1,113 @@
+"""Imported runs of several tools beside each other, as `compare`, `gate`, `report`, `export` and `view` read them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from import_results import facts, golden, imported
+from view_server import own_cache, viewing
+
+from harness.store.rundir import RunDir
+
+Bench = Callable[..., Any]
+
+QUESTIONS = {f"What is {n} + {n}?": str(2 * n) for n in range(8)}
+"""Questions of both tools, with their answers."""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with own_cache(tmp_path_factory.mktemp("cache")):
+        yield
+
+
+@pytest.fixture
+def of_lm_eval(bench: Bench, tmp_path: Path) -> RunDir:
+    """A run of lm-eval over chats: right up to 5."""
+    path = tmp_path / "samples_sums_2026-11-28T03-22-43.574167.jsonl"
+    lines: list[Any] = []
+    for number, (question, answer) in enumerate(QUESTIONS.items()):
+        chat = json.dumps([{"role": "user", "content": question}])
+        lines.append({
+            "doc_id": number, "doc": {"q": question}, "target": answer, "filter": "none", "metrics": ["exact_match"],
+            "arguments": {"gen_args_0": {"arg_0": [chat], "arg_1": {}}}, "resps": [[answer if number < 6 else "0"]],
+            "filtered_resps": [answer], "exact_match": float(number < 6),
+        })  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return imported(bench, path, "-m", "model-a")
+
+
+@pytest.fixture
+def of_inspect(bench: Bench, tmp_path: Path) -> RunDir:
+    """A run of Inspect over the same questions under other ids: always right."""
+    path = tmp_path / "sums.eval"
+    with zipfile.ZipFile(path, "w") as archive:
+        header = {"version": 2, "status": "success", "eval": {"task": "sums", "model": "model-b"}}
+        archive.writestr("header.json", json.dumps(header))
+        for number, (question, answer) in enumerate(QUESTIONS.items(), 1):
+            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            sample = {
+                "id": number, "epoch": 1, "input": question, "target": answer, "messages": messages,
+                "scores": {"match": {"value": "C"}},
+            }  # fmt: skip
+            archive.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
+    return imported(bench, path)
+
+
+def test_runs_of_two_tools_are_compared_by_content(bench: Bench, of_lm_eval: RunDir, of_inspect: RunDir) -> None:
+    told = bench("compare", of_lm_eval.id, of_inspect.id, "--json")
+    [only] = json.loads(told.out)["comparisons"]
+    assert (told.code, only["pairs"], only["wins"], only["losses"]) == (0, 8, 2, 0)
+    gated = bench("gate", of_inspect.id, "--baseline", of_lm_eval.id, "--margin", "0.5")
+    assert gated.code in (0, 1) and "Traceback" not in gated.err
+
+
+def test_golden_files_of_two_tools_share_an_example(bench: Bench) -> None:
+    lm_eval = imported(bench, golden("lm_eval/chat"), "--reward", "exact_match,flexible", "--env", "capitals")
+    inspect = imported(bench, golden("inspect/capitals.eval"))
+    told = bench("compare", lm_eval.id, inspect.id, "--json")
+    assert json.loads(told.out)["comparisons"][0]["pairs"] == 1  # Kenya, with the same system prompt
+
+
+def test_reports_and_lists_show_imported_runs(bench: Bench, of_lm_eval: RunDir, of_inspect: RunDir) -> None:
+    for ending in ("html", "md", "tex", "csv"):
+        told = bench("report", of_lm_eval.id, of_inspect.id, "-o", f"report.{ending}")
+        assert told.code == 0, told.err
+        assert "model-a" in Path(f"report.{ending}").read_text()
+    assert "It was imported and has no settings" in Path("report.html").read_text()
+    shown = bench("runs", "show", of_lm_eval.id, "--where", 'reward<1 state.doc.q:"7 + 7"')
+    assert "--example 7" in shown.out and "1 of 8 rollouts" in shown.out
+    assert "unknown" in bench("runs", "show", of_lm_eval.id).out
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "verifiers", "inspect", "every-eval-ever"])
+def test_imported_runs_are_exported_in_every_format(bench: Bench, of_lm_eval: RunDir, name: str) -> None:
+    told = bench("export", of_lm_eval.id, "-f", name, "--json")
+    assert (told.code, json.loads(told.out)["rollouts"]) == (0, 8)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet", "log.eval", "log.json", "results"])
+def test_an_export_of_an_import_is_the_same_when_imported_again(bench: Bench, of_inspect: RunDir, name: str) -> None:
+    form = {"rows": name.rpartition(".")[2], "log": "inspect", "results": "verifiers"}[name.partition(".")[0]]
+    assert bench("export", of_inspect.id, "-f", form, "-o", name).code == 0
+    again = imported(bench, Path(name))
+    assert [each[1:] for each in facts(again)] == [each[1:] for each in facts(of_inspect)]
+    told = bench("compare", of_inspect.id, again.id, "--json")
+    [only] = json.loads(told.out)["comparisons"]
+    assert (only["pairs"], only["ties"]) == (8, 8)
+
+
+def test_the_pages_of_view_show_imported_runs(bench: Bench, of_lm_eval: RunDir) -> None:
+    runs = [of_lm_eval, imported(bench, golden("inspect/tools.eval")), imported(bench, golden("verifiers"))]
+    with viewing(Path("outputs")) as client:
+        client.open_link()
+        assert {run["id"] for run in client.get("/api/runs")["runs"]} == {run.id for run in runs}
+        for run in runs:
+            assert "imported from" in json.dumps(client.get(f"/api/runs/{run.id}"))
+            page = client.send(f"/api/runs/{run.id}/rollouts/0/0")
+            assert page.status == 200, page.body
