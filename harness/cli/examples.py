@@ -49,8 +49,8 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("bench export latest --format csv --output rows.csv", "bench export latest --format parquet"),
     ),
     "bench import": (
-        "docs/guides/export.md",
-        ("bench import outputs/results.jsonl", "bench import results.jsonl --output-dir imported"),
+        "docs/guides/import.md",
+        ("bench import logs/run.eval", "bench import scores.jsonl --map reward=score,example=id"),
     ),
     "bench compare": (
         "docs/guides/comparing.md",

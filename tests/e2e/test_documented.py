@@ -70,6 +70,7 @@ OTHER_TOOLS = {
         "--model_args", "--num_fewshot", "--output_path", "--predict_only", "--tasks", "--use_cache",
     },
     "docs/guides/from-verifiers.md": {"--skip-upload", "--hosted"},
+    "docs/guides/import.md": {"--log_samples", "--output_path"},
     "docs/concepts/scale.md": {"--peer", "--rollouts"},
 }  # fmt: skip
 """Options of the tools that a page compares with, and of the measurements."""
@@ -284,7 +285,7 @@ def test_the_four_commands_of_a_newcomer_stand_in_the_readme() -> None:
 
 COMMANDS = [
     *((), ("run",), ("eval",), ("multi",), ("test",), ("exec",), ("push",), ("serve",), ("env",), ("runs",)),
-    *(("resume",), ("replay",), ("rescore",), ("export",), ("doctor",)),
+    *(("resume",), ("replay",), ("rescore",), ("export",), ("import",), ("doctor",)),
     *(("compare",), ("gate",), ("power",), ("report",), ("view",)),
     *(("multi", name) for name in ("runs", "show", "replay")),
     *(("runs", name) for name in ("list", "show", "rm")),
