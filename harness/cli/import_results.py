@@ -40,6 +40,12 @@ def import_results(  # noqa: PLR0913 - a command's options are its parameters
     data: Path | None = flag("--data FILE", "Dataset of an Osmosis evaluation, whose results have no prompts."),
     model: str | None = flag("--model -m NAME", "Name of the model; default: the one in the results."),
     env_id: str | None = flag("--env NAME", "Name of the environment; default: the task in the results."),
+    pair_by: str = flag(
+        "--pair-by content|id",
+        "How examples are paired with those of other runs: by prompt, answer and info, or by id with other runs that "
+        "were imported so.",
+        "content",
+    ),
     output_dir: Path = flag("--output-dir -o DIR", "Output folder of the new runs.", Path("outputs")),
     as_json: bool = flag("--json", "Print the new runs as JSON on stdout.", False),
 ) -> None:
@@ -54,6 +60,8 @@ def import_results(  # noqa: PLR0913 - a command's options are its parameters
     from harness.cli.options import command_text
     from harness.store.import_runs import ImportOptions, import_runs, importer_for
 
+    if pair_by not in ("content", "id"):
+        raise UsageError("must be content or id", setting="pair_by", given=repr(pair_by))
     options = ImportOptions(reward=reward, columns=_mapping(columns or []), data=data)
     form = form or (_TABLE if columns else None)
     found = [(path, *importer_for(path, form)) for path in paths]
@@ -64,7 +72,7 @@ def import_results(  # noqa: PLR0913 - a command's options are its parameters
         for path, tool, importer in found
         for run in importer.read(path, options)
     )
-    made = import_runs(runs, output_dir, command_text(sys.argv[1:]))
+    made = import_runs(runs, output_dir, command_text(sys.argv[1:]), by_id=pair_by == "id")
     if not made:
         raise UsageError(f"{', '.join(map(str, paths))}: no results of other tools found")
     _show([each.folder.path for each in made], output_dir, as_json=as_json)
@@ -91,7 +99,7 @@ def _check(tool: str, importer: Importer, options: ImportOptions) -> None:
 
 
 def _named(run: ImportedRun, model: str | None, env_id: str | None) -> ImportedRun:
-    return replace(run, model=model or run.model, env_id=env_id or run.env_id)
+    return replace(run, model=model or run.model, env_id=env_id or run.env_id, name="" if env_id else run.name)
 
 
 def _show(folders: list[Path], output_dir: Path, *, as_json: bool) -> None:

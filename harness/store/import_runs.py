@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from harness.core.errors import StoreError, UsageError
-from harness.core.keys import ExampleKeys, KeyIndex, RolloutKeys, digest
+from harness.core.keys import ExampleKeys, KeyIndex, RolloutKeys, digest, example_of
 from harness.core.plugins import load_plugins
-from harness.core.records import Example, Failed, Generated, Row, Score, Scored, Timing
+from harness.core.records import Failed, Generated, Row, Score, Scored, Timing
 from harness.core.types import JsonDict, Prompt, Usage
 from harness.settings.wording import shown, suggestion
 from harness.stats.summary import Summary, summarize
@@ -125,6 +125,8 @@ class ImportedRun:
     status: RunStatus = "done"
     kind: Literal["run", "eval"] = "run"
     """`eval` for an agent evaluation, whose functions are separate scores."""
+    name: str = ""
+    """Label of the run; "" for the name of the environment."""
 
 
 class Importer:
@@ -191,7 +193,7 @@ def importer_for(path: Path, name: str | None = None) -> tuple[str, Importer]:
 
 
 def import_runs(
-    runs: Iterable[tuple[ImportedRun, str, Path]], output_dir: Path | str, command: str = ""
+    runs: Iterable[tuple[ImportedRun, str, Path]], output_dir: Path | str, command: str = "", *, by_id: bool = False
 ) -> list[Import]:
     """Write a run folder for each imported run: for all of them or, after an error, for none.
 
@@ -200,6 +202,7 @@ def import_runs(
             once.
         output_dir: The output folder.
         command: The command line as typed.
+        by_id: Whether examples are paired with those of other such runs by their id instead of their content.
 
     Raises:
         UsageError: the results cannot be read, a run has no rollouts, or one rollout twice.
@@ -208,7 +211,9 @@ def import_runs(
     made: list[Import] = []
     try:
         for run, tool, source in runs:
-            made.append(_import_run(run, tool, source, output_dir, command))
+            identity: JsonDict = {"format": tool, "env_id": run.env_id, "model": run.model}
+            identity |= {"by_id": True} if by_id else {}
+            made.append(_import_run(run, identity, source, output_dir, command))
     except BaseException as error:
         with suppress(StoreError):
             remove_runs([each.folder for each in made])
@@ -218,21 +223,21 @@ def import_runs(
     return made
 
 
-def _import_run(run: ImportedRun, tool: str, source: Path, output_dir: Path | str, command: str) -> Import:
-    for name in (run.env_id, run.model):
+def _import_run(run: ImportedRun, identity: JsonDict, source: Path, output_dir: Path | str, command: str) -> Import:
+    for name in (run.env_id, run.model, run.name or run.env_id):
         if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
             raise UsageError(f"{source}: the name {shown(name)} of an environment or model is not usable")
     folder = RunDir.create(output_dir, run.env_id, run.model)
     lock = folder.lock()
-    origin = {"how": "import", "format": tool, "path": str(source.resolve())}
+    origin = {"how": "import", "format": identity["format"], "path": str(source.resolve())}
     try:
         manifest = Manifest(
-            folder.id, run.env_id, run.model, name=run.env_id, created=run.created or timestamp(), command=command,
-            settings=run.settings, identity={"imported": {"format": tool, "env_id": run.env_id, "model": run.model}},
-            versions=run.versions, state_columns=run.state_columns, reward_range=run.reward_range, kind=run.kind,
+            folder.id, run.env_id, run.model, name=run.name or run.env_id, created=run.created or timestamp(),
+            command=command, settings=run.settings, identity={"imported": identity}, versions=run.versions,
+            state_columns=run.state_columns, reward_range=run.reward_range, kind=run.kind,
             derived=origin | ({"reward": run.reward} if run.reward else {}),
         )  # fmt: skip
-        names, attempts, examples = _write_journal(folder, run, manifest.identity)
+        names, attempts, examples = _write_journal(folder, run, manifest.identity, by_id="by_id" in identity)
         recorded = Recorded.load(folder.journal_path)
         total = len(recorded)
         if run.planned is not None:
@@ -261,10 +266,12 @@ def _import_run(run: ImportedRun, tool: str, source: Path, output_dir: Path | st
     return Import(folder, manifest, summary)
 
 
-def _write_journal(folder: RunDir, run: ImportedRun, identity: JsonDict) -> tuple[tuple[str, ...], int, int]:
+def _write_journal(
+    folder: RunDir, run: ImportedRun, identity: JsonDict, *, by_id: bool
+) -> tuple[tuple[str, ...], int, int]:
     """Write the journal; return the metric names, the number of rollouts per example, and the number of examples."""
     keys, rollout_keys, seen = ExampleKeys(), RolloutKeys(identity), KeyIndex()
-    examples: dict[str, Example] = {}
+    examples: dict[str, str] = {}  # their keys
     counts: dict[str, int] = {}
     names: dict[str, None] = {}
     path = folder.journal_path
@@ -273,17 +280,20 @@ def _write_journal(folder: RunDir, run: ImportedRun, identity: JsonDict) -> tupl
     with os.fdopen(fd, "wb") as file:
         for rollout in run.rollouts:
             try:
-                row = digest([rollout.row.example_id, rollout.row.prompt, rollout.row.answer, rollout.row.info])
+                own = rollout.row
+                row = digest(str(own.example_id) if by_id else [own.example_id, own.prompt, own.answer, own.info])
                 if row not in examples:
-                    examples[row] = keys.example(rollout.row, len(examples))
-                    file.write(encode(examples[row]))
-                example = examples[row]
+                    number = len(examples)
+                    example = example_of(own, row, number) if by_id else keys.example(own, number)
+                    examples[row] = example.key
+                    file.write(encode(example))
+                example_key = examples[row]
                 index = counts.get(row, 0) if rollout.index is None else rollout.index
-                key = rollout_keys.key(example.key, index)
+                key = rollout_keys.key(example_key, index)
                 _check_index(rollout, index, is_new=seen.find(key) < 0)
                 seen.add(key)
                 counts[row] = max(counts.get(row, 0), index + 1)
-                for record in _records(rollout, example, key, index):
+                for record in _records(rollout, example_key, key, index):
                     file.write(encode(record))
             except RecursionError as error:
                 raise UsageError(f"{rollout.place}: a value is nested too deeply") from error
@@ -303,7 +313,7 @@ def _check_index(rollout: ImportedRollout, index: int, *, is_new: bool) -> None:
         raise UsageError(f"{rollout.place}: rollout {index} of example {example} is there twice")
 
 
-def _records(rollout: ImportedRollout, example: Example, key: str, index: int) -> Iterable[Generated | Failed | Scored]:
+def _records(rollout: ImportedRollout, example_key: str, key: str, index: int) -> Iterable[Generated | Failed | Scored]:
     lost = ("completion",) if rollout.completion is None else ()
     completion = rollout.completion or []
     replies = sum(message.get("role") == "assistant" for message in completion if isinstance(message, dict))
@@ -311,12 +321,12 @@ def _records(rollout: ImportedRollout, example: Example, key: str, index: int) -
     usage = Usage(requests=requests, unreported=requests) if rollout.usage is None else rollout.usage
     if rollout.failure:
         yield Failed(
-            key, example.key, index, "generation", rollout.failure, rollout.error or _NO_REASON, rollout.retryable,
+            key, example_key, index, "generation", rollout.failure, rollout.error or _NO_REASON, rollout.retryable,
             rollout.attempts, completion, usage, rollout.timing,
         )  # fmt: skip
         return
     yield Generated(
-        key, example.key, index, completion, rollout.stop_condition, rollout.is_truncated, usage, rollout.timing,
+        key, example_key, index, completion, rollout.stop_condition, rollout.is_truncated, usage, rollout.timing,
         rollout.attempts, rollout.state, lost,
     )  # fmt: skip
     reasons, metrics = dict(rollout.reasons), dict(rollout.metrics)

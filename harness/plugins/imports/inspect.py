@@ -140,6 +140,8 @@ def _run(
         versions={**(spec.packages or {}), **({spec.task: spec.task_version} if spec.task_version else {})},
         reward="" if header.own is not None and reward == "reward" else reward,
         planned=_planned(spec, is_own=header.own is not None),
+        kind="eval" if own.get("kind") == "eval" else "run",
+        name=spec.task_display_name or "",
         status=_STATUS.get(header.status, "interrupted"),
     )
 

@@ -100,6 +100,7 @@ class LogSpec(BaseModel):
     task: str
     model: str
     created: str = ""
+    task_display_name: str | None = None
     task_version: int | str = 0
     task_args: JsonDict | None = None
     dataset: LogDataset = LogDataset()

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import Tab, browser
 from import_results import facts, golden, imported
+from view_pages import go, opened, shows
 from view_server import own_cache, viewing
 
 from harness.store.rundir import RunDir
@@ -74,6 +76,26 @@ def test_golden_files_of_two_tools_share_an_example(bench: Bench) -> None:
     assert json.loads(told.out)["comparisons"][0]["pairs"] == 1  # Kenya, with the same system prompt
 
 
+def test_runs_whose_prompts_differ_are_paired_by_id(bench: Bench, tmp_path: Path) -> None:
+    rows = [{"id": number, "s": number % 2, "q": f"{number}?"} for number in range(8)]
+    runs: list[RunDir] = []
+    for name, words in (("one", "id=0"), ("two", "")):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps({**row, "q": f"{words} {row['q']}"}) + "\n" for row in rows))
+        mapping = ("--map", "reward=s,example=id,prompt=q", "--env", "sums", "--model", name)
+        runs.append(imported(bench, path, *mapping, "--pair-by", "id"))
+    told = bench("compare", runs[0].id, runs[1].id, "--json")
+    assert json.loads(told.out)["comparisons"][0]["pairs"] == 8
+    # A run of one's own takes part by way of an export.
+    assert bench("export", runs[0].id, "-f", "parquet", "-o", "rows.parquet").code == 0
+    third = imported(bench, Path("rows.parquet"), "--pair-by", "id")
+    told = bench("compare", third.id, runs[1].id, "--json")
+    assert json.loads(told.out)["comparisons"][0]["pairs"] == 8
+    assert [each[1] for each in facts(third)] == [each[1] for each in facts(runs[0])]
+    wrong = bench("import", "rows.parquet", "--pair-by", "name")
+    assert wrong.code == 2 and "--pair-by 'name': must be content or id" in wrong.err
+
+
 def test_reports_and_lists_show_imported_runs(bench: Bench, of_lm_eval: RunDir, of_inspect: RunDir) -> None:
     for ending in ("html", "md", "tex", "csv"):
         told = bench("report", of_lm_eval.id, of_inspect.id, "-o", f"report.{ending}")
@@ -111,3 +133,23 @@ def test_the_pages_of_view_show_imported_runs(bench: Bench, of_lm_eval: RunDir) 
             assert "imported from" in json.dumps(client.get(f"/api/runs/{run.id}"))
             page = client.send(f"/api/runs/{run.id}/rollouts/0/0")
             assert page.status == 200, page.body
+
+
+def test_a_browser_shows_an_import_without_prompts_replies_and_times(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "res.json"
+    run = {"run_index": 0, "success": True, "scores": {"f": 1.0}}
+    document = {"config": {"model": "m", "n_runs": 1}, "summary": {}, "rows": [{"row_index": 0, "runs": [run]}]}
+    path.write_text(json.dumps(document))
+    made = imported(bench, path)
+
+    async def visit(tab: Tab) -> None:
+        await opened(tab, client)
+        await shows(tab, "res")
+        await go(tab, f"#/run/{made.id}")
+        await shows(tab, "mean reward")
+        await go(tab, f"#/run/{made.id}/ex/0/0")
+        await shows(tab, "row_index")
+        assert tab.complaints == []
+
+    with viewing(Path("outputs")) as client, browser() as started:
+        started(visit)

@@ -75,11 +75,22 @@ def test_tool_calls_of_inspect_become_calls(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["odd.eval", "odd.json"])
 def test_an_export_comes_back_row_by_row(bench: Bench, tmp_path: Path, name: str) -> None:
-    run = odd_run(tmp_path)
+    run = odd_run(tmp_path, kind="eval", name="primary")
     export_run(run, formats()["inspect"], tmp_path / name)
     again = imported(bench, tmp_path / name)
     ours, theirs = run.read_manifest(), again.read_manifest()
-    for part in ("env_id", "model", "status", "planned", "reward_range", "state_columns", "metric_names", "created"):
+    for part in (
+        "env_id",
+        "name",
+        "kind",
+        "model",
+        "status",
+        "planned",
+        "reward_range",
+        "state_columns",
+        "metric_names",
+        "created",
+    ):
         assert getattr(theirs, part) == getattr(ours, part), part
     assert facts(again) == facts(run)
     for before, after in zip(outcomes(read_journal(run)), outcomes(read_journal(again)), strict=True):
