@@ -39,9 +39,8 @@ LINES = {
     "__init__": (115, 102),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     # no trace path without a trace
-    # rows of datasets for imports; rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     # rows of datasets, also for imports
-    "agents": (6114, 3883),  # delays as values; annotations of rubric functions that cannot be evaluated
+    "agents": (6122, 3883),  # delays as values; annotations of rubric functions that cannot be evaluated
     "authoring": (2312, 1567),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import and its options; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
@@ -49,12 +48,10 @@ LINES = {
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     # completion for a named shell; usage of cancelled rollouts
-    "cli": (10004, 6874),
+    "cli": (10061, 6918),
     # the number of a key, and of one that was added
-    # the number of a key
-    # imported runs without messages
     # imported runs without messages or times
-    "core": (2767, 1524),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2775, 1529),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     "engine": (7368, 5045),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
@@ -82,14 +79,14 @@ LINES = {
     # origin and unknown times of imported runs
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
-    "plugins/view": (5791, 3877),
+    "plugins/view": (5793, 3879),
     "records": (3, 1),
     "reference": (946, 592),  # the quoted names of runs are kept
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
     # a rollout keeps its reply, which several columns read; columns of usual rollouts in fewer steps
-    # a rollout keeps its reply, which several columns read; the origin of imported runs
-    "report": (8890, 6141),  # columns of notes, and notes in transcripts; calls of rollouts
+    # the origin of imported runs, and their unknown times
+    "report": (8908, 6153),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -102,8 +99,8 @@ LINES = {
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
-    # usual lines become records quickly; options of imports, and imports of several files as a whole
-    "store": (7006, 4348),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # options of imports, and imports of several files as a whole
+    "store": (7132, 4435),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
