@@ -71,7 +71,7 @@ LINES = {
     "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
-    "plugins/imports": (1997, 1392),
+    "plugins/imports": (2003, 1396),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -100,7 +100,7 @@ LINES = {
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
     # options of imports, and imports of several files as a whole
-    "store": (7132, 4435),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "store": (7158, 4451),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

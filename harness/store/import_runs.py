@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from harness.core.errors import StoreError, UsageError
+from harness.core.errors import EnvironmentFault, StoreError, UsageError
 from harness.core.keys import ExampleKeys, KeyIndex, RolloutKeys, digest, example_of
 from harness.core.plugins import load_plugins
 from harness.core.records import Failed, Generated, Row, Score, Scored, Timing
@@ -31,11 +31,21 @@ from harness.store.rows import RowShape
 from harness.store.rundir import RunDir, timestamp
 from harness.store.safe_files import is_file, is_folder, open_to_append
 from harness.store.score_table import tally
+from harness.store.values import number
 
 IMPORTERS = "bench.importers"
 
 _LARGEST_INDEX = 99_999
 """Largest number of a rollout among those of its example."""
+
+_LARGEST_COUNT = 2**53
+"""Largest count of tokens or requests of a rollout."""
+
+_PLANNED = 1_000_000
+"""Maximum number of planned rollouts, unless there are more rollouts: comparisons take memory for each."""
+
+_GAPS = 4
+"""Maximum ratio of planned to existing rollouts beyond `_PLANNED`."""
 
 _LONGEST_NAME = 300
 """Maximum number of characters in the name of an environment or model."""
@@ -209,6 +219,7 @@ def import_runs(
         StoreError: a folder cannot be written.
     """
     made: list[Import] = []
+    source: Path | None = None
     try:
         for run, tool, source in runs:
             identity: JsonDict = {"format": tool, "env_id": run.env_id, "model": run.model}
@@ -217,6 +228,10 @@ def import_runs(
     except BaseException as error:
         with suppress(StoreError):
             remove_runs([each.folder for each in made])
+        if isinstance(error, RecursionError):
+            raise UsageError(f"{source or 'the results'}: a value is nested too deeply") from error
+        if isinstance(error, EnvironmentFault):
+            raise UsageError(f"{source}: {error}") from error
         if isinstance(error, OSError):
             raise UsageError(f"{error.filename or 'the results'}: {error.strerror or error}") from error
         raise
@@ -240,9 +255,12 @@ def _import_run(run: ImportedRun, identity: JsonDict, source: Path, output_dir: 
         names, attempts, examples = _write_journal(folder, run, manifest.identity, by_id="by_id" in identity)
         recorded = Recorded.load(folder.journal_path)
         total = len(recorded)
+        if examples * attempts > max(_PLANNED, _GAPS * total):
+            raise UsageError(f"{source}: {total} rollouts are numbered up to {attempts - 1}, with too many gaps")
         if run.planned is not None:
-            examples, attempts = max(examples, run.planned[0]), max(attempts, run.planned[1])
-            total = examples * attempts
+            planned = max(examples, run.planned[0]), max(attempts, run.planned[1])
+            if planned[0] * planned[1] <= max(_PLANNED, total):  # a larger plan cannot be true
+                (examples, attempts), total = planned, planned[0] * planned[1]
         manifest = replace(
             manifest, metric_names=names, planned={"num_examples": examples, "rollouts_per_example": attempts}
         )
@@ -279,24 +297,21 @@ def _write_journal(
         fd = open_to_append(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, file_mode(private=False))
     with os.fdopen(fd, "wb") as file:
         for rollout in run.rollouts:
-            try:
-                own = rollout.row
-                row = digest(str(own.example_id) if by_id else [own.example_id, own.prompt, own.answer, own.info])
-                if row not in examples:
-                    number = len(examples)
-                    example = example_of(own, row, number) if by_id else keys.example(own, number)
-                    examples[row] = example.key
-                    file.write(encode(example))
-                example_key = examples[row]
-                index = counts.get(row, 0) if rollout.index is None else rollout.index
-                key = rollout_keys.key(example_key, index)
-                _check_index(rollout, index, is_new=seen.find(key) < 0)
-                seen.add(key)
-                counts[row] = max(counts.get(row, 0), index + 1)
-                for record in _records(rollout, example_key, key, index):
-                    file.write(encode(record))
-            except RecursionError as error:
-                raise UsageError(f"{rollout.place}: a value is nested too deeply") from error
+            own = rollout.row
+            row = digest(str(own.example_id) if by_id else [own.example_id, own.prompt, own.answer, own.info])
+            if row not in examples:
+                place = len(examples)
+                example = example_of(own, row, place) if by_id else keys.example(own, place)
+                examples[row] = example.key
+                file.write(encode(example))
+            example_key = examples[row]
+            index = counts.get(row, 0) if rollout.index is None else rollout.index
+            key = rollout_keys.key(example_key, index)
+            _check_index(rollout, index, is_new=seen.find(key) < 0)
+            seen.add(key)
+            counts[row] = max(counts.get(row, 0), index + 1)
+            for record in _records(rollout, example_key, key, index):
+                file.write(encode(record))
             names |= dict.fromkeys(rollout.metrics)
         file.flush()
         os.fsync(file.fileno())
@@ -313,20 +328,31 @@ def _check_index(rollout: ImportedRollout, index: int, *, is_new: bool) -> None:
         raise UsageError(f"{rollout.place}: rollout {index} of example {example} is there twice")
 
 
+def _usage(usage: Usage | None, completion: Prompt) -> Usage:
+    """Return the usage of a rollout, without token counts if they are unknown or no possible numbers."""
+    if usage is not None:
+        counts = (getattr(usage, each.name) for each in fields(Usage) if each.name != "cost")
+        if all(0 <= count <= _LARGEST_COUNT for count in counts):
+            return replace(usage, cost=number(usage.cost))
+    replies = sum(message.get("role") == "assistant" for message in completion if isinstance(message, dict))
+    requests = max(1, replies)
+    return Usage(requests=requests, unreported=requests, cost=None if usage is None else number(usage.cost))
+
+
 def _records(rollout: ImportedRollout, example_key: str, key: str, index: int) -> Iterable[Generated | Failed | Scored]:
     lost = ("completion",) if rollout.completion is None else ()
     completion = rollout.completion or []
-    replies = sum(message.get("role") == "assistant" for message in completion if isinstance(message, dict))
-    requests = max(1, replies)
-    usage = Usage(requests=requests, unreported=requests) if rollout.usage is None else rollout.usage
+    usage, times = _usage(rollout.usage, completion), rollout.timing
+    # NaN and infinity become 0, which means unknown.
+    timing = Timing(*(number(each) or 0.0 for each in (times.started_at, times.generation, times.model, times.waiting)))
     if rollout.failure:
         yield Failed(
             key, example_key, index, "generation", rollout.failure, rollout.error or _NO_REASON, rollout.retryable,
-            rollout.attempts, completion, usage, rollout.timing,
+            rollout.attempts, completion, usage, timing,
         )  # fmt: skip
         return
     yield Generated(
-        key, example_key, index, completion, rollout.stop_condition, rollout.is_truncated, usage, rollout.timing,
+        key, example_key, index, completion, rollout.stop_condition, rollout.is_truncated, usage, timing,
         rollout.attempts, rollout.state, lost,
     )  # fmt: skip
     reasons, metrics = dict(rollout.reasons), dict(rollout.metrics)
@@ -335,4 +361,4 @@ def _records(rollout: ImportedRollout, example_key: str, key: str, index: int) -
         # Some tools write the reason of one metric as `metric: reason`.
         is_named = bool(colon) and name in metrics and metrics[name] is None
         reasons = {name: words} if is_named else {"*": rollout.error or _NO_REASON}
-    yield scored(key, Score(rollout.reward, metrics, reasons), rollout.scoring_s, rollout.extra)
+    yield scored(key, Score(rollout.reward, metrics, reasons), number(rollout.scoring_s) or 0.0, rollout.extra)

@@ -59,8 +59,14 @@ class _Timing(BaseModel):
 
 
 class _Tokens(BaseModel):
-    input_tokens: float
-    output_tokens: float
+    input_tokens: _Number = None
+    output_tokens: _Number = None
+
+    def usage(self) -> Usage | None:
+        """Return the counts; None unless both are numbers."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return Usage(int(self.input_tokens), int(self.output_tokens), requests=1)
 
 
 class _Line(BaseModel):
@@ -175,7 +181,7 @@ def _rollout(line: _Line, columns: tuple[str, ...], place: str) -> ImportedRollo
         failure=(error.error or "error") if is_failed else "",
         stop_condition=line.stop_condition,
         is_truncated=bool(line.is_truncated),
-        usage=Usage(int(tokens.input_tokens), int(tokens.output_tokens), requests=1) if tokens else None,
+        usage=tokens.usage() if tokens else None,
         timing=Timing(timing.start_time, seconds, timing.model.duration),
         scoring_s=timing.scoring.duration,
         state={name: extra[name] for name in columns if name in extra},

@@ -96,6 +96,31 @@ def test_runs_whose_prompts_differ_are_paired_by_id(bench: Bench, tmp_path: Path
     assert wrong.code == 2 and "--pair-by 'name': must be content or id" in wrong.err
 
 
+def test_numbers_that_no_run_can_have_become_unknown_or_are_refused(bench: Bench, tmp_path: Path) -> None:
+    huge = tmp_path / "huge.jsonl"
+    row = {"s": 1, "i": 10**30, "o": 1, "c": 1e308, "t": 1e999, "id": "a"}
+    huge.write_text(json.dumps(row) + "\n")
+    words = "reward=s,input_tokens=i,output_tokens=o,cost=c,seconds=t,example=id"
+    run = imported(bench, huge, "--map", words)
+    summary = run.read_summary()
+    assert summary is not None and summary["usage"]["input_tokens"] is None
+    for words in (("runs", "show", run.id), ("report", run.id, "-o", "x.html"), ("export", run.id, "-f", "csv")):
+        assert bench(*words).code == 0
+    far = tmp_path / "far.jsonl"
+    rows = [{"s": 1, "id": n, "t": 99_999 if n == 0 else 0} for n in range(12)]
+    far.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = bench("import", str(far), "--map", "reward=s,example=id,rollout=t")
+    assert told.code == 2 and "12 rollouts are numbered up to 99999, with too many gaps" in told.err
+    plan = {"samples": 10**9}
+    header = {"status": "success", "eval": {"task": "sums", "model": "m", "dataset": plan, "config": {"epochs": 10**9}}}
+    with zipfile.ZipFile(tmp_path / "plan.eval", "w") as archive:
+        archive.writestr("header.json", json.dumps(header))
+        sample = {"id": 1, "epoch": 1, "input": "x", "scores": {"match": {"value": "C"}}}
+        archive.writestr("samples/1_epoch_1.json", json.dumps(sample))
+    planned = imported(bench, tmp_path / "plan.eval").read_manifest().planned
+    assert planned == {"num_examples": 1, "rollouts_per_example": 1}
+
+
 def test_reports_and_lists_show_imported_runs(bench: Bench, of_lm_eval: RunDir, of_inspect: RunDir) -> None:
     for ending in ("html", "md", "tex", "csv"):
         told = bench("report", of_lm_eval.id, of_inspect.id, "-o", f"report.{ending}")
