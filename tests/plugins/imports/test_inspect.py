@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from import_results import facts, golden, imported, refused
 from odd_runs import odd_run
@@ -173,6 +174,16 @@ def bomb(path: Path) -> None:
         archive.writestr("header.json", b" " * (300 << 20))
 
 
+def zstd_bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", pa.compress(b" " * (300 << 20), codec="zstd", asbytes=True))
+    whole = bytearray(path.read_bytes())
+    for start, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        at = whole.index(start) + offset
+        whole[at : at + 2] = (93).to_bytes(2, "little")
+    path.write_bytes(bytes(whole))
+
+
 def fifo(path: Path) -> None:
     os.mkfifo(path)
 
@@ -212,6 +223,7 @@ def deep(path: Path) -> None:
     ("make", "problem"),
     [
         (bomb, "header.json is larger than 256 MiB"),
+        (zstd_bomb, "header.json is larger than 256 MiB"),
         (fifo, "not a file or folder"),
         (link, "a symbolic link, which is not followed"),
         (cut, "is not a zip file"),
