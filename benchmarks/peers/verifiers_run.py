@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 url, questions, in_flight = sys.argv[1:4]
+shutil.rmtree("verifiers-results", ignore_errors=True)  # of another size, which it would resume
 os.environ.update(BENCH_API_KEY="none", HF_HUB_OFFLINE="1")
 
 import verifiers as vf  # noqa: E402
