@@ -54,7 +54,7 @@ LINES = {
     "core": (2775, 1529),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
-    "engine": (7368, 5045),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7374, 5048),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2473, 1505),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),

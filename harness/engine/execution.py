@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
@@ -211,9 +211,10 @@ class RunExecution:
         evaluation.schedules.append(schedule)
         if evaluation.is_interrupted:
             schedule.stop()
-        systemic = await schedule.run()
-        if stage != "score" and run.recorded is not None and self._budget.reached is not None:
-            deque(todos, maxlen=0)  # counts skipped rollouts: a complete run is done, even if the budget is spent
+        with closing(todos):
+            systemic = await schedule.run()
+            if stage != "score" and run.recorded is not None and self._budget.reached is not None:
+                deque(todos, maxlen=0)  # counts skipped rollouts: a complete run is done, even if the budget is spent
         if systemic is not None:
             return str(systemic)
         error = schedule.last_error

@@ -4,7 +4,7 @@ their dataset rows nor their journal lines must be read before the first request
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias, cast
@@ -74,8 +74,12 @@ class Todos(Iterator[Todo]):
         steps: The remaining items in order, and functions that count finished rollouts.
     """
 
-    def __init__(self, steps: Iterator[Todo | Aside]) -> None:
+    def __init__(self, steps: Generator[Todo | Aside]) -> None:
         self._steps = steps
+
+    def close(self) -> None:
+        """Close the journal, even if not all items were taken."""
+        self._steps.close()
 
     def __next__(self) -> Todo:
         for step in self._steps:
@@ -110,8 +114,9 @@ class Worklist:
         self._passed: list[tuple[str, int]] = []
         """Key and example index of each finished rollout that is not counted yet."""
 
-    def todos(self, stage: Stage) -> Iterator[Todo]:
-        """Yield the remaining items lazily, in the plan's order; for a resumed run, the iterator is a `Todos`."""
+    def todos(self, stage: Stage) -> Generator[Todo] | Todos:
+        """Yield the remaining items lazily, in the plan's order; for a resumed run, the iterator is a `Todos`. Close
+        the iterator after use: it has the journal open."""
         if self._recorded is None:
             return self._fresh()
         return Todos(self._left(self._recorded, stage))
@@ -121,7 +126,7 @@ class Worklist:
         """Return whether early stopping needs no further example. An example that has begun is completed."""
         return self._progress is not None and self._progress.target is not None and self._progress.target.is_enough
 
-    def _left(self, recorded: Recorded, stage: Stage) -> Iterator[Todo | Aside]:
+    def _left(self, recorded: Recorded, stage: Stage) -> Generator[Todo | Aside]:
         with JournalReader(recorded.path) as reader:
             for outline in self._plan.outlines():
                 yield from self._remaining(recorded, reader, outline, stage)
@@ -136,7 +141,7 @@ class Worklist:
         passed, self._passed = self._passed, []
         return partial(self._count, recorded, passed)
 
-    def _fresh(self) -> Iterator[Todo]:
+    def _fresh(self) -> Generator[Todo]:
         for example in self._plan.examples():
             if self._is_enough:
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -125,6 +126,29 @@ def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[...,
     assert isinstance(again, LiveRun) and (again.folder.path, again.progress.held) == (first.folder.path, 0)
     asyncio.run(Evaluation([]).play([again]))
     assert (again.progress.held, again.progress.resumed, again.progress.done) == (3, 3, 6)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed on Linux")
+def test_an_interrupted_resume_leaves_its_journal_closed(prepared: Callable[..., list[LiveRun]]) -> None:
+    flags = {"max_concurrent_generation": 1}
+    [first] = prepared({"answers": ["a", "hold", "c"]}, **flags)
+
+    async def interrupt_the_second_rollout(run: LiveRun) -> Evaluation:
+        evaluation, waiting = Evaluation([], drain=0.1), run.plan.environment.waiting  # type: ignore[attr-defined]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(evaluation.play([run]))
+            await until(lambda: run.plan.environment.waiting == waiting + 1 and run.progress.scored == 1)  # type: ignore[attr-defined]
+            evaluation.interrupt()
+        return evaluation
+
+    asyncio.run(interrupt_the_second_rollout(first))
+    resolution = resolve("suite.toml", {"model": "reference/oracle", "num_examples": -1, **flags})
+    [again] = prepare(resolution.runs, [progress_of(run) for run in resolution.runs], StartOptions(resume=True))
+    assert isinstance(again, LiveRun)
+    evaluation = asyncio.run(interrupt_the_second_rollout(again))
+    assert len(evaluation.schedules) == 1 and again.progress.state == "interrupted"
+    open_files = [Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    assert again.folder.journal_path.resolve() not in [each.readlink() for each in open_files if each.is_symlink()]
 
 
 def test_each_run_has_a_status_until_it_ends(prepared: Callable[..., list[LiveRun]]) -> None:
