@@ -51,10 +51,10 @@ LINES = {
     "cli": (10061, 6918),
     # the number of a key, and of one that was added
     # imported runs without messages or times
-    "core": (2775, 1529),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2784, 1535),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
-    "engine": (7374, 5048),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7406, 5069),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2473, 1505),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -100,7 +100,7 @@ LINES = {
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
     # options of imports, and imports of several files as a whole
-    "store": (7158, 4451),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "store": (7165, 4458),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

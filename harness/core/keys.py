@@ -56,13 +56,16 @@ class KeyIndex:
     def __init__(self) -> None:
         self._keys = bytearray()
         self._table = array("i", [-1]) * 1024
+        self._recent: dict[str, int] = {}
+        """Numbers of the keys that were added last: most look-ups are for these."""
 
     def __len__(self) -> int:
         return len(self._keys) // _SIZE
 
     def find(self, key: str) -> int:
         """Return the key's number, or -1 if the key was not added."""
-        return self._table[self._place(_identity(key))]
+        number = self._recent.get(key)
+        return self._table[self._place(_identity(key))] if number is None else number
 
     def add(self, key: str) -> int:
         """Return the key's number. A new key is added and gets the next number."""
@@ -74,6 +77,9 @@ class KeyIndex:
         number = len(self)
         self._keys += identity
         self._table[place] = number
+        if len(self._recent) >= _RECENT:
+            self._recent.clear()
+        self._recent[key] = number
         # At most half full, so that a lookup takes one or two steps.
         if 2 * (number + 1) > len(self._table):
             self._grow()
@@ -105,6 +111,9 @@ def key_number(key: str) -> int:
     """Return 63 bits of a key, for columns of numbers."""
     return int.from_bytes(_identity(key)[:8], "big") >> 1
 
+
+_RECENT = 4096
+"""Maximum number of keys that are also kept as they were added."""
 
 _SIZE = 16
 """Bytes of a key's identity."""

@@ -5,23 +5,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 from harness.core.errors import StoreError
 from harness.core.records import Generated, Scored
 from harness.engine.prepare import LiveRun
+from harness.stats.scores import ScoreTable
 from harness.stats.summary import summarize
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
 from harness.store.journal import JournalReader
 from harness.store.journal_index import NOWHERE, Recorded
 from harness.store.manifest import RunStatus
+from harness.store.outcomes import Outcome
 from harness.store.rows import RowShape
-from harness.store.score_table import aim_of, tally
+from harness.store.score_table import aim_of, enter, tally
 
 logger = logging.getLogger(__name__)
+
+PAUSE = 49
+"""Minimum time between two writes of many rows during a run, as a multiple of the time that the first one took."""
+
+FEW_ROWS = 100
+"""Number of rows that are written without a pause afterwards."""
 
 COLUMN_SAMPLE = 50
 """Number of rollouts searched for a state column before it is reported as empty."""
@@ -29,8 +38,9 @@ COLUMN_SAMPLE = 50
 
 @asynccontextmanager
 async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerator[Callable[[], None]]:
-    """Context manager that writes the dataset during a run, so that it is at most `every` rollouts behind the journal.
-    It writes in a thread, so that the event loop never waits for the disk.
+    """Context manager that writes the dataset during a run, so that it is at most `every` rollouts behind the journal;
+    more if rollouts end so fast that writing would take over a fiftieth of the time. It writes in a thread, so that the
+    event loop never waits for the disk.
 
     Args:
         writer: Writer of the run's dataset; None writes nothing.
@@ -42,7 +52,7 @@ async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerato
     if writer is None or every <= 0:
         yield lambda: None
         return
-    waiting, due, is_closing = 0, asyncio.Event(), False
+    waiting, due, closing = 0, asyncio.Event(), asyncio.Event()
 
     def count() -> None:
         nonlocal waiting
@@ -52,13 +62,17 @@ async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerato
 
     async def write() -> None:
         nonlocal waiting
-        while await due.wait() and not is_closing:
+        while await due.wait() and not closing.is_set():
             due.clear()
-            waiting = 0
+            waiting, began, rows = 0, time.monotonic(), 0
             try:
-                await asyncio.to_thread(writer.checkpoint)
+                rows = await asyncio.to_thread(writer.checkpoint)
             except StoreError as error:  # the journal is complete; the end of the run rebuilds the dataset from it
                 logger.warning("the dataset could not be updated; the next checkpoint tries again: %s", error)
+            if rows < FEW_ROWS:
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closing.wait(), PAUSE * (time.monotonic() - began))
 
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as tasks:
@@ -67,7 +81,7 @@ async def checkpoints(writer: DatasetWriter | None, every: int) -> AsyncGenerato
             yield count
         except BaseException as error:  # the group would cancel a write in progress, and wrap the error
             failure = error
-        is_closing = True
+        closing.set()
         due.set()
     if failure is not None:
         raise failure
@@ -91,8 +105,9 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
         wall, resumed = earlier["wall_s"], earlier["resumed"]  # all rollouts were complete: keep the recorded time
     try:
         recorded = run.writer.catch_up() if run.writer else Recorded.load(run.folder.journal_path)
+        table, failure = _write_rows(run, recorded)
         run.summary = summarize(
-            tally(recorded),
+            table,
             pass_threshold=run.plan.resolved.settings.env.pass_threshold,
             rollouts_per_example=run.plan.rollouts.rollouts_per_example,
             planned=progress.total,
@@ -104,8 +119,8 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
         on_recorded(recorded)
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
-            writer = run.writer or DatasetWriter(run.folder.path, RowShape.of(manifest))
-            writer.complete()
+            if failure is not None:
+                raise failure
             # Write the manifest after the rows: if it says `done`, all of them must be on disk.
             run.folder.write_manifest(manifest.ended(status, progress.note))
             rebuild_card(run.folder.path.parent)
@@ -114,6 +129,23 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
         run.release()
         if run.scratch is not None:
             run.scratch.cleanup()
+
+
+def _write_rows(run: LiveRun, recorded: Recorded) -> tuple[ScoreTable, StoreError | None]:
+    """Write the dataset, if the run has one, and return the table of scores and the error that kept it from being
+    written. Both are made in one pass, because reading the journal takes longest."""
+    table, failure = ScoreTable(), None
+
+    def on_row(number: int, outcome: Outcome) -> None:
+        enter(table, recorded.place(number), outcome.base, outcome.score)
+
+    if run.is_saved:
+        writer = run.writer or DatasetWriter(run.folder.path, RowShape.of(run.manifest))
+        try:
+            writer.complete(on_row)
+        except StoreError as error:
+            failure = error
+    return (table if len(table) == len(recorded) else tally(recorded)), failure
 
 
 def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +34,7 @@ from harness.store.atomic import (
 from harness.store.card import rebuild_card, refresh_card
 from harness.store.completeness import final_name, sweep
 from harness.store.journal_index import Recorded
-from harness.store.outcomes import outcomes
+from harness.store.outcomes import Outcome, in_order, outcomes
 from harness.store.rows import BATCH_BYTES, BATCH_ROWS, WRITER_OPTIONS, RowFile, RowShape
 from harness.store.rundir import RunDir
 from harness.store.safe_files import is_folder, open_binary
@@ -138,8 +138,12 @@ class DatasetWriter:
         rebuild_card(self._run.parent)
         return rows
 
-    def complete(self) -> int:
+    def complete(self, on_row: Callable[[int, Outcome], object] | None = None) -> int:
         """Write all rows, sorted, as `finish` does, but do not rebuild the card.
+
+        Args:
+            on_row: Called with each rollout's journal number and outcome when its row is written, so that the caller
+                need not read the journal again; not called if the files already have all rows.
 
         Returns:
             Number of rows in the dataset.
@@ -149,7 +153,7 @@ class DatasetWriter:
         """
         with self._turn():
             if not self._is_final():
-                self._replace(with_waiting=True)
+                self._replace(with_waiting=True, on_row=on_row)
             return len(self._recorded)
 
     @contextlib.contextmanager
@@ -208,7 +212,7 @@ class DatasetWriter:
         self._merge()
         return len(fresh)
 
-    def _replace(self, *, with_waiting: bool) -> int:
+    def _replace(self, *, with_waiting: bool, on_row: Callable[[int, Outcome], object] | None = None) -> int:
         """Build the whole dataset in a new folder, and exchange the folders."""
         for _ in self._recorded.advance():
             pass
@@ -223,8 +227,8 @@ class DatasetWriter:
             return 0
         part = _Part(0, recorded.end, SORTED, waiting)
         with self._staging() as folder:
-            rows = (n for n in _sorted(recorded) if with_waiting or done[n])
-            count = self._write(folder / part.file_name, part, rows)
+            rows = [n for n in in_order(recorded) if with_waiting or done[n]]
+            count = self._write(folder / part.file_name, part, rows, on_row)
         self._parts = [part]
         self._due.clear()
         self._written = bytearray()
@@ -266,13 +270,21 @@ class DatasetWriter:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    def _write(self, path: Path, part: _Part, numbers: Iterable[int]) -> int:
+    def _write(
+        self,
+        path: Path,
+        part: _Part,
+        numbers: Sequence[int],
+        on_row: Callable[[int, Outcome], object] | None = None,
+    ) -> int:
         """Write a parquet file and sync it; return its number of rows."""
         with translated("write", path):
             new_file(path).close()  # Arrow would ignore private permissions
         with RowFile(path, self._columns, _notes(part)) as file:
-            for outcome in outcomes(self._recorded, numbers):
+            for number, outcome in zip(numbers, outcomes(self._recorded, numbers), strict=True):
                 file.add(outcome)
+                if on_row is not None:
+                    on_row(number, outcome)
         with translated("sync", path):
             sync_file(path)
         return file.rows
@@ -290,15 +302,6 @@ class DatasetWriter:
         for number in numbers:
             self._written[number] = 1
             self._due.discard(number)
-
-
-def _sorted(recorded: Recorded) -> list[int]:
-    """Journal numbers of all rollouts, sorted by example and rollout index."""
-    import numpy as np
-
-    # Machine integers instead of tuples, which would need most of the memory at 100,000 rollouts.
-    places = (index << 24 | rollout for index, rollout in map(recorded.place, range(len(recorded))))
-    return np.fromiter(places, np.int64, len(recorded)).argsort(kind="stable").tolist()
 
 
 def _notes(part: _Part) -> dict[str, str]:

@@ -3,6 +3,7 @@ memory at a time."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
@@ -100,7 +101,9 @@ def read_journal(folder: RunDir) -> Recorded:
 
 def in_order(recorded: Recorded) -> Sequence[int]:
     """Journal numbers of all rollouts, sorted by example and rollout index."""
-    return sorted(range(len(recorded)), key=recorded.place)
+    # Machine integers instead of tuples, which would need most of the memory at 100,000 rollouts.
+    places = array("q", (index << 24 | rollout for index, rollout in map(recorded.place, range(len(recorded)))))
+    return sorted(range(len(places)), key=places.__getitem__)
 
 
 def outcomes(recorded: Recorded, numbers: Iterable[int] | None = None) -> Iterator[Outcome]:

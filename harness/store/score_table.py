@@ -14,6 +14,7 @@ from harness.store.journal import JournalReader
 from harness.store.journal_index import Recorded, read_rollout
 from harness.store.manifest import Manifest
 from harness.store.outcome_kinds import missing_reason
+from harness.store.outcomes import in_order
 from harness.store.values import number
 
 OF_EXAMPLES = "of_examples"
@@ -36,7 +37,7 @@ def tally(recorded: Recorded) -> ScoreTable:
     if not len(recorded):
         return table  # a run without rollouts may have no journal
     with JournalReader(recorded.path) as reader:
-        for each in range(len(recorded)):
+        for each in in_order(recorded):
             enter(table, recorded.place(each), *read_rollout(reader, recorded.lines(each)))
     return table
 
