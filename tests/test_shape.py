@@ -51,9 +51,11 @@ LINES = {
     "cli": (10061, 6918),
     # the number of a key, and of one that was added
     # imported runs without messages or times
+    # a dict of the keys that were added last
     "core": (2784, 1535),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
+    # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
     "engine": (7406, 5069),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2473, 1505),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
@@ -71,7 +73,7 @@ LINES = {
     "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
-    "plugins/imports": (2003, 1396),
+    "plugins/imports": (1992, 1386),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -100,7 +102,8 @@ LINES = {
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
     # options of imports, and imports of several files as a whole
-    "store": (7165, 4458),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # rows that are counted when they are written; words for replies that an import does not have
+    "store": (7171, 4462),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

@@ -213,7 +213,7 @@ def _ranked(ranked: Ranked, width: int) -> Iterator[Text]:
     yield from prose(words, width, indent=2, break_words=False)
     texts = {
         "asked": last_text(outcome.example.prompt, "user", _TAIL),
-        "answered": last_text(outcome.base.completion, "assistant", _TAIL) or "(empty)",
+        "answered": last_text(outcome.base.completion, "assistant", _TAIL) or outcome.no_text,
         "expected": str(outcome.example.answer or ""),
     }
     for label, text in texts.items():

@@ -96,7 +96,7 @@ def _excerpt(rollout: RunRollout, found: Search) -> tuple[str, bool]:
         return clean(outcome.error, _MOST_TEXT), False
     reply = reply_of(outcome.base)
     end = clean(reply[-4 * _MOST_TEXT :], 4 * _MOST_TEXT)[-_MOST_TEXT:]
-    return ("…" + end if len(reply) > 4 * _MOST_TEXT or len(end) == _MOST_TEXT else end) or "(empty)", True
+    return ("…" + end if len(reply) > 4 * _MOST_TEXT or len(end) == _MOST_TEXT else end) or outcome.no_text, True
 
 
 def search_lines(lines: Sequence[RolloutLine], found: Search, width: int) -> Iterator[Text]:

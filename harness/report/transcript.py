@@ -45,7 +45,7 @@ def transcript(example: Example, rollouts: Sequence[Outcome], width: int, notes:
         yield f"Rollout {outcome.base.rollout_index} · {verdict(outcome)}"
         yield rule
         if outcome.base.completion or isinstance(outcome.base, Generated):
-            yield from _message_lines(outcome.base.completion or "", "assistant", "completion")
+            yield from _message_lines(outcome.base.completion or outcome.no_text, "assistant", "completion")
         yield from _result(example, outcome)
         yield from _notes(notes.of(outcome.base.key))
     if example.info:

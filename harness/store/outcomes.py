@@ -59,6 +59,12 @@ class Outcome:
         return {**state, **self.score.extra} if self.score is not None and self.score.extra else state
 
     @property
+    def no_text(self) -> str:
+        """Words in place of a reply without text: an imported run may have no messages."""
+        is_known = isinstance(self.base, Failed) or "completion" not in self.base.lost
+        return "(empty)" if is_known else "(not recorded)"
+
+    @property
     def is_scored(self) -> bool:
         """Whether the rollout has a reward."""
         return self.reward is not None

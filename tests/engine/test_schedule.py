@@ -81,7 +81,7 @@ def test_what_was_done_before_is_counted_when_the_first_request_is_under_way(tmp
         def count() -> None:
             counted.append(list(run.generation.started))
 
-        todos = Todos(iter([*[count] * 5, *fresh(2), *[count] * 2]))
+        todos = Todos(each for each in [*[count] * 5, *fresh(2), *[count] * 2])
         async with standing(tmp_path / "j", todos, bounds(1, 1)) as run:
             await run.settled()
             assert counted == [["0.0"]] * 5
@@ -96,7 +96,7 @@ def test_a_run_ends_when_all_that_was_done_before_is_counted(tmp_path: Path, sto
     counted: list[int] = []
 
     async def main() -> None:
-        steps = Todos(iter([lambda: counted.append(1)] * 500))
+        steps = Todos((lambda: counted.append(1)) for _ in range(500))
         async with standing(tmp_path / "j", steps, bounds(3, 3)) as run:
             if stopped:
                 run.schedule.stop()

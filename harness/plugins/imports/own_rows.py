@@ -27,22 +27,10 @@ def _decoded(value: Any) -> Any:
 _Object = Annotated[JsonDict, BeforeValidator(_decoded)]
 
 
-class _Timing(BaseModel):
-    started_at: float = 0.0
-    generation: float = 0.0
-    model: float = 0.0
-    waiting: float = 0.0
-    scoring: float = 0.0
-
-
-class _Usage(BaseModel):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    cached_tokens: int = 0
-    requests: int = 0
-    unreported: int = 0
-    cost: float | None = None
+def _scoring(timing: Any) -> Any:
+    """Return the seconds of scoring, which `timing` has besides the fields of `Timing`."""
+    known = _decoded(timing)
+    return cast(JsonDict, known).get("scoring", 0.0) if isinstance(known, dict) else 0.0
 
 
 class _Row(BaseModel):
@@ -60,8 +48,9 @@ class _Row(BaseModel):
     error: str | None = None
     stop_condition: str | None = None
     is_truncated: bool = False
-    usage: Annotated[_Usage, BeforeValidator(_decoded)] = _Usage()
-    timing: Annotated[_Timing, BeforeValidator(_decoded)] = _Timing()
+    usage: Annotated[Usage, BeforeValidator(_decoded)] = Usage()
+    timing: Annotated[Timing, BeforeValidator(_decoded)] = Timing()
+    scoring: Annotated[float, BeforeValidator(_scoring)] = Field(0.0, validation_alias="timing")
 
 
 def is_own(path: Path) -> bool:
@@ -97,7 +86,7 @@ def own_rollout(row: JsonDict, place: str, metrics: tuple[str, ...], state: tupl
         state: Columns with state values.
     """
     known = checked(_Row, row, place)
-    timing, error = known.timing, known.error or ""
+    error = known.error or ""
     is_failed = known.outcome != "scored" and not known.completion
     reason, _, words = error.partition(": ")
     is_text = isinstance(row["timing"], str)  # in Parquet files, every value that is no scalar is JSON text
@@ -112,9 +101,9 @@ def own_rollout(row: JsonDict, place: str, metrics: tuple[str, ...], state: tupl
         known.rollout_index,
         known.stop_condition,
         known.is_truncated,
-        Usage(**known.usage.model_dump()),
-        Timing(timing.started_at, timing.generation, timing.model, timing.waiting),
-        timing.scoring,
+        known.usage,
+        known.timing,
+        known.scoring,
         {name: value for name, value in values.items() if value is not None},
         place=place,
     )

@@ -85,6 +85,10 @@ def test_a_likelihood_is_no_reply_and_not_an_empty_one(bench: Bench) -> None:
     assert run.read_manifest().derived["reward"] == "acc" and summary is not None
     assert (summary["empty"], summary["usage"]["input_tokens"]) == (0, None)
     assert not any(base(each).is_empty or base(each).completion for each in rollouts(run))
+    example = str(rollouts(run)[0].example.example_id)
+    for shown in (["runs", "show"], ["runs", "show", "--worst", "1"], ["runs", "show", "--example", example]):
+        told = bench(shown[0], shown[1], str(run.path), *shown[2:])
+        assert told.code == 0 and "(not recorded)" in told.out and "(empty)" not in told.out
     assert "lower values are better" in refused_after(bench, sample("ending"), "perplexity")
 
 
