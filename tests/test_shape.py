@@ -48,22 +48,23 @@ LINES = {
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     # completion for a named shell; usage of cancelled rollouts
-    "cli": (10061, 6918),
+    "cli": (10062, 6919),
     # the number of a key, and of one that was added
     # imported runs without messages or times
-    # a dict of the keys that were added last
-    "core": (2784, 1535),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # log-probabilities of a reply
+    "core": (2786, 1536),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
-    # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
-    "engine": (7406, 5069),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
-    "envs": (2473, 1505),  # kept connections to MCP servers; errors of state.openai
+    # figures of a run that its environment computes
+    "engine": (7426, 5086),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
     # delays of requests as values; advice on errors that providers describe in a 200
     # the usual sampling arguments are checked at once
-    "models": (3478, 2185),  # errors with setting and remedy as fields, an argument a line
+    # log-probabilities of a reply, and completions without the echoed prompt
+    "models": (3496, 2200),  # errors with setting and remedy as fields, an argument a line
     "multi": (
         4136,
         2628,
@@ -74,6 +75,8 @@ LINES = {
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
     "plugins/imports": (1992, 1386),
+    # tasks of lm-eval: the door to the library, prompts, requests, log-likelihoods, metrics, groups
+    "plugins/lm_eval_tasks": (1001, 629),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -83,12 +86,14 @@ LINES = {
     # processes that help to index a long journal; columns of equal values that share their memory
     "plugins/view": (5793, 3879),
     "records": (3, 1),
-    "reference": (946, 592),  # the quoted names of runs are kept
+    # log-probabilities of prompts, with their tokenizer; several prompts and token ids
+    "reference": (1101, 695),  # the quoted names of runs are kept
     # selection of rollouts by a query; the table models × environments in four formats; faster texts of messages
     # a rollout keeps its reply, which several columns read; the usage of cancelled rollouts
     # a rollout keeps its reply, which several columns read; columns of usual rollouts in fewer steps
     # the origin of imported runs, and their unknown times
-    "report": (8908, 6153),  # columns of notes, and notes in transcripts; calls of rollouts
+    # figures of a run
+    "report": (8916, 6158),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -97,13 +102,13 @@ LINES = {
     # lists of headers
     "settings": (4740, 3140),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4197, 2413),  # tables of scattered indices take little memory
+    "stats": (4201, 2415),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
     # options of imports, and imports of several files as a whole
-    # rows that are counted when they are written; words for replies that an import does not have
-    "store": (7171, 4462),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # figures of a run
+    "store": (7177, 4468),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
@@ -185,6 +190,7 @@ LONG_SIGNATURES = {
     # The parameters of an environment are the keys of its table.
     "harness/agents/environment.py:load_environment",
     "harness/multi/environment.py:load_environment",
+    "harness/plugins/lm_eval_tasks/loader.py:load_environment",
     # The documented API's own arguments, which callers also pass by position.
     "harness/agents/runner.py:__init__",
     "harness/agents/runner.py:run_eval",
@@ -200,6 +206,7 @@ HEAVY = {
     "huggingface_hub",
     "openai",
     "litellm",
+    "lm_eval",
     "genai_prices",
     "ray",
     "fastmcp",

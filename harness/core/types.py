@@ -91,6 +91,8 @@ class ModelResponse:
     """Number of HTTP requests that were made for this reply, including retries."""
     wasted: Usage | None = None
     """Reported usage of earlier replies that had to be discarded but cost money as well."""
+    logprobs: JsonDict | None = None
+    """Log-probabilities of tokens, as the endpoint reported them; None unless the call requested them. Not recorded."""
 
     @property
     def is_truncated(self) -> bool:

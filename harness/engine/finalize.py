@@ -8,12 +8,14 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import cast
 
 from harness.core.errors import StoreError
 from harness.core.records import Generated, Scored
 from harness.engine.prepare import LiveRun
 from harness.stats.scores import ScoreTable
+from harness.envs.environment import Environment
 from harness.stats.summary import summarize
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
@@ -23,6 +25,7 @@ from harness.store.manifest import RunStatus
 from harness.store.outcomes import Outcome
 from harness.store.rows import RowShape
 from harness.store.score_table import aim_of, enter, tally
+from harness.usercode.exceptions import describe
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +119,7 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
             resumed=resumed,
             aim=aim_of(manifest),
         )
+        run.summary = replace(run.summary, figures=_figures(run.plan.environment, recorded))
         on_recorded(recorded)
         if run.is_saved:
             run.folder.write_summary(run.summary.to_json())
@@ -146,6 +150,22 @@ def _write_rows(run: LiveRun, recorded: Recorded) -> tuple[ScoreTable, StoreErro
         except StoreError as error:
             failure = error
     return (table if len(table) == len(recorded) else tally(recorded)), failure
+
+
+def _figures(environment: Environment, recorded: Recorded) -> dict[str, float]:
+    """Compute the figures of a run that its environment defines; an exception of its code is logged."""
+    name = environment.figures_of
+    values: list[object] = []
+    with JournalReader(recorded.path) as reader:
+        for lines in map(recorded.lines, range(len(recorded)) if name else ()):
+            score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
+            if score is not None and score.reward is not None and name in score.extra:
+                values.append(score.extra[name])
+    try:
+        return environment.figures(values) if values else {}
+    except Exception as error:  # the boundary around the author's code
+        logger.warning("%s: the figures of the run could not be computed: %s", environment.env_id, describe(error))
+        return {}
 
 
 def _absent_columns(recorded: Recorded, names: Sequence[str]) -> str:

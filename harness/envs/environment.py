@@ -280,6 +280,19 @@ class Environment(ABC):
                 return cast("list[JsonDict]", tools)
         return list(self.tool_defs)
 
+    # Figures of a run
+
+    figures_of: ClassVar[str] = ""
+    """Name of the state value, set by scoring, from which `figures` computes the figures of a run; "" for none."""
+
+    def figures(self, values: Sequence[Any]) -> dict[str, float]:
+        """Compute figures of a run that are no means over examples, such as a perplexity. They are part of its summary.
+
+        Args:
+            values: The state value `figures_of` of each scored rollout.
+        """
+        return {}
+
     # Changes by a run
 
     def add_rubric(self, rubric: Rubric) -> None:

@@ -127,7 +127,7 @@ class ChatClient:
                 self._note_reply(call, reply, tokens)
                 return ModelResponse(
                     reply.message, reply.finish_reason, reply.usage, reply.model, reply.id,
-                    clock.now() - sent_at, progress.attempts + 1, progress.wasted,
+                    clock.now() - sent_at, progress.attempts + 1, progress.wasted, reply.logprobs,
                 )  # fmt: skip
             finally:
                 health.ended(progress)

@@ -185,7 +185,9 @@ def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelRespons
     if isinstance(outcome, Failure):
         return outcome if usage.unreported and usage.cost is None else replace(outcome, usage=usage)
     message = outcome
-    finish, model, reply_id = (choice or {}).get("finish_reason"), fields.get("model"), fields.get("id")
+    choice = choice or {}
+    finish, model, reply_id = choice.get("finish_reason"), fields.get("model"), fields.get("id")
+    logprobs = choice.get("logprobs")
     if finish == "content_filter" and not message.get("content") and not message.get("refusal"):
         # The transcript has no finish reason: the provider's refusal would look like an empty answer.
         message["refusal"] = "content_filter"
@@ -195,6 +197,7 @@ def read_fields(fields: JsonDict, status: int, *, is_chat: bool) -> ModelRespons
         usage,
         model if isinstance(model, str) else None,
         reply_id if isinstance(reply_id, str) else None,
+        logprobs=json_object(logprobs) if logprobs else None,
     )
 
 

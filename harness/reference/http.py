@@ -16,6 +16,7 @@ from harness.core.types import ROLLOUT_HEADER, JsonDict, Message, Messages, Prom
 from harness.reference.fault_sources import ObservedRequest
 from harness.reference.header import RolloutHeader, parse_header
 from harness.reference.policies import NAMES, UNKNOWN_PROMPT, is_reference, message_text, parse_model
+from harness.reference.tokens import CHAT_TEMPLATE, END, decode, encode, logprobs, tokens_of
 
 if TYPE_CHECKING:
     from harness.reference.server import ReferenceServer
@@ -28,6 +29,9 @@ SHUTDOWN_TIMEOUT = 0.5
 """Seconds that open requests have to end when the server stops."""
 
 BODY_CAP = 64 * 1024 * 1024
+
+MODEL_LENGTH = 32768
+"""Maximum number of tokens of a context, as `/tokenize` reports it; not enforced."""
 
 FIXED_TEXT = (
     "To answer this, it helps to separate what is given from what is asked. The given quantities fix everything that "
@@ -93,6 +97,8 @@ class Listener:
             return _json(self._stats("rollouts" in request.query))
         if request.method == "GET" and path in ("/faults", "/v1/faults"):
             return _json(self._server.fault_report())
+        if path in _TOKENIZER:
+            return await _tokenizer(request)
         return _error(404, f"this server does not support {request.method} {path}; try /v1/models", "unknown_path")
 
     async def _complete(self, request: web.BaseRequest, *, is_chat: bool) -> web.StreamResponse:
@@ -139,6 +145,8 @@ class Listener:
         body = _parse(raw)
         model: object = body.get("model")
         prompt: object = body.get("messages" if is_chat else "prompt")
+        if not is_chat and isinstance(model, str) and (not isinstance(prompt, str) or "echo" in body):
+            return self._prompts(body, model, prompt, rollout)
         if not isinstance(model, str) or not isinstance(prompt, list if is_chat else str):
             raise Refusal(
                 400,
@@ -148,6 +156,33 @@ class Listener:
         asked = cast("Prompt", prompt)
         message = self._reply(model, asked, rollout)
         return _completion(body, model, asked, message, self._server.stats.requests)
+
+    def _prompts(self, body: JsonDict, model: str, prompt: object, rollout: RolloutHeader | None) -> JsonDict:
+        """Answer a completion request with token ids, several prompts or `echo`: one choice for each prompt."""
+        whole: JsonDict = {}
+        for index, tokens in enumerate(_prompts_of(prompt)):
+            text = "".join(tokens)
+            # With log-probabilities of the prompt, one more token is enough: no client reads more.
+            scores = bool(body.get("echo")) and isinstance(body.get("logprobs"), int)
+            message: Message = {"role": "assistant", "content": "."}
+            answer = _completion(
+                {} if scores else body, model, text, message if scores else self._reply(model, text, rollout),
+                self._server.stats.requests,
+            )  # fmt: skip
+            choice = answer["choices"][0]
+            choice["index"] = index
+            if scores:
+                tokens = tokens if body.get("max_tokens") == 0 else [*tokens, END]
+                choice |= {"text": "".join(tokens), "finish_reason": "length", "logprobs": logprobs(model, tokens)}
+            elif body.get("echo"):
+                choice["text"] = text + choice["text"]
+            if whole:
+                whole["choices"].append(choice)
+                for name, number in answer["usage"].items():
+                    whole["usage"][name] += number
+            else:
+                whole = answer
+        return whole
 
     def _reply(self, model: str, prompt: Prompt, rollout: RolloutHeader | None) -> Message:
         server = self._server
@@ -223,6 +258,43 @@ def _completion(body: JsonDict, model: str, prompt: Prompt, message: Message, nu
         "choices": [choice],
         "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens, "total_tokens": prompt_tokens + tokens},
     }
+
+
+def _prompts_of(prompt: object) -> list[list[str]]:
+    """Return the tokens of each prompt in the field `prompt`: a text, token ids, or a list of either."""
+    if isinstance(prompt, str):
+        return [tokens_of(prompt)]
+    each = cast("list[object]", prompt) if isinstance(prompt, list) else []
+    if each and isinstance(each[0], int):
+        each = [each]
+    try:
+        found = [tokens_of(one) if isinstance(one, str) else decode(cast("list[object]", one)) for one in each]
+    except (TypeError, ValueError) as error:
+        raise Refusal(400, f"prompt: {error}", "invalid_body") from error
+    if not found:
+        raise Refusal(400, "prompt must be a string, a list of token ids, or a list of these", "invalid_body")
+    return found
+
+
+_TOKENIZER = ("/tokenize", "/detokenize", "/tokenizer_info")
+"""Paths of the tokenizer, as vLLM has them."""
+
+
+async def _tokenizer(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer a request about tokens: those of a text, the text of tokens, or the name of the last token."""
+    if request.path == "/tokenizer_info":
+        return _json({"bos_token": None, "eos_token": END, "chat_template": CHAT_TEMPLATE})
+    try:
+        body = _parse(await _body(request))
+        if request.path == "/detokenize":
+            return _json({"prompt": "".join(decode(body["tokens"]))})
+        ids = encode(body["prompt"])
+    except Refusal as refusal:
+        return _error(refusal.status, str(refusal), refusal.code)
+    except (KeyError, TypeError, ValueError) as error:
+        wanted = "tokens: a list of token ids" if request.path == "/detokenize" else "prompt: a string"
+        return _error(400, f"{request.path} needs {wanted} ({error!r})", "invalid_body")
+    return _json({"count": len(ids), "max_model_len": MODEL_LENGTH, "tokens": ids})
 
 
 def _parse(raw: bytes) -> JsonDict:

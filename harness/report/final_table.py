@@ -183,7 +183,8 @@ def remarks_of(result: RunReport) -> list[str]:
         note = clean(result.note, 2000)
         remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
     if summary is not None:
-        remarks += _early(summary, result.note) + _missing(summary, result) + _doubts(summary) + _judges(summary)
+        remarks += _figures(summary) + _early(summary, result.note) + _missing(summary, result) + _doubts(summary)
+        remarks += _judges(summary)
     return [*remarks, *unfinished_words(result.unfinished)]
 
 
@@ -214,6 +215,13 @@ def _early(summary: Summary, note: str) -> list[str]:
         of = "its interval is an asymptotic confidence sequence, since rewards have no range: good for late stops"
         remarks.append(f"{of}; metrics and pass rates have none")
     return remarks
+
+
+def _figures(summary: Summary) -> list[str]:
+    """Text with the environment's own figures of the run."""
+    shown = [f"{clean(name, 80)} {numerals.score(value)}" for name, value in summary.figures.items()]
+    more = len(shown) - MOST_METRICS
+    return [f"over all examples: {', '.join(shown[:MOST_METRICS])}{f' and {more} more' * (more > 0)}"] if shown else []
 
 
 def _judges(summary: Summary) -> list[str]:

@@ -99,6 +99,9 @@ class Summary:
     judge_unpriced: int = 0
     """Number of judge replies with unknown cost. If there are any, the cost in `judge_usage` is a lower bound."""
 
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    """Figures that are no means over examples, as the environment computes them (`Environment.figures`)."""
+
     @property
     def not_run(self) -> int:
         """Number of planned rollouts without an outcome."""
@@ -132,6 +135,7 @@ class Summary:
             "reward": self.reward.to_json(),
             "bounds": None if self.bounds is None else [number(self.bounds[0]), number(self.bounds[1])],
             "metrics": {name: spread.to_json() for name, spread in self.metrics.items()},
+            **({"figures": {name: number(value) for name, value in self.figures.items()}} if self.figures else {}),
             "pass_threshold": number(self.pass_threshold),
             "pass_at_k": {str(k): number(rate.value) for k, rate in self.pass_at_k.items()},
             "pass_hat_k": {str(k): number(rate.value) for k, rate in self.pass_hat_k.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from harness.core.records import JUDGEMENTS, Failed, Generated, Scored
@@ -91,7 +92,7 @@ def summary_of(
     before = final or {}
     examples, rollouts = (number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
     threshold = number(manifest.settings.get("env.pass_threshold"))
-    return summarize(
+    summary = summarize(
         tally(recorded) if table is None else table,
         pass_threshold=1.0 if threshold is None else threshold,
         rollouts_per_example=int(rollouts or 1),
@@ -100,6 +101,11 @@ def summary_of(
         wall_s=number(before.get("wall_s")),
         resumed=int(number(before.get("resumed")) or 0),
         aim=aim_of(manifest),
+    )
+    figures = before.get("figures")
+    found = cast("dict[str, object]", figures) if isinstance(figures, dict) else {}
+    return replace(
+        summary, figures={name: value for name, each in found.items() if (value := number(each)) is not None}
     )
 
 

@@ -124,6 +124,8 @@ def test_what_a_page_tells_its_readers_to_do_works(path: Path, tmp_path: Path, h
 def play(path: Path, folder: Path, hub: HubServer, default: str) -> None:
     """Do what a page says, from top to bottom."""
     installs = any(step.kind == "command" and step.text.startswith("bench env install") for step in doing(path))
+    if any(step.kind == "command" and "lm-eval/" in step.text for step in doing(path)):
+        pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'bench-harness[lm-eval]'")
     with Session(folder, hub, default, installs=installs) as reader:
         for step in doing(path):
             if step.kind == "shown":

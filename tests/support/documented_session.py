@@ -160,6 +160,7 @@ class Session:
         if step.kind in ("command", "python") and step.block != self._block:
             self._block, self.printed = step.block, ""
         if step.kind == "file":
+            (self.cwd / step.name).parent.mkdir(parents=True, exist_ok=True)
             (self.cwd / step.name).write_text(self._adapt(step.text) + "\n")
         elif step.kind == "python":
             self._run(step, [str(self._python), "-c", self._adapt(step.text)])

@@ -39,6 +39,7 @@ GIVES: Mapping[str, str] = {
     "gym": "classic environments around gymnasium",
     "reasoning-gym": "classic environments of reasoning-gym",
     "textarena": "classic environments of textarena",
+    "lm-eval": "tasks of lm-eval",
 }
 """The feature that each extra adds. The extra `dev` is for work on bench itself."""
 
