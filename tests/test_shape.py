@@ -76,7 +76,7 @@ LINES = {
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
     "plugins/imports": (1992, 1386),
     # tasks of lm-eval: the door to the library, prompts, requests, log-likelihoods, metrics, groups
-    "plugins/lm_eval_tasks": (1001, 629),
+    "plugins/lm_eval_tasks": (1005, 632),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;

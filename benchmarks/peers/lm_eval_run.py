@@ -1,5 +1,5 @@
 """The single-turn task of the measurements in lm-eval: `lm_eval_run.py URL FILE IN_FLIGHT`."""
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportCallIssue=false, reportTypedDictNotRequiredAccess=false
 
 from __future__ import annotations
 

@@ -100,21 +100,25 @@ def _refuse(name: str, config: dict[str, Any]) -> None:
 
 def _manager(name: str, include_path: str | None) -> Any:
     """Return an index of tasks that has `name` with all its members, or of all tasks. The latter takes 15 s to read, so
-    only files that mention the name, or that of a member, are read if they are enough."""
+    only the folder `include_path`, or else files that mention the name or that of a member, are read if that is
+    enough."""
     tasks = part("tasks")
     root = Path(tasks.__file__).parent
     own = [include_path] if include_path is not None else []
-    wanted, folders = {name}, set[str]()
     with quiet():
-        while True:
-            folders |= {folder for each in wanted for folder in _folders(root, each)}
-            manager = tasks.TaskManager(include_path=[*_outermost(folders), *own], include_defaults=False)
-            if not wanted <= set(manager.all_tasks):
-                return tasks.TaskManager(include_path=own or None)
-            more = {member for each in wanted for member in _members(manager, each)} - wanted
-            if not more:
+        for is_own in (True, False) if own else (False,):
+            wanted, folders, more = set[str](), set[str](), {name}
+            manager: Any = None
+            while more:
+                wanted |= more
+                folders |= set[str]() if is_own else {folder for each in more for folder in _folders(root, each)}
+                manager = tasks.TaskManager(include_path=[*_outermost(folders), *own], include_defaults=False)
+                if not wanted <= set(manager.all_tasks):
+                    break
+                more = {member for each in wanted for member in _members(manager, each)} - wanted
+            else:
                 return manager
-            wanted |= more
+        return tasks.TaskManager(include_path=own or None)
 
 
 def _members(manager: Any, name: str) -> Iterator[str]:

@@ -154,7 +154,7 @@ def test_an_empty_context_needs_a_tokenizer(tasks: Path, url: str, tmp_path: Pat
 def test_the_chat_template_of_a_tokenizer_makes_the_context_of_choices(tasks: Path, url: str, tmp_path: Path) -> None:
     done = run("shots", tasks, url, tmp_path, limit=1, tokenizer=url, apply_chat_template=True, num_fewshot=1)
     [example] = journal(done.path, "example")
-    assert example["prompt"].startswith("system: Choose the right word.\n\nuser: Question: ")
+    assert example["prompt"].startswith("system: Choose the right word.\n\n\nuser: Question: ")
     assert example["prompt"].endswith("user: Question: What is 41 + 1?\nAnswer:\nassistant:")
     assert example["info"]["continuations"][0] == "river"  # no space after the template
     assert done.summary.scored == 1
