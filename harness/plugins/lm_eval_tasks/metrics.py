@@ -20,7 +20,7 @@ from harness.rubrics.rubric import Rubric
 from harness.settings.wording import suggestion
 
 VALUES = "lm_eval"
-"""Name of the state value with what the task computed for a rollout: `values` and `filtered` replies."""
+"""Name of the state value with the results of scoring by the task: `values` and `filtered` replies."""
 
 RESPONSES = "responses"
 """Name of the state value with the replies: for each request of the task a list of texts, of [log-likelihood, whether

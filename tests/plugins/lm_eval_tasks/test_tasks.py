@@ -10,8 +10,9 @@ import pytest
 from loopback_model import LoopbackModel
 
 from harness import evaluate
-from harness.core.errors import HarnessError
+from harness.core.errors import EnvironmentFault, HarnessError
 from harness.engine.environment_loader import load_environment
+from harness.plugins.lm_eval_tasks.likelihood import TokenSplitter
 from harness.plugins.lm_eval_tasks.source import SOURCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.plugins]
@@ -175,3 +176,23 @@ def test_the_source_names_the_library() -> None:
     found = SOURCE.find("gsm8k")
     assert found is not None
     assert found.dist_name == "lm_eval"
+
+
+def test_a_local_tokenizer_splits_texts(tasks: Path, tmp_path: Path) -> None:
+    transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    words = {word: number for number, word in enumerate(["</s>", "a", "b", "c", "d"])}
+    whole = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="</s>"))
+    whole.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=whole, eos_token="</s>").save_pretrained(str(tmp_path))
+    splitter = TokenSplitter(str(tmp_path), max_length=6)
+    found = splitter.pair("a b ", "c")
+    assert (found.ids, found.start) == ([1, 2, 3], 2)
+    found = splitter.pair("a b c d a", " b")  # the beginning of the context is cut
+    assert (found.ids, found.start) == ([2, 3, 4, 1, 2], 4)
+    found = splitter.pair("", "a")
+    assert (found.ids, found.start) == ([0, 1], 1)
+    with pytest.raises(EnvironmentFault, match="leaves no context"):
+        splitter.pair("a", " b c d a b c")
+    windows = [(list(each.ids or []), each.start) for each in splitter.windows("a b c d a b")]
+    assert windows == [([0, 1, 2, 3, 4], 1), ([2, 3, 4, 1, 2], 3)]
