@@ -185,6 +185,7 @@ def _description(environment: Environment) -> JsonDict:
         "source_files": [str(path) for path in environment.source_files],
         "fingerprint": environment.fingerprint,
         "extra_env_kwargs": environment.extra_env_kwargs,
+        "figures_of": environment.figures_of,
         "has_reference": environment.has_reference,
         "has_reference_verdict": environment.has_reference_verdict,
         # Timeout of the teardown: every cleanup and teardown method has its own limit.

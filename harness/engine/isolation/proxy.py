@@ -104,7 +104,7 @@ class RubricProxy(Rubric):
         raise AssertionError("rollouts of an isolated environment are scored by its executor")
 
 
-@_described("fingerprint", "row_count", "has_reference", "has_reference_verdict")
+@_described("figures_of", "fingerprint", "row_count", "has_reference", "has_reference_verdict")
 class IsolatedEnvironment(Environment):
     """Proxy of an environment in isolated processes, with the properties that the first process sends.
 
@@ -160,6 +160,10 @@ class IsolatedEnvironment(Environment):
             HarnessError: the row is invalid, or the environment's process has ended.
         """
         return self._rows[index]
+
+    def figures(self, values: Sequence[Any]) -> dict[str, float]:
+        """Always raise EnvironmentFault, because the environment's processes have ended when a run is summarized."""
+        raise EnvironmentFault("an isolated environment is asked for none; run it without isolation")
 
     async def play(self, state: State) -> None:
         """Always raise AssertionError, because rollouts run in the environment's own processes."""
