@@ -69,6 +69,10 @@ OTHER_TOOLS = {
         "--apply_chat_template", "--config", "--gen_kwargs", "--hf_hub_log_args", "--limit", "--log_samples",
         "--model_args", "--num_fewshot", "--output_path", "--predict_only", "--tasks", "--use_cache",
     },
+    "docs/guides/lm-eval.md": {
+        "--apply_chat_template", "--fewshot_as_multiturn", "--include_path", "--limit", "--model_args", "--num_fewshot",
+        "--system_instruction",
+    },
     "docs/guides/from-verifiers.md": {"--skip-upload", "--hosted"},
     "docs/guides/import.md": {"--log_samples", "--output_path"},
     "docs/concepts/scale.md": {"--peer", "--rollouts"},
