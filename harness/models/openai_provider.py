@@ -7,12 +7,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import cast
 from urllib.parse import urlsplit
 
 from harness.core.openai_client import CHAT_PATH, COMPLETIONS_PATH
 from harness.core.types import ModelCall, ModelResponse
-from harness.models.failures import AttemptFailed, from_status, json_object
+from harness.models.failures import AttemptFailed, from_status
 from harness.models.retry import read_retry_after
 from harness.models.target import RequestTarget
 from harness.models.transport import Transport
@@ -53,7 +52,7 @@ class OpenAIProvider(Transport):
         else:
             outcome = read_reply(reply.body, reply.status, is_chat=is_chat)
             if isinstance(outcome, ModelResponse):
-                return _without_echo(outcome, call) if "echo" in call.sampling_args else outcome
+                return outcome
             failure = outcome
             if failure.status is not None:
                 failure = replace(failure, retry_after=read_retry_after(reply.headers, failure.status))
@@ -61,20 +60,6 @@ class OpenAIProvider(Transport):
             self._completion_tokens.add(call.model)
             failure = replace(failure, resend=True)
         raise AttemptFailed(failure)
-
-
-def _without_echo(reply: ModelResponse, call: ModelCall) -> ModelResponse:
-    """Remove the prompt from the text of a completion with `echo`, since transcripts and journals have it already."""
-    text: object = reply.message.get("content")
-    if not isinstance(text, str) or not isinstance(call.prompt, str):
-        return reply
-    ids = json_object(call.sampling_args.get("extra_body")).get("prompt")
-    tokens = (reply.logprobs or {}).get("tokens")
-    if isinstance(ids, list) and isinstance(tokens, list):
-        kept = "".join(map(str, cast("list[object]", tokens)[len(cast("list[object]", ids)) :]))
-    else:
-        kept = text.removeprefix(call.prompt)
-    return replace(reply, message={**reply.message, "content": kept})
 
 
 @lru_cache(maxsize=1024)

@@ -89,14 +89,14 @@ def test_the_server_has_the_tokenizer_of_its_log_probabilities() -> None:
     asyncio.run(main())
 
 
-def test_a_reply_has_the_log_probabilities_and_no_echo() -> None:
+def test_a_reply_has_the_log_probabilities_and_its_whole_text() -> None:
     async def main() -> None:
         async with ReferenceServer() as server:
             provider = OpenAIProvider(RequestTarget(server.url), connect_timeout=10)
             try:
                 score = {"echo": True, "logprobs": 1, "max_tokens": 1}
                 reply = await provider.complete(ModelCall("m", "The sky", sampling_args=score))
-                assert reply.message["content"] == tokens.END
+                assert reply.message["content"] == f"The sky{tokens.END}"
                 assert reply.logprobs is not None
                 assert reply.logprobs["tokens"] == ["The", " sky", tokens.END]
                 assert (await provider.complete(ModelCall("m", "The sky"))).logprobs is None

@@ -13,7 +13,10 @@ from harness.core.errors import EnvironmentFault, EnvironmentLoadError, Systemic
 from harness.core.types import JsonDict, ModelResponse
 from harness.plugins.lm_eval_tasks.library import EXTRA, SEED, part
 
-SCORING: JsonDict = {"max_tokens": 1, "temperature": 0, "logprobs": 1, "echo": True, "seed": SEED, "stop": None}
+SCORING: JsonDict = {
+    "max_tokens": 1, "max_completion_tokens": None, "temperature": 0, "logprobs": 1, "echo": True, "seed": SEED,
+    "stop": None,
+}  # fmt: skip
 """Sampling arguments of a request for the log-probabilities of its prompt."""
 
 NEEDS = (
@@ -48,28 +51,43 @@ class ScoredText:
         """Return the log-likelihood of the part, and whether each of its tokens is the likeliest.
 
         Raises:
-            SystemicError: the endpoint sent no log-probabilities of the prompt.
+            SystemicError: the endpoint sent no log-probabilities of the prompt, or not where its tokens begin.
+            EnvironmentFault: no token begins in the part.
         """
         found = response.logprobs or {}
         values, tops = _items(found.get("token_logprobs")), _items(found.get("top_logprobs"))
         places = self._by_offset(found) if self.ids is None else range(self.start, len(self.ids))
         pairs = [(values[at], _likeliest(tops[at])) for at in places if at < min(len(values), len(tops))]
         numbers = [value for value, top in pairs if isinstance(value, int | float) and top is not None]
-        if len(numbers) != len(places):
+        # The reply has the tokens of the prompt, and at most the one that was asked for.
+        is_whole = self.ids is None or len(values) - len(self.ids) in (0, 1)
+        if len(numbers) != len(places) or not is_whole:
             raise SystemicError(f"the reply lacks log-probabilities of the prompt; {NEEDS}", reason="no_logprobs")
         return sum(numbers), all(value == top for value, top in pairs)
 
     def _by_offset(self, found: JsonDict) -> range:
-        """Return the numbers of the tokens that begin in the part."""
-        offsets = [each for each in _items(found.get("text_offset")) if isinstance(each, int)]
-        end = max(len(self.text), 1)
-        within = sum(each < end for each in offsets)
-        tokens = _items(found.get("tokens"))[:within]
-        # An endpoint that ignores `echo` has the first tokens of its reply here.
-        reaches = within < len(offsets) or bool(tokens and offsets[within - 1] + len(str(tokens[-1])) >= end)
-        if not within or offsets[0] >= max(self.start, 1) or not reaches:
-            raise SystemicError(f"the reply has no text_offset of the prompt; {NEEDS}", reason="no_logprobs")
-        return range(sum(each < self.start for each in offsets), within)
+        """Return the numbers of the tokens that begin in the part. Endpoints that ignore `echo` have the tokens of their
+        reply here, and some count the characters of special tokens, or of halves of one; so tokens and text must fit."""
+        tokens, offsets = _items(found.get("tokens")), _items(found.get("text_offset"))
+        # A first token that is not in the text, such as <s>, moves the others to the right.
+        first = int(bool(tokens) and not (tokens[0] and self.text.startswith(str(tokens[0]))))
+        moved = offsets[first] if first < len(offsets) else 0
+        places = [each - moved for each in offsets if isinstance(each, int)]
+        end = len(self.text)
+        within = sum(each < end for each in places)
+        fits = within > first and len(tokens) == len(places) == len(offsets) <= within + 1
+        for token, place in zip(tokens[first:within], places[first:within], strict=False):
+            fits = fits and (self.text.startswith(str(token), place) or "\ufffd" in str(token))
+        reaches = fits and (within < len(places) or places[within - 1] + len(str(tokens[within - 1])) >= end)
+        if not reaches:
+            raise SystemicError(
+                f"the reply has no text_offset of the prompt that fits its tokens: set tokenizer; {NEEDS}",
+                reason="no_logprobs",
+            )
+        start = max(first, sum(each < self.start for each in places))
+        if start == within and self.start < end:
+            raise EnvironmentFault("no token begins in a continuation, so it cannot be scored as text: set tokenizer")
+        return range(start, within)
 
 
 def _likeliest(top: object) -> float | None:
