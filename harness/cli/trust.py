@@ -127,6 +127,8 @@ def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
             near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
             near += [f"{module.partition('.')[0]}.py"]
             named += [cwd / each for each in near if (cwd / each).exists()]
+    of_source = [run.settings.env.env_args.get(name) for name in (found.code_args if found is not None else ())]
+    named += [path for text in _texts(of_source) if (path := cwd / text).exists()]
     for path in named:
         if _is_in(path, folder.path) or (not known and _is_foreign(path, folder.path, cwd)):
             yield path

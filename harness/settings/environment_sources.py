@@ -37,6 +37,8 @@ class FoundEnvironment:
     """File or folder that the user named; None if the user gave a name."""
     code: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Hashes of classes and functions that are not defined in a file, such as those of a notebook."""
+    code_args: tuple[str, ...] = ()
+    """Names of arguments that are files or folders with code that the environment runs."""
 
 
 class EnvironmentSource:

@@ -287,6 +287,22 @@ def test_code_of_a_strange_run_is_not_run_unasked(bench: Bench, write: Write, tm
     assert Path("ran").exists()
 
 
+@pytest.mark.parametrize("place", ["{run}/tasks", "../tasks"])
+def test_a_folder_of_tasks_that_a_strange_run_names_is_code(bench: Bench, write: Write, place: str) -> None:
+    run = strange(bench, write, lambda text: text.replace("./by_file.py", "lm-eval/own"))
+    folder = place.format(run=run)
+    Path(folder).mkdir()
+    config = run / "config.toml"
+    table = "[eval.env.env_args]\n"
+    assert table in config.read_text()
+    config.write_text(config.read_text().replace(table, f"{table}include_path = '{folder}'\n"))
+    for command in REPEATING:
+        done = said(bench, run, command)
+        assert done.code == 2, done.err
+        assert "run the code in" in done.err
+        assert "--trust" in done.err
+
+
 def test_code_in_the_run_folder_is_asked_for_even_if_its_settings_are_ours(bench: Bench, write: Write) -> None:
     run = make_run(bench, write)
     shutil.copy("by_file.py", run)

@@ -24,6 +24,11 @@ SEED = 1234
 """Seed of few-shot examples and of requests: the default of lm-eval's own command."""
 
 
+_EXECUTES = re.compile(r"slr_bench_|(non_greedy|prompt)_robustness_math_")
+"""Tasks that execute code of the model although the library does not say so: Prolog rules, and answers that SymPy's
+`parse_expr` evaluates as Python."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """The tasks of a name, in the library's order."""
@@ -76,26 +81,41 @@ def load(name: str, include_path: str | None = None) -> Loaded:
     if name not in names:
         near = difflib.get_close_matches(name, names, 3, 0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else "`lm-eval ls tasks` lists all"
+        hint += "".join(f"; {each}" for each in _unreadable(include_path))
         raise EnvironmentNotFound(f"lm-eval has no task, group or tag {name!r}; {hint}")
     config: dict[str, Any] = manager.task_index[name].cfg or {}
     _refuse(name, config)
-    with quiet():
-        found: dict[str, dict[str, Any]] = manager.load(name)
+    try:
+        with quiet():
+            found: dict[str, dict[str, Any]] = manager.load(name)
+    except SystemExit as error:  # some modules of tasks end the program if they lack something
+        raise EnvironmentLoadError(f"the task {name} of lm-eval cannot be loaded: {error}") from error
     for each, task in found["tasks"].items():
-        _refuse(each, cast("dict[str, Any]", vars(task.config)))
+        _refuse(each, cast("dict[str, Any]", vars(task.config)), task)
     groups = found.get("groups") or {}
     return Loaded(found["tasks"], {each: groups[each] for each in sorted(groups, key=lambda other: other != name)})
 
 
-def _refuse(name: str, config: dict[str, Any]) -> None:
-    """Raise an error for a task that cannot run here, by its configuration."""
-    if config.get("unsafe_code"):
+def _refuse(name: str, config: dict[str, Any], task: object = None) -> None:
+    """Raise an error for a task that cannot run here, by its configuration or its class."""
+    if _EXECUTES.match(name) or config.get("unsafe_code", False) is not False or getattr(task, "UNSAFE_CODE", False):
         raise EnvironmentLoadError(
             f"the task {name} of lm-eval executes code of the model in the process that scores it, which is refused; "
             "the environments humaneval and math-python execute code in a sandbox"
         )
-    if config.get("doc_to_image") or config.get("doc_to_audio"):
+    if config.get("doc_to_image") or config.get("doc_to_audio") or getattr(task, "MULTIMODAL", False):
         raise EnvironmentLoadError(f"the task {name} of lm-eval needs images or sound, which are not supported")
+
+
+def _unreadable(include_path: str | None) -> Iterator[str]:
+    """Return messages about the YAML files of a folder that cannot be read, which the library leaves out."""
+    for path in sorted(Path(include_path).glob("**/*.yaml")) if include_path is not None else ():
+        try:
+            with quiet():
+                part("tasks._yaml_loader").load_yaml(path, resolve_func=False)
+        except Exception as error:  # of the library or the YAML parser
+            words = " ".join(str(error).split())
+            yield f"{path} cannot be read: {type(error).__name__}: {words}"
 
 
 def _manager(name: str, include_path: str | None) -> Any:

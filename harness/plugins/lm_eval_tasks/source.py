@@ -25,7 +25,10 @@ class LmEvalSource(EnvironmentSource):
         except PackageNotFoundError:
             release = None  # reported, with the remedy, when the task is loaded
         files = tuple(sorted(Path(__file__).parent.glob("*.py")))
-        return FoundEnvironment("harness.plugins.lm_eval_tasks.loader", "lm_eval", release, files, DEFAULTS, "lm-eval")
+        return FoundEnvironment(
+            "harness.plugins.lm_eval_tasks.loader", "lm_eval", release, files, DEFAULTS, "lm-eval",
+            code_args=("include_path",),
+        )  # fmt: skip
 
     def function(self, name: str) -> Callable[..., object]:
         """Return the function that loads a task.
