@@ -159,7 +159,7 @@ def _figures(environment: Environment, recorded: Recorded) -> dict[str, float]:
     with JournalReader(recorded.path) as reader:
         for lines in map(recorded.lines, range(len(recorded)) if name else ()):
             score = None if lines.score == NOWHERE else cast(Scored, reader.record(lines.score))
-            if score is not None and score.reward is not None and name in score.extra:
+            if score is not None and name in score.extra:
                 values.append(score.extra[name])
     try:
         return environment.figures(values) if values else {}

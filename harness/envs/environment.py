@@ -289,7 +289,7 @@ class Environment(ABC):
         """Compute figures of a run that are no means over examples, such as a perplexity. They are part of its summary.
 
         Args:
-            values: The state value `figures_of` of each scored rollout.
+            values: The state value `figures_of` of each rollout whose scoring set it, with a reward or without.
         """
         return {}
 

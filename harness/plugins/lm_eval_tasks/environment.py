@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, cast
@@ -17,11 +18,16 @@ from harness.plugins.lm_eval_tasks.likelihood import NEEDS, ScoredText, Splitter
 from harness.plugins.lm_eval_tasks.metrics import RESPONSES, VALUES, Scorer, TaskRubric, named
 from harness.usercode.threads import offload
 
+logger = logging.getLogger(__name__)
+
 MAX_TOKENS = 256
 """Tokens to generate for tasks that do not set a number, as in lm-eval."""
 
 _REFUSED = (400, 405, 422, 501)
 """HTTP status of endpoints that do not know `echo` or `logprobs`."""
+
+_SHOWN = 5
+"""Maximum number of tasks in a warning."""
 
 _MOST_STOPS = 4
 """Maximum number of stop sequences of a chat, as in lm-eval, since endpoints reject more."""
@@ -59,9 +65,11 @@ class TaskEnv(Environment):
         return {"lm_eval": version("lm_eval"), "task": self.scorer.config_digest()}
 
     def figures(self, values: Sequence[JsonDict]) -> dict[str, float]:
-        """Return the task's figures that are no means over documents; the means are those of the metrics."""
-        found = self.scorer.figures([each["values"] for each in values])
-        means = {key for key in found if self.scorer.is_mean(key.partition(",")[0].removesuffix("_stderr"))}
+        """Return the task's figures that are no means over documents, or of metrics that have no column; the other
+        means are those of the columns."""
+        found = self.scorer.figures(values)
+        columns = [name for name in self.scorer.declared if self.scorer.is_mean(name)]
+        means = {key for key in found if key.partition(",")[0].removesuffix("_stderr") in columns}
         return named({key: value for key, value in found.items() if key not in means})
 
     async def play(self, state: State) -> None:
@@ -139,13 +147,19 @@ class TaskGroup(EnvGroup):
         return {"lm_eval": version("lm_eval"), "tasks": {n: e.scorer.config_digest() for n, e in self._members.items()}}
 
     def figures(self, values: Sequence[JsonDict]) -> dict[str, float]:
-        """Return the figures of all groups, as lm-eval defines them, and those of all tasks."""
+        """Return the figures of all groups, as lm-eval defines them, and those of all tasks. Of groups that lack
+        documents of a task, a warning says so."""
         by_task: dict[str, list[JsonDict]] = {name: [] for name in self._members}
         for each in values:
-            by_task[each["task"]].append(each["values"])
+            by_task[each["task"]].append(each)
         tasks = {name: self._members[name].scorer.figures(found) for name, found in by_task.items() if found}
         with quiet():
             groups = {name: group.aggregate(tasks) for name, group in self._groups.items()}
+        if self._groups and (lacking := [name for name in self._members if name not in tasks]):
+            logger.warning(
+                "%s: the figures of its groups lack %d of %d tasks, which have no scored document: %s",
+                self.env_id, len(lacking), len(self._members), ", ".join(lacking[:_SHOWN]),
+            )  # fmt: skip
         return {key: value for name, each in {**groups, **tasks}.items() for key, value in named(each, name).items()}
 
 

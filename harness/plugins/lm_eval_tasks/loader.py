@@ -42,8 +42,14 @@ def load_environment(
         max_length: Maximum number of tokens of a request for log-likelihoods and its reply, with a tokenizer.
 
     Raises:
-        ConfigError: arguments contradict each other.
+        ConfigError: an argument has a wrong type or value, or arguments contradict each other.
     """
+    for name, number, least in (("num_fewshot", num_fewshot, 0), ("max_length", max_length, 3)):
+        if number is not None and (type(cast(object, number)) is not int or number < least):
+            raise ConfigError(f"{name} must be an integer from {least}, not {number!r}")
+    for name, switch in (("apply_chat_template", apply_chat_template), ("fewshot_as_multiturn", fewshot_as_multiturn)):
+        if switch not in (None, True, False):
+            raise ConfigError(f"{name} must be true or false, not {switch!r}")
     if fewshot_as_multiturn and not apply_chat_template:
         raise ConfigError("fewshot_as_multiturn: set apply_chat_template, too")
     options = PromptOptions(num_fewshot, system_instruction, apply_chat_template, fewshot_as_multiturn)

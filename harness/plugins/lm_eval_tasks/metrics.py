@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, EnvironmentLoadError
 from harness.core.keys import digest
 from harness.core.state import State
 from harness.core.types import JsonDict
@@ -50,7 +50,10 @@ class Metric:
     def __call__(self, state: State) -> float:
         """Return the document's value: that of the library if the figure of the run is the mean, or if it is a number;
         otherwise the figure of this document alone."""
-        value = self.scorer.values(state)[f"{self.name},{self.filter}"]
+        values, key = self.scorer.values(state), f"{self.name},{self.filter}"
+        if key not in values:
+            raise ValueError(f"the task has no value of {self.name} for this document")
+        value = values[key]
         if self.name == "correct" or self.scorer.is_mean(self.name) or isinstance(value, bool):
             return value
         figure = self.scorer.aggregation(self.name)
@@ -74,6 +77,8 @@ class Scorer:
         self._documents = documents
         self._mean = part("api.metrics").mean
         self.filters = [each.name for each in self.task._filters]
+        self.declared = [name for name in self.task.aggregation() if name != "bypass"]
+        """Names of the metrics in the task's configuration. Scoring can add others, as some return several values."""
 
     def config_digest(self) -> str:
         """Return a hash of the task's configuration, with the source of its functions and without its location."""
@@ -89,16 +94,21 @@ class Scorer:
         return self.aggregation(metric) is self._mean
 
     def metrics(self) -> list[Metric]:
-        """Return the metrics that each document has, filter by filter; `correct` if it has no other."""
-        names = [name for name in self.task.aggregation() if name != "bypass"]
-        single = [name for name in names if getattr(self.aggregation(name), "__name__", "") not in _OF_MANY]
+        """Return the metrics that each document has, filter by filter; `correct` if it has no other.
+
+        Raises:
+            EnvironmentLoadError: the task has no metric.
+        """
+        if not self.declared:
+            raise EnvironmentLoadError(f"the task {self.name} of lm-eval has no metric, so it cannot be scored")
+        single = [name for name in self.declared if getattr(self.aggregation(name), "__name__", "") not in _OF_MANY]
         return [Metric(self, name, each) for each in self.filters for name in single or ["correct"]]
 
     def values(self, state: State) -> Mapping[str, Any]:
         """Return the values of all metrics by `METRIC,FILTER`, computed once and stored in the state."""
         known: object = state.get(VALUES)
         if isinstance(known, dict):
-            return cast("dict[str, dict[str, Any]]", known)["values"]
+            return restored(cast("dict[str, dict[str, Any]]", known)["values"])
         requests = [copy.copy(each) for each in self._documents.requests(state["info"]["doc_id"])]
         for request, replies in zip(requests, state[RESPONSES], strict=True):
             request.resps = [tuple(cast("list[Any]", each)) if isinstance(each, list) else each for each in replies]
@@ -114,34 +124,37 @@ class Scorer:
                     values[f"{metric},{each.name}"] = plain(value)
                     if metric in self.task.aggregation() and self._is_pair(metric, value):
                         values[f"correct,{each.name}"] = float(value[0] == value[1])
-        state[VALUES] = {"task": self.name, "values": values, "filtered": plain(filtered)}
-        return values
+        document = state["info"]["doc_id"]
+        state[VALUES] = {"task": self.name, "doc_id": document, "values": values, "filtered": plain(filtered)}
+        return restored(values)
 
     def _is_pair(self, metric: str, value: Any) -> bool:
         """Return whether a value is the right answer and the model's."""
         is_pair = isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == 2
         return is_pair and getattr(self.aggregation(metric), "__name__", "") in _OF_MANY
 
-    def figures(self, values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def figures(self, scored: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Compute the figures of a run, as the library does: by `METRIC,FILTER`, with standard errors of means and the
         number of documents.
 
         Args:
-            values: The values of each scored rollout, as `values` returns them.
+            scored: The state value `VALUES` of each rollout that the task scored. The standard errors are those of the
+                documents' means.
         """
-        columns: dict[str, list[Any]] = {}
-        for each in values:
-            for key, value in each.items():
+        columns: dict[str, dict[int, list[Any]]] = {}
+        for each in sorted(scored, key=lambda one: one["doc_id"]):
+            for key, value in restored(each["values"]).items():
                 if not key.startswith("correct,") or "correct" in self.task.aggregation():
-                    columns.setdefault(key, []).append(value)
+                    columns.setdefault(key, {}).setdefault(each["doc_id"], []).append(value)
         found: dict[str, Any] = {}
         with quiet():
-            for key, each in columns.items():
+            for key, of in columns.items():
                 metric, _, name = key.partition(",")
-                found[key] = float(self.aggregation(metric)(each))
-                if self.is_mean(metric) and len(each) > 1:
-                    found[f"{metric}_stderr,{name}"] = float(part("api.metrics").mean_stderr(each))
-        return {**found, "sample_len": len(values)}
+                found[key] = float(self.aggregation(metric)([value for values in of.values() for value in values]))
+                if self.is_mean(metric) and len(of) > 1:
+                    means = [self._mean(values) for values in of.values()]
+                    found[f"{metric}_stderr,{name}"] = float(part("api.metrics").mean_stderr(means))
+        return {**found, "sample_len": len({each["doc_id"] for each in scored})}
 
 
 class TaskRubric(Rubric):
@@ -187,11 +200,25 @@ def named(figures: Mapping[str, Any], task: str = "") -> dict[str, float]:
 
 
 def plain(value: Any) -> Any:
-    """Convert the library's values to JSON: arrays and tuples to lists, numbers of numpy to numbers."""
+    """Convert the library's values to JSON: arrays and tuples to lists, numbers of numpy to numbers, and numbers that
+    JSON lacks to `{"float": "nan"}`."""
     if callable(convert := getattr(value, "tolist", None)):
         value = convert()
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in cast("list[object]", value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def restored(value: Any) -> Any:
+    """Convert values from `plain` back, as far as numbers that JSON lacks."""
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        text = found.get("float")
+        if len(found) == 1 and text in ("nan", "inf", "-inf"):
+            return float(text)
+        return {key: restored(each) for key, each in found.items()}
+    return [restored(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
