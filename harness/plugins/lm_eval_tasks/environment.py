@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, cast
 
-from harness.core.errors import ContextLengthError, ModelError
+from harness.core.errors import ContextLengthError, ModelError, SystemicError
 from harness.core.state import State
 from harness.core.types import JsonDict, Prompt
 from harness.envs.env_group import EnvGroup
@@ -15,7 +16,7 @@ from harness.envs.environment import Environment
 from harness.plugins.lm_eval_tasks.documents import GENERATE, ROLLING, Documents
 from harness.plugins.lm_eval_tasks.library import SEED, quiet
 from harness.plugins.lm_eval_tasks.likelihood import NEEDS, ScoredText, Splitter
-from harness.plugins.lm_eval_tasks.metrics import RESPONSES, VALUES, Scorer, TaskRubric, named
+from harness.plugins.lm_eval_tasks.metrics import RESPONSES, VALUES, Scorer, TaskRubric, named, plain
 from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,9 @@ MAX_TOKENS = 256
 
 _REFUSED = (400, 405, 422, 501)
 """HTTP status of endpoints that do not know `echo` or `logprobs`."""
+
+_UNKNOWN = re.compile(r"\becho\b|logprob", re.IGNORECASE)
+"""Words in the message of an endpoint that refuses every such request. That of llama.cpp can have the status 500."""
 
 _SHOWN = 5
 """Maximum number of tasks in a warning."""
@@ -81,7 +85,7 @@ class TaskEnv(Environment):
             replies.append([])
             for _ in range(request.repeats or 1):
                 replies[-1].append(await self._reply(state, request))
-        state[RESPONSES] = replies
+        state[RESPONSES] = plain(replies)
         if len(state.transcript) == state.start and isinstance(state.transcript, str):
             state.transcript += _summary(state["info"], replies)
         state["is_completed"], state["stop_condition"] = True, "answered"
@@ -101,12 +105,16 @@ class TaskEnv(Environment):
         arguments = text.sampling_args(state["sampling_args"])
         try:
             response = await self.get_model_response(state, text.text, sampling_args=arguments)
-        except ContextLengthError:
+        except (ContextLengthError, SystemicError):
             raise
         except ModelError as error:
-            if error.status not in _REFUSED:
+            is_why = _UNKNOWN.search(str(error)) is not None
+            if error.status not in _REFUSED and not (is_why and error.status == 500):
                 raise
-            raise ModelError(f"{error}; {NEEDS}", status=error.status, reason=error.reason) from error
+            kind = SystemicError if is_why else ModelError
+            advice = kind(f"{error}; {NEEDS}", status=error.status, retryable=error.retryable, reason=error.reason)
+            advice.wasted = error.wasted
+            raise advice from error
         return text.read(response)
 
     async def _generate(self, state: State, prompt: Prompt, settings: JsonDict) -> str:

@@ -90,6 +90,11 @@ def load(name: str, include_path: str | None = None) -> Loaded:
             found: dict[str, dict[str, Any]] = manager.load(name)
     except SystemExit as error:  # some modules of tasks end the program if they lack something
         raise EnvironmentLoadError(f"the task {name} of lm-eval cannot be loaded: {error}") from error
+    except Exception as error:
+        lacking = [each for each in _members(manager, name) if each not in names]
+        if not lacking:
+            raise
+        raise EnvironmentLoadError(f"the group {name} of lm-eval has unknown tasks: {', '.join(lacking)}") from error
     for each, task in found["tasks"].items():
         _refuse(each, cast("dict[str, Any]", vars(task.config)), task)
     groups = found.get("groups") or {}

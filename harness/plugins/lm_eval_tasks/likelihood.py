@@ -4,12 +4,13 @@ the tokens of the continuation are found by `text_offset`; with one, prompts are
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from harness.core.errors import EnvironmentFault, EnvironmentLoadError, SystemicError
+from harness.core.errors import EnvironmentFault, EnvironmentLoadError, ModelError, SystemicError
 from harness.core.types import JsonDict, ModelResponse
 from harness.plugins.lm_eval_tasks.library import EXTRA, SEED, part
 
@@ -52,6 +53,7 @@ class ScoredText:
 
         Raises:
             SystemicError: the endpoint sent no log-probabilities of the prompt, or not where its tokens begin.
+            ModelError: a log-probability is no number.
             EnvironmentFault: no token begins in the part.
         """
         found = response.logprobs or {}
@@ -63,11 +65,13 @@ class ScoredText:
         is_whole = self.ids is None or len(values) - len(self.ids) in (0, 1)
         if len(numbers) != len(places) or not is_whole:
             raise SystemicError(f"the reply lacks log-probabilities of the prompt; {NEEDS}", reason="no_logprobs")
+        if any(math.isnan(each) or each == math.inf for each in numbers):
+            raise ModelError("the reply has a log-probability that is no number", reason="bad_response")
         return sum(numbers), all(value == top for value, top in pairs)
 
     def _by_offset(self, found: JsonDict) -> range:
-        """Return the numbers of the tokens that begin in the part. Endpoints that ignore `echo` have the tokens of their
-        reply here, and some count the characters of special tokens, or of halves of one; so tokens and text must fit."""
+        """Return the numbers of the tokens that begin in the part. Endpoints that ignore `echo` have the tokens of the
+        reply here, and some count special tokens, or a character in two tokens twice; so tokens and text must fit."""
         tokens, offsets = _items(found.get("tokens")), _items(found.get("text_offset"))
         # A first token that is not in the text, such as <s>, moves the others to the right.
         first = int(bool(tokens) and not (tokens[0] and self.text.startswith(str(tokens[0]))))

@@ -77,6 +77,14 @@ class TaskArguments:
         """
         loaded = load(name, self.include_path)
         splitter = TextSplitter() if self.tokenizer is None else TokenSplitter(self.tokenizer, self.max_length)
+        if (
+            self.prompts.apply_chat_template
+            and len({task.OUTPUT_TYPE == GENERATE for task in loaded.tasks.values()}) > 1
+        ):
+            raise ConfigError(
+                f"apply_chat_template: some tasks of {name} generate, and others need log-likelihoods, which different "
+                "endpoints answer: run them one by one"
+            )
         members = {each: self._environment(each, task, splitter) for each, task in loaded.tasks.items()}
         return members[name] if list(members) == [name] and not loaded.groups else TaskGroup(members, loaded.groups)
 

@@ -109,8 +109,10 @@ class Scorer:
         known: object = state.get(VALUES)
         if isinstance(known, dict):
             return restored(cast("dict[str, dict[str, Any]]", known)["values"])
+        if RESPONSES not in state:
+            raise ValueError(f"not all requests of the document were answered ({state['stop_condition']})")
         requests = [copy.copy(each) for each in self._documents.requests(state["info"]["doc_id"])]
-        for request, replies in zip(requests, state[RESPONSES], strict=True):
+        for request, replies in zip(requests, restored(state[RESPONSES]), strict=True):
             request.resps = [tuple(cast("list[Any]", each)) if isinstance(each, list) else each for each in replies]
             request.filtered_resps = {}
         values: JsonDict = {}

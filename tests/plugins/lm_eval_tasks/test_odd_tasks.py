@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback_model import LoopbackModel
 
 from harness import evaluate
 from harness.core.errors import HarnessError
 from harness.engine.environment_loader import load_environment
+from harness.reference import tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.plugins]
 
@@ -115,6 +120,69 @@ def test_a_group_without_documents_of_a_task_says_so(folder: Path, url: str, cap
     caplog.clear()
     assert run("both", folder, url, limit=2).summary.scored == 4
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+class Scores(LoopbackModel):
+    """Answers as the embedded server does, but for choices with a word: their last token has another value, or the
+    reply is another one."""
+
+    def __init__(self, word: str, value: float | None = None, refusal: tuple[int, str] | None = None) -> None:
+        super().__init__()
+        self.word, self.value, self.refusal = word, value, refusal
+
+    def reply(self, body: dict[str, Any], key: str | None) -> tuple[int, dict[str, Any]]:
+        found = tokens.logprobs("m", [*tokens.tokens_of(body["prompt"]), "."])
+        if self.word in body["prompt"].rpartition("Answer:")[2]:
+            if self.refusal is not None:
+                return self.refusal[0], {"error": {"message": self.refusal[1]}}
+            found["token_logprobs"][-2] = self.value
+        choice = {"index": 0, "text": "", "finish_reason": "length", "logprobs": found}
+        return 200, {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+
+
+def test_an_impossible_choice_is_the_same_when_it_is_scored_again(tasks: Path, folder: Path) -> None:
+    with Scores("winters", -math.inf) as model:
+        done = run("choice", tasks, model.url)
+        assert done.summary.scored == 12
+        assert '[[{"float":"-inf"},false]]' in (done.path / "journal.jsonl").read_text("utf-8")
+    command = [str(Path(sys.executable).with_name("bench")), "rescore", str(done.path)]
+    again = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert "rewards: 12 the same, 0 higher, 0 lower" in again.stdout, again.stdout + again.stderr
+
+
+def test_a_choice_without_a_number_or_reply_leaves_the_document_without_score(tasks: Path, folder: Path) -> None:
+    for model in (Scores("winters", math.nan), Scores("winters", refusal=(400, "boom"))):
+        with model:
+            done = run("choice", tasks, model.url)
+        assert (done.state, done.summary.scored) == ("done", 10)
+
+
+def test_an_endpoint_that_names_what_it_lacks_ends_the_run(tasks: Path, folder: Path) -> None:
+    for status, words in ((400, "logprobs is not supported"), (500, "Only no echo is supported")):
+        with Scores("", refusal=(status, words)) as model:
+            done = run("choice", tasks, model.url, {"request_retries": 0})
+        assert done.state == "stopped"
+        assert words in done.note
+        assert "whose /completions supports echo with logprobs" in done.note
+
+
+def test_a_limit_in_the_middle_of_a_document_leaves_it_without_score(tasks: Path, url: str) -> None:
+    done = run("choice", tasks, url, {"message_limit": 2})
+    assert done.summary.scored == 0
+    assert "not all requests of the document were answered" in (done.path / "journal.jsonl").read_text("utf-8")
+
+
+def test_groups_that_cannot_run_are_refused(folder: Path) -> None:
+    write(folder, "one", "metric_list: [{metric: exact_match}]")
+    write(folder, "two", "metric_list: [{metric: acc}]")
+    two = folder / "two.yaml"
+    two.write_text(two.read_text("utf-8").replace("generate_until", "loglikelihood"), "utf-8")
+    (folder / "both.yaml").write_text("group: both\ntask: [one, two]\n", "utf-8")
+    (folder / "typo.yaml").write_text("group: typo\ntask: [one, tow_of_them]\n", "utf-8")
+    with pytest.raises(HarnessError, match="the group typo of lm-eval has unknown tasks: tow_of_them"):
+        load_environment("lm-eval/typo", include_path=str(folder))
+    with pytest.raises(HarnessError, match="some tasks of both generate, and others need log-likelihoods"):
+        load_environment("lm-eval/both", include_path=str(folder), apply_chat_template=True)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from harness.core.errors import EnvironmentFault, SystemicError
+from harness.core.errors import EnvironmentFault, ModelError, SystemicError
 from harness.core.types import ModelResponse
 from harness.plugins.lm_eval_tasks.likelihood import SCORING, ScoredText, TextSplitter
 
@@ -103,6 +104,13 @@ def test_token_ids_need_a_value_each() -> None:
         text.read(reply(["a", "b", "c"], values=[None, -1.0, None]))
     with pytest.raises(SystemicError):  # an empty continuation, and an endpoint that ignores echo
         ScoredText("", 3, [5, 6, 7]).read(reply(["c"]))
+
+
+def test_an_impossible_token_is_a_value_and_no_number_is_none() -> None:
+    assert ScoredText(TEXT, 4).read(reply(["Say", ":", " red"], values=[None, -1.0, -math.inf])) == (-math.inf, True)
+    for value in (math.nan, math.inf):
+        with pytest.raises(ModelError, match="no number"):
+            ScoredText(TEXT, 4).read(reply(["Say", ":", " red"], values=[None, -1.0, value]))
 
 
 def test_the_likeliest_token_is_another() -> None:
