@@ -73,6 +73,7 @@ def test_values_that_are_no_numbers_count_as_the_task_says(
     assert done.summary.scored == 3  # the reward of the others is no number
     assert done.summary.figures == pytest.approx({"a": 1.0, "b": 0.25})  # of all documents
     assert not caplog.records
+    again: Any
     [again] = evaluate(done.path / "config.toml", progress=False, output_dir=str(folder.parent / "again"))
     assert again.summary.figures == pytest.approx(done.summary.figures)
 
