@@ -4,6 +4,7 @@ with the task's own aggregations."""
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,9 @@ from harness.plugins.lm_eval_tasks.documents import Documents
 from harness.plugins.lm_eval_tasks.library import part, quiet
 from harness.rubrics.rubric import Rubric
 from harness.settings.wording import suggestion
+from harness.usercode.exceptions import describe
+
+logger = logging.getLogger(__name__)
 
 VALUES = "lm_eval"
 """Name of the state value with the results of scoring by the task: `values` and `filtered` replies."""
@@ -152,7 +156,11 @@ class Scorer:
         with quiet():
             for key, of in columns.items():
                 metric, _, name = key.partition(",")
-                found[key] = float(self.aggregation(metric)([value for values in of.values() for value in values]))
+                try:
+                    found[key] = float(self.aggregation(metric)([value for values in of.values() for value in values]))
+                except Exception as error:  # of the task's own function, or of what it returns
+                    logger.warning("the figure %s of the task %s is missing: %s", key, self.name, describe(error))
+                    continue
                 if self.is_mean(metric) and len(of) > 1:
                     means = [self._mean(values) for values in of.values()]
                     found[f"{metric}_stderr,{name}"] = float(part("api.metrics").mean_stderr(means))

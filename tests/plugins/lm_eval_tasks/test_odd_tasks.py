@@ -110,6 +110,13 @@ def test_a_metric_of_several_values_is_several_figures(folder: Path, url: str) -
     assert done.summary.figures == {"r1": 0.25, "r1_stderr": 0.0, "r2": 0.75, "r2_stderr": 0.0}
 
 
+def test_a_figure_that_is_no_number_leaves_the_others(folder: Path, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    body = "def score(doc, results):\n    return {'a': 1.0, 'b': [1, 2]}\n\n\ndef parts(values):\n    return {'x': 1}"
+    write(folder, "parts", SCORED.replace("MEAN", "nanmean", 1).replace("MEAN", "!function odd.parts"), body)
+    assert run("parts", folder, url).summary.figures == {"a": 1.0}
+    assert "the figure b,none of the task parts is missing: TypeError" in caplog.text
+
+
 def test_a_group_without_documents_of_a_task_says_so(folder: Path, url: str, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("one", "two"):
         write(folder, name, "metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]")
