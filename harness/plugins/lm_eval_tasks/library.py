@@ -83,8 +83,8 @@ def load(name: str, include_path: str | None = None) -> Loaded:
         hint = f"did you mean {' or '.join(near)}?" if near else "`lm-eval ls tasks` lists all"
         hint += "".join(f"; {each}" for each in _unreadable(include_path))
         raise EnvironmentNotFound(f"lm-eval has no task, group or tag {name!r}; {hint}")
-    config: dict[str, Any] = manager.task_index[name].cfg or {}
-    _refuse(name, config)
+    for each in _all_members(manager, name):  # before their data is downloaded
+        _refuse(each, manager.task_index[each].cfg or {})
     try:
         with quiet():
             found: dict[str, dict[str, Any]] = manager.load(name)
@@ -159,6 +159,16 @@ def _members(manager: Any, name: str) -> Iterator[str]:
             queue += cast("list[object]", fields["task"])  # a group that is defined inside of this one
         elif isinstance(named, str):
             yield named
+
+
+def _all_members(manager: Any, name: str) -> list[str]:
+    """Return a name with the known members of the group or tag, and theirs."""
+    found = [name]
+    for each in found:
+        entry = manager.task_index[each]  # that of a task has the tags of the task
+        members = sorted(entry.tags) if entry.kind.name == "TAG" else _members(manager, each)
+        found += [member for member in dict.fromkeys(members) if member in manager.task_index and member not in found]
+    return found
 
 
 def _folders(root: Path, name: str) -> set[str]:

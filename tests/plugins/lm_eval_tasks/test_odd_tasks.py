@@ -210,6 +210,18 @@ def test_tasks_that_cannot_run_are_refused(folder: Path, text: str, words: str) 
         load_environment("lm-eval/task", include_path=str(folder))
 
 
+def test_members_of_groups_and_tags_are_refused_before_their_data_is_read(folder: Path) -> None:
+    write(folder, "safe", "metric_list: [{metric: exact_match}]\ntag: [mine]")
+    write(folder, "unsafe", "metric_list: [{metric: exact_match}]\nunsafe_code: true\ntag: [mine, yours]")
+    unsafe = folder / "unsafe.yaml"
+    unsafe.write_text(unsafe.read_text("utf-8").replace("test.jsonl", "nothing.jsonl"), "utf-8")
+    (folder / "outer.yaml").write_text("group: outer\ntask: [safe, {group: inner, task: [yours]}]\n", "utf-8")
+    for name in ("unsafe", "mine", "outer"):
+        with pytest.raises(HarnessError, match="the task unsafe of lm-eval executes code of the model"):
+            load_environment(f"lm-eval/{name}", include_path=str(folder))
+    load_environment("lm-eval/safe", include_path=str(folder))
+
+
 @pytest.mark.parametrize("name", ["slr_bench_easy", "slr_bench_group", "prompt_robustness_math_algebra"])
 def test_tasks_that_execute_code_without_saying_so_are_refused(tasks: Path, name: str) -> None:
     with pytest.raises(HarnessError, match="executes code of the model"):
