@@ -47,8 +47,8 @@ LINES = {
     # checks of the arguments that Python programs pass to evaluate()
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
-    # completion for a named shell; usage of cancelled rollouts
-    "cli": (10062, 6919),
+    # completion for a named shell; usage of cancelled rollouts; trust of folders of code
+    "cli": (10064, 6921),
     # the number of a key, and of one that was added
     # imported runs without messages or times
     # log-probabilities of a reply
@@ -63,8 +63,8 @@ LINES = {
     "keys": (3, 1),
     # delays of requests as values; advice on errors that providers describe in a 200
     # the usual sampling arguments are checked at once
-    # log-probabilities of a reply, and completions without the echoed prompt
-    "models": (3496, 2200),  # errors with setting and remedy as fields, an argument a line
+    # log-probabilities of a reply
+    "models": (3481, 2188),  # errors with setting and remedy as fields, an argument a line
     "multi": (
         4136,
         2628,
@@ -76,7 +76,8 @@ LINES = {
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
     "plugins/imports": (1992, 1386),
     # tasks of lm-eval: the door to the library, prompts, requests, log-likelihoods, metrics, groups
-    "plugins/lm_eval_tasks": (1005, 632),
+    # checks of offsets in replies, refusals of tasks that execute code, values that JSON lacks
+    "plugins/lm_eval_tasks": (1140, 735),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -99,8 +100,8 @@ LINES = {
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     "sandbox": (2535, 1685),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    # lists of headers
-    "settings": (4740, 3140),  # messages that spell settings as Python calls do
+    # lists of headers; arguments of environment sources that are code
+    "settings": (4742, 3141),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4201, 2415),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders

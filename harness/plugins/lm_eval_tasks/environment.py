@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, cast
@@ -27,8 +26,8 @@ MAX_TOKENS = 256
 _REFUSED = (400, 405, 422, 501)
 """HTTP status of endpoints that do not know `echo` or `logprobs`."""
 
-_UNKNOWN = re.compile(r"\becho\b|logprob", re.IGNORECASE)
-"""Words in the message of an endpoint that refuses every such request. That of llama.cpp can have the status 500."""
+_MOST_REFUSED = 3
+"""Maximum number of documents that are refused before the run ends, if none was answered."""
 
 _SHOWN = 5
 """Maximum number of tasks in a warning."""
@@ -54,6 +53,8 @@ class TaskEnv(Environment):
         self.scorer = Scorer(name, documents)
         self._documents = documents
         self._splitter = splitter
+        self._refused: set[int] = set()
+        self._has_answer = False
         super().__init__(
             eval_dataset=documents,
             rubric=TaskRubric(self.scorer, reward),
@@ -108,13 +109,14 @@ class TaskEnv(Environment):
         except (ContextLengthError, SystemicError):
             raise
         except ModelError as error:
-            is_why = _UNKNOWN.search(str(error)) is not None
-            if error.status not in _REFUSED and not (is_why and error.status == 500):
+            if error.status not in _REFUSED:
                 raise
-            kind = SystemicError if is_why else ModelError
+            self._refused.add(state["info"]["doc_id"])
+            kind = SystemicError if len(self._refused) > _MOST_REFUSED and not self._has_answer else ModelError
             advice = kind(f"{error}; {NEEDS}", status=error.status, retryable=error.retryable, reason=error.reason)
             advice.wasted = error.wasted
             raise advice from error
+        self._has_answer = True
         return text.read(response)
 
     async def _generate(self, state: State, prompt: Prompt, settings: JsonDict) -> str:

@@ -158,7 +158,7 @@ class Scorer:
                 metric, _, name = key.partition(",")
                 try:
                     found[key] = float(self.aggregation(metric)([value for values in of.values() for value in values]))
-                except Exception as error:  # of the task's own function, or of what it returns
+                except Exception as error:  # of the task's own function, or of its result
                     logger.warning("the figure %s of the task %s is missing: %s", key, self.name, describe(error))
                     continue
                 if self.is_mean(metric) and len(of) > 1:

@@ -165,13 +165,14 @@ def test_a_choice_without_a_number_or_reply_leaves_the_document_without_score(ta
         assert (done.state, done.summary.scored) == ("done", 10)
 
 
-def test_an_endpoint_that_names_what_it_lacks_ends_the_run(tasks: Path, folder: Path) -> None:
-    for status, words in ((400, "logprobs is not supported"), (500, "Only no echo is supported")):
-        with Scores("", refusal=(status, words)) as model:
-            done = run("choice", tasks, model.url, {"request_retries": 0})
-        assert done.state == "stopped"
-        assert words in done.note
-        assert "whose /completions supports echo with logprobs" in done.note
+def test_an_endpoint_that_refuses_every_document_ends_the_run(tasks: Path, folder: Path) -> None:
+    with Scores("", refusal=(400, "echo is not supported")) as model:
+        done = run("choice", tasks, model.url, {"max_concurrent": 1})
+    assert done.state == "stopped"
+    assert "echo is not supported" in done.note
+    assert "whose /completions supports echo with logprobs" in done.note
+    lines = (done.path / "journal.jsonl").read_text("utf-8").splitlines()
+    assert sum(json.loads(line)["type"] == "failed" for line in lines) >= 3
 
 
 def test_a_limit_in_the_middle_of_a_document_leaves_it_without_score(tasks: Path, url: str) -> None:
