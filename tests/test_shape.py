@@ -51,10 +51,11 @@ LINES = {
     "cli": (10064, 6921),
     # the number of a key, and of one that was added
     # imported runs without messages or times
-    # log-probabilities of a reply
+    # a dict of the keys that were added last; log-probabilities of a reply
     "core": (2786, 1536),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
+    # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
     # figures of a run that its environment computes
     "engine": (7431, 5089),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
@@ -108,6 +109,7 @@ LINES = {
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
     # options of imports, and imports of several files as a whole
+    # rows that are counted when they are written; words for replies that an import does not have
     # figures of a run
     "store": (7177, 4468),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers

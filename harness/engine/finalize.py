@@ -14,8 +14,8 @@ from typing import cast
 from harness.core.errors import StoreError
 from harness.core.records import Generated, Scored
 from harness.engine.prepare import LiveRun
-from harness.stats.scores import ScoreTable
 from harness.envs.environment import Environment
+from harness.stats.scores import ScoreTable
 from harness.stats.summary import summarize
 from harness.store.card import rebuild_card
 from harness.store.dataset import DatasetWriter
