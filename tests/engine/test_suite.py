@@ -130,7 +130,7 @@ def test_what_a_resume_finds_is_known_from_its_beginning(prepared: Callable[...,
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed on Linux")
 def test_an_interrupted_resume_leaves_its_journal_closed(prepared: Callable[..., list[LiveRun]]) -> None:
-    flags = {"max_concurrent_generation": 1}
+    flags = {"max_concurrent_generation": 1, "rollouts_per_example": 1}
     [first] = prepared({"answers": ["a", "hold", "c"]}, **flags)
 
     async def interrupt_the_second_rollout(run: LiveRun) -> Evaluation:

@@ -41,9 +41,10 @@ def test_who_awaits_a_task_gets_its_error_and_the_others_go_on(
 ) -> None:
     async def main() -> list[str]:
         told: list[str] = []
+        goes_on = asyncio.Event()
 
         async def other() -> None:
-            await asyncio.sleep(0.01)
+            await goes_on.wait()
             told.append("the other is done")
 
         going = asyncio.create_task(other())
@@ -53,6 +54,7 @@ def test_who_awaits_a_task_gets_its_error_and_the_others_go_on(
                     tasks.create_task(work())  # type: ignore[arg-type]
             except kind:
                 told.append("caught")
+        goes_on.set()
         await going
         return told
 
