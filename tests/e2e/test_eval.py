@@ -57,22 +57,25 @@ def questions(model: SumsModel) -> Counter[tuple[str, str]]:
 def test_a_killed_evaluation_goes_on_and_loses_nothing(place: Workshop) -> None:
     with SumsModel(latency=0.02) as model:
         baseline = ["--baseline-model", "weak", "--baseline-base-url", model.url]
-        args = command(model, *baseline, "--n", "3", "--batch-size", "4", "--api-key", "canary-of-the-user")
-        running = place.start(*args)
+        args = command(model, *baseline, "--n", "3", "--batch-size", "4")
+        keys = ["--api-key", "canary-of-the-first", "--baseline-api-key", "canary-of-the-first"]
+        running = place.start(*args, *keys)
         running.until(lambda: sum(count(path.parent, "scored") for path in place.run_dirs()) >= 30, "30 are on disk")
         running.send(signal.SIGKILL)
         assert running.wait().code == -signal.SIGKILL
         assert not (place.cwd / "results.json").exists()
         folders = [path.parent for path in place.run_dirs()]
         kept = {line["key"] for folder in folders for line in lines(folder) if line["type"] == "generated"}
-        before = len(model.asked)
-        done = place.bench(*args, "--resume")
+        # The model may still read requests of the killed process, so the others have another key.
+        done = place.bench(*args, "--resume", *(key.replace("first", "second") for key in keys))
         assert done.code == 0, done.err
+        of_runs = [key for key, body in zip(model.keys, model.requests, strict=True) if body in model.asked]
     assert [path.parent for path in place.run_dirs()] == folders
     generated = [line["key"] for folder in folders for line in lines(folder) if line["type"] == "generated"]
     assert len(generated) == len(set(generated)) == 120 and kept <= set(generated)
     # What was not on disk is asked for again, and nothing else: two requests a run.
-    assert len(model.asked) - before == 2 * (120 - len(kept))
+    assert of_runs.count("Bearer canary-of-the-second") == 2 * (120 - len(kept))
+    assert set(of_runs) == {"Bearer canary-of-the-first", "Bearer canary-of-the-second"}
     document = results(place)
     assert (document["summary"]["total_runs"], document["summary"]["failed_runs"]) == (60, 0)
     assert [len(row["runs"]) for row in document["rows"]] == [6] * 20
