@@ -56,8 +56,8 @@ LINES = {
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
-    # figures of a run that its environment computes
-    "engine": (7431, 5089),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # figures of a run that its environment computes; errors of sources, which say what is missing
+    "engine": (7433, 5091),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),

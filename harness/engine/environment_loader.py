@@ -141,6 +141,8 @@ def _find(env_id: str, prepare_module: PrepareModule) -> Callable[..., object]:
         find_in_source(source, name, env_id)
         try:
             return source.function(name)
+        except EnvironmentLoadError as error:  # the message needs no location
+            raise EnvironmentLoadError(f"environment {env_id!r}: {error}") from error
         except BaseException as error:  # the boundary around the plugin's code
             _failed(env_id, _IMPORT_FAILED, error)
     if env_id in BUILT_INS:

@@ -73,8 +73,9 @@ taken = bench_strange:taken
 """
 
 STRANGE = """
+from harness.core.errors import EnvironmentLoadError
 from harness.engine.listeners import EvaluationListener
-from harness.settings.environment_sources import EnvironmentSource
+from harness.settings.environment_sources import EnvironmentSource, FoundEnvironment
 
 
 def board(option: "NoSuchType" = None):
@@ -91,7 +92,12 @@ def fail(*arguments):
 
 class Source(EnvironmentSource):
     def find(self, name):
+        if name == "extra":
+            return FoundEnvironment("strange")
         raise KeyError(name)
+
+    def function(self, name):
+        raise EnvironmentLoadError("it needs the extra 'strange', which is not installed")
 
 
 LISTENER = EvaluationListener(fail, fail, fail, fail)
@@ -229,6 +235,8 @@ def test_a_broken_package_is_noted_and_harms_nothing_else(site: Path, tmp_path: 
     assert any("'gone' of the package bench_broken" in note and "no_such_module" in note for note in notes)
     assert any("'wrong'" in note and "must be a CommandEntry, not a function" in note for note in notes)
     assert any("'run'" in note and "another plugin or a built-in feature has the same name" in note for note in notes)
+    lacking = python(tmp_path, path, *BENCH, "run", "strange/extra", "-m", "reference/oracle", code=1)
+    assert "environment 'strange/extra': it needs the extra 'strange', which is not installed\n" in lacking.stderr
     ran = python(tmp_path, path, *BENCH, "run", "oldenv", "-m", "reference/oracle")
     assert ran.stderr.count("is not used") == 2, ran.stderr  # an import hook and a listener
     assert "'strange' (bench.listeners) failed in finished: ValueError: no listening today" in ran.stderr
