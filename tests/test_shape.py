@@ -52,12 +52,14 @@ LINES = {
     # the number of a key, and of one that was added
     # imported runs without messages or times
     # a dict of the keys that were added last; log-probabilities of a reply
-    "core": (2786, 1536),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # room for keys that are expected
+    "core": (2808, 1545),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
     # figures of a run that its environment computes; errors of sources, which say what is missing
-    "engine": (7433, 5091),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # what a resume passes over, in an array
+    "engine": (7452, 5105),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -112,7 +114,8 @@ LINES = {
     # options of imports, and imports of several files as a whole
     # rows that are counted when they are written; words for replies that an import does not have
     # figures of a run
-    "store": (7177, 4468),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # the expected number of keys of a journal
+    "store": (7204, 4485),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

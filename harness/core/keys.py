@@ -55,12 +55,14 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self._keys = bytearray()
+        self._count = 0
         self._table = array("i", [-1]) * 1024
+        self._mask = len(self._table) - 1
         self._recent: dict[str, int] = {}
         """Numbers of the keys that were added last: most look-ups are for these."""
 
     def __len__(self) -> int:
-        return len(self._keys) // _SIZE
+        return self._count
 
     def find(self, key: str) -> int:
         """Return the key's number, or -1 if the key was not added."""
@@ -74,37 +76,44 @@ class KeyIndex:
         number = self._table[place]
         if number >= 0:
             return number
-        number = len(self)
+        number = self._count
+        self._count = number + 1
         self._keys += identity
         self._table[place] = number
         if len(self._recent) >= _RECENT:
             self._recent.clear()
         self._recent[key] = number
         # At most half full, so that a lookup takes one or two steps.
-        if 2 * (number + 1) > len(self._table):
-            self._grow()
+        if 2 * self._count > self._mask:
+            self._grow(self._count + 1)
         return number
+
+    def expect(self, count: int) -> None:
+        """Make room for so many keys at once, which is faster than to grow several times. `count` may be wrong."""
+        if 2 * count > self._mask:
+            self._grow(count)
 
     def number(self, place: int) -> int:
         """Return the `key_number` of the key that was added as the number `place`."""
         return int.from_bytes(self._keys[_SIZE * place : _SIZE * place + 8], "big") >> 1
 
     def _place(self, identity: bytes) -> int:
-        table, keys = self._table, self._keys
-        mask = len(table) - 1
+        table, keys, mask = self._table, self._keys, self._mask
         place = hash(identity) & mask
         while (number := table[place]) >= 0 and not keys.startswith(identity, _SIZE * number):
             place = (place + 1) & mask
         return place
 
-    def _grow(self) -> None:
-        keys, self._table = bytes(self._keys), array("i", [-1]) * (2 * len(self._table))
-        table, mask = self._table, len(self._table) - 1
-        for number in range(len(self)):
+    def _grow(self, count: int) -> None:
+        """Make a table with at least two places for each of `count` keys."""
+        size = 1 << (2 * count).bit_length()
+        keys, table, mask = bytes(self._keys), array("i", [-1]) * size, size - 1
+        for number in range(self._count):
             place = hash(keys[_SIZE * number : _SIZE * (number + 1)]) & mask
             while table[place] >= 0:
                 place = (place + 1) & mask
             table[place] = number
+        self._table, self._mask = table, mask
 
 
 def key_number(key: str) -> int:
@@ -131,14 +140,27 @@ def _identity(key: str) -> bytes:
 
 class ExampleKeys:
     """Computes the keys of examples from their content. Equal examples get different keys, which depend on how many
-    equal ones came before, so one object must process all rows of a plan in order."""
+    equal ones came before, so one object must process all rows of a plan in order.
 
-    def __init__(self) -> None:
+    Args:
+        count: Expected number of rows.
+    """
+
+    def __init__(self, count: int = 0) -> None:
         self._seen = KeyIndex()
+        self._seen.expect(count)
         self._counts = array("I")
 
     def example(self, row: Row, index: int) -> Example:
         """Return the `Example` for a dataset row, with its key; `index` is the position of the row in the plan.
+
+        Raises:
+            EnvironmentFault: a value of the row cannot be represented in JSON.
+        """
+        return example_of(row, self.next_key(row).hex(), index)
+
+    def next_key(self, row: Row) -> bytes:
+        """Return the key of the next row of the plan, as 32 bytes.
 
         Raises:
             EnvironmentFault: a value of the row cannot be represented in JSON.
@@ -155,7 +177,7 @@ class ExampleKeys:
         occurrence = self._counts[number]
         self._counts[number] += 1
         content.update(b"#%d" % occurrence)
-        return example_of(row, content.hexdigest(), index)
+        return content.digest()
 
 
 def example_of(row: Row, key: str, index: int) -> Example:

@@ -73,7 +73,7 @@ class PlannedRollouts:
         if self._known:
             yield from (self._example_at(index, key) for index, key in enumerate(self.example_keys()))
             return
-        keys = ExampleKeys()
+        keys = ExampleKeys(self.num_examples)
         for index, row in enumerate(self._order):
             yield keys.example(self._environment.row(row), index)
 
@@ -83,9 +83,9 @@ class PlannedRollouts:
         Raises:
             EnvironmentFault: a row is invalid; the message names the row.
         """
-        known = bytearray()
-        for example in self.examples():
-            known += bytes.fromhex(example.key)
+        keys, known = ExampleKeys(self.num_examples), bytearray()
+        for row in self._order:
+            known += keys.next_key(self._environment.row(row))
         self._known = known
 
     def outlines(self) -> Iterator[PlannedExample]:

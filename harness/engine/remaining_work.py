@@ -4,6 +4,7 @@ their dataset rows nor their journal lines must be read before the first request
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from harness.engine.executors import Finished
 from harness.engine.plan import PlannedExample, PlannedRollouts
 from harness.engine.progress import RunProgress
 from harness.store.journal import JournalReader
-from harness.store.journal_index import Recorded
+from harness.store.journal_index import Recorded, read_rollout
 from harness.store.outcome_kinds import OUTCOMES
 from harness.store.resume import missing_examples
 
@@ -111,8 +112,13 @@ class Worklist:
         self._retry_failed = retry_failed
         self._progress = progress
         self._early = COUNTED_FIRST
-        self._passed: list[tuple[str, int]] = []
-        """Key and example index of each finished rollout that is not counted yet."""
+        self._passed = array("q")
+        """Journal number (-1 without a line) and example index of each finished rollout that is not counted yet, in
+        turn. In an array, since all wait until the first requests are under way."""
+        self._settled = frozenset(
+            kind.name for kind in OUTCOMES.values() if not kind.resume and not (retry_failed and kind.retry)
+        )
+        """Statuses of rollouts that need nothing more."""
 
     def todos(self, stage: Stage) -> Generator[Todo] | Todos:
         """Yield the remaining items lazily, in the plan's order; for a resumed run, the iterator is a `Todos`. Close
@@ -129,16 +135,17 @@ class Worklist:
     def _left(self, recorded: Recorded, stage: Stage) -> Generator[Todo | Aside]:
         with JournalReader(recorded.path) as reader:
             for outline in self._plan.outlines():
-                yield from self._remaining(recorded, reader, outline, stage)
+                if not self._has_passed(recorded, outline):
+                    yield from self._remaining(recorded, reader, outline, stage)
                 if self._passed and self._progress is not None and self._progress.target is not None:
                     self._counting(recorded)()  # earlier scores decide whether another example begins
-                elif len(self._passed) >= COUNTED_AT_ONCE:
+                elif len(self._passed) >= 2 * COUNTED_AT_ONCE:
                     yield self._counting(recorded)
         if self._passed:
             yield self._counting(recorded)
 
     def _counting(self, recorded: Recorded) -> Aside:
-        passed, self._passed = self._passed, []
+        passed, self._passed = self._passed, array("q")
         return partial(self._count, recorded, passed)
 
     def _fresh(self) -> Generator[Todo]:
@@ -149,6 +156,21 @@ class Worklist:
             group = RolloutGroup(len(items)) if self._plan.is_group else None
             for number, item in enumerate(items):
                 yield Todo(item, introduce=number == 0, group=group)
+
+    def _has_passed(self, recorded: Recorded, outline: PlannedExample) -> bool:
+        """Pass over an example of which every rollout needs nothing more, as is usual. Returns whether that is so."""
+        if self._plan.is_group:
+            return False  # whether its scores are outdated must be known, too
+        numbers = [recorded.number(key) for key in outline.item_keys]
+        if any(number < 0 or recorded.status_at(number) not in self._settled for number in numbers):
+            return False
+        for number in numbers:
+            self._pass(number, outline.index)
+        return True
+
+    def _pass(self, number: int, index: int) -> None:
+        self._passed.append(number)
+        self._passed.append(index)
 
     def _remaining(
         self, recorded: Recorded, reader: JournalReader, outline: PlannedExample, stage: Stage
@@ -168,7 +190,9 @@ class Worklist:
             # stored in the journal requires scoring the group while the state is in memory.
             if stage != "generate" or "generate" in needs:
                 group = RolloutGroup(len(keys), lost=needs.count(None))
-        self._passed += [(key, outline.index) for key, need in zip(keys, needs, strict=True) if need is None]
+        for key, need in zip(keys, needs, strict=True):
+            if need is None:
+                self._pass(recorded.number(key), outline.index)
         if not any(needs):
             return
         yield from self._count_passed(recorded)
@@ -198,35 +222,30 @@ class Worklist:
     def _count_passed(self, recorded: Recorded) -> Iterator[Aside]:
         """Count finished rollouts: a few now, before other work begins, and the others in steps that the scheduler
         takes later."""
-        if 0 < len(self._passed) <= self._early:
-            self._early -= len(self._passed)
-            self._count(recorded, self._passed)
-            self._passed = []
+        if 0 < len(self._passed) <= 2 * self._early:
+            self._early -= len(self._passed) // 2
+            self._counting(recorded)()
         elif self._passed:
             yield self._counting(recorded)
 
-    def _count(self, recorded: Recorded, passed: Sequence[tuple[str, int]]) -> None:
+    def _count(self, recorded: Recorded, passed: array[int]) -> None:
         if self._progress is None:
             return
         with JournalReader(recorded.path) as reader:
-            for key, index in passed:
+            for number, index in zip(passed[::2], passed[1::2], strict=True):
                 self._progress.resumed += 1
-                _count_one(self._progress, recorded, reader, key, index)
+                if number >= 0:
+                    _count_one(self._progress, recorded, reader, number, index)
 
 
-def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader, key: str, index: int) -> None:
-    scored_at = recorded.scored_at(key)
-    generated_at = recorded.generated_at(key)
-    if scored_at is not None and generated_at is not None:
-        generated = cast(Generated, reader.record(generated_at))
-        progress.usage += generated.usage
-        progress.count(index, generated, cast(Scored, reader.record(scored_at)))
-        return
-    failed_at = recorded.failed_at(key)
-    if failed_at is not None:
-        failed = cast(Failed, reader.record(failed_at))
-        progress.usage += failed.usage
-        progress.count_failed(index, failed)
+def _count_one(progress: RunProgress, recorded: Recorded, reader: JournalReader, number: int, index: int) -> None:
+    base, score = read_rollout(reader, recorded.lines(number))
+    if isinstance(base, Failed):
+        progress.usage += base.usage
+        progress.count_failed(index, base)
+    elif score is not None:
+        progress.usage += base.usage
+        progress.count(index, base, score)
 
 
 def _is_stale(recorded: Recorded, keys: Sequence[str]) -> bool:

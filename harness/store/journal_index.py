@@ -3,6 +3,8 @@ of a rollout wins. Messages are not kept in memory."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,12 @@ LARGEST_INDEX, LARGEST_ROLLOUT = (1 << 38) - 1, (1 << 24) - 1
 
 SPARSE = 64
 """Maximum number of bytes for each index in use, on average."""
+
+_ESTIMATE_AFTER = 1 << 20
+"""Bytes of a journal after which the number of its keys is estimated."""
+
+_MOST_EXPECTED = 10_000
+"""Maximum size of a journal over that of the part by which it is judged, so that a damaged one takes no more memory."""
 
 
 @value_class
@@ -133,7 +141,11 @@ class Recorded:
             JournalDamaged: as in `load`.
             StoreError: as in `load`.
         """
+        estimate_at = self.end + _ESTIMATE_AFTER
         for offset, end, document in scan(self.path, self.end, stop):
+            if end > estimate_at:
+                estimate_at = sys.maxsize
+                self._expect_more()
             try:
                 number = self._note(offset, document)
             except UnknownType as error:
@@ -143,6 +155,13 @@ class Recorded:
             self.end = end
             if number >= 0:
                 yield number, offset, document
+
+    def _expect_more(self) -> None:
+        """Make room for as many keys as the file probably has, judged by the part that was read."""
+        with contextlib.suppress(OSError):
+            more = min(self.path.stat().st_size / max(1, self.end), _MOST_EXPECTED)
+            for keys in (self._examples, self._rollouts):
+                keys.expect(int(1.05 * more * len(keys)))
 
     def __len__(self) -> int:
         """Number of rollouts with at least one line in the journal."""
@@ -173,6 +192,14 @@ class Recorded:
         with JournalReader(self.path) as reader:
             for offset in self._example_lines:
                 yield cast(Example, reader.record(offset))
+
+    def number(self, key: str) -> int:
+        """Number of the rollout; -1 if it has no line."""
+        return self._rollouts.find(key)
+
+    def status_at(self, number: int) -> str:
+        """Status of the rollout with this number, a name in `OUTCOMES`."""
+        return _STATUSES[self._status[number]]
 
     def status(self, key: str) -> str | None:
         """Status of the rollout, a name in `OUTCOMES`; None if it has no line."""

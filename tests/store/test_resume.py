@@ -111,15 +111,29 @@ def test_lines_that_contradict_one_another_are_damage(tmp_path: Path, lines: lis
         Recorded.load(path)
 
 
+def test_a_long_journal_is_found_whole(tmp_path: Path) -> None:
+    """Its size is estimated after the first MiB, here from short lines that are followed by long ones."""
+    path = tmp_path / "journal.jsonl"
+    rollouts = [(n, generated(n, state={"pad": "x" * (9 if n < 3000 else 3000)})) for n in range(4000)]
+    offsets = write(path, [line for n, rollout in rollouts for line in (example(n), rollout)])
+    recorded = Recorded.load(path)
+    assert (len(recorded), recorded.example_count) == (4000, 4000)
+    assert [recorded.generated_at(key("rollout", n, 0)) for n in range(4000)] == offsets[1::2]
+
+
 def test_a_journal_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot read .*journal\.jsonl.*ENOENT"):
         Recorded.load(tmp_path / "journal.jsonl")
 
 
-@given(st.lists(st.text(max_size=5) | st.integers(0, 40).map(key), max_size=200))
-def test_the_key_index_numbers_like_a_dict(keys: list[str]) -> None:
+@given(
+    st.lists(st.text(max_size=5) | st.integers(0, 40).map(key), max_size=200), st.integers(0, 200), st.integers(0, 5000)
+)
+def test_the_key_index_numbers_like_a_dict(keys: list[str], at: int, expected: int) -> None:
     index, model = KeyIndex(), dict[str, int]()
-    for each in keys:
+    for place, each in enumerate(keys):
+        if place == at:
+            index.expect(expected)
         assert index.find(each) == model.get(each, -1)
         assert index.add(each) == model.setdefault(each, len(model))
     assert len(index) == len(model)
