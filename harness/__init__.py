@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harness.envs.env_group import EnvGroup
     from harness.envs.environment import Environment
     from harness.envs.hooks import cleanup, stop, teardown
+    from harness.envs.machine_env import MachineEnv
     from harness.envs.mcp_env import MCPEnv
     from harness.envs.multi_turn import MultiTurnEnv
     from harness.envs.single_turn import SingleTurnEnv
@@ -40,6 +41,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "harness.envs.multi_turn": ("MultiTurnEnv",),
     "harness.envs.single_turn": ("SingleTurnEnv",),
     "harness.envs.sources": ("RowSource", "SourceRow"),
+    "harness.envs.machine_env": ("MachineEnv",),
     "harness.envs.mcp_env": ("MCPEnv",),
     "harness.envs.stateful_tool_env": ("StatefulToolEnv",),
     "harness.envs.tool_env": ("ToolEnv",),
@@ -69,6 +71,7 @@ __all__ = [
     "JsonDict",
     "JudgeRubric",
     "MCPEnv",
+    "MachineEnv",
     "MathRubric",
     "MaybeThinkParser",
     "Message",

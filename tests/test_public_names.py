@@ -13,12 +13,12 @@ from tables import for_each_row
 import harness
 
 PUBLIC = [
-    "Chat", "EnvGroup", "Environment", "EnvironmentFault", "EvaluatedRun", "EvaluatedRuns", "Example", "HarnessError",
-    "JsonDict", "JudgeRubric", "MCPEnv", "MathRubric", "MaybeThinkParser", "Message", "Messages", "ModelError",
-    "ModelResponse", "MultiTurnEnv", "Parser", "Prompt", "RowSource", "Rubric", "RubricGroup", "Score",
-    "SingleTurnEnv", "SourceRow", "State", "StateLost", "StatefulToolEnv", "ThinkParser", "ToolEnv", "XMLParser",
-    "aevaluate", "cleanup", "evaluate", "extract_boxed_answer", "extract_hash_answer", "load_environment", "stop",
-    "teardown", "verify_math",
+    "Chat", "EnvGroup", "Environment", "EnvironmentFault", "EvaluatedRun", "EvaluatedRuns", "Example",
+    "HarnessError", "JsonDict", "JudgeRubric", "MCPEnv", "MachineEnv", "MathRubric", "MaybeThinkParser", "Message",
+    "Messages", "ModelError", "ModelResponse", "MultiTurnEnv", "Parser", "Prompt", "RowSource", "Rubric",
+    "RubricGroup", "Score", "SingleTurnEnv", "SourceRow", "State", "StateLost", "StatefulToolEnv", "ThinkParser",
+    "ToolEnv", "XMLParser", "aevaluate", "cleanup", "evaluate", "extract_boxed_answer", "extract_hash_answer",
+    "load_environment", "stop", "teardown", "verify_math",
 ]  # fmt: skip
 
 

@@ -22,7 +22,10 @@ AT_EXIT = 30.0
 process and its caller."""
 
 _SHOWN = 3
-_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "harness/rubrics/math_worker.py")
+_HELPERS = (
+    "multiprocessing.resource_tracker", "multiprocessing.forkserver", "harness/rubrics/math_worker.py",
+    "bench-container-cleanup",
+)  # fmt: skip
 """Helper processes of Python and bench, which end with this process."""
 
 

@@ -14,6 +14,7 @@ from harness.core.errors import (
     EnvironmentFault,
     LimitReached,
     ModelError,
+    SandboxError,
     SystemicError,
     ThreadsHung,
 )
@@ -180,7 +181,9 @@ class _Play:
         """Return the attempt with its record. `error` is the error that the environment raised, or None."""
         gate = self._meter.gate
         # A refused call decides the outcome, even if the environment's code catches the refusal.
-        refusal = error if gate is None or gate.refusal is None else gate.refusal
+        # But a sandbox that fails afterwards, for example in tests of the result, would make it look wrong.
+        is_decided = gate is not None and gate.refusal is not None and not isinstance(error, SandboxError)
+        refusal = gate.refusal if gate is not None and is_decided else error
         if isinstance(refusal, BudgetSpent):
             return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
         if isinstance(refusal, LimitReached):

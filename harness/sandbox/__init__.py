@@ -1,4 +1,5 @@
-"""Sandboxes for model-written code: isolation and resource limits behind one interface, with four backends.
+"""Sandboxes for model-written code: isolation and resource limits behind one interface, with four backends; and
+machines, which last for a whole rollout.
 
 api             limits and results
 backend         the interface `Sandbox` and `Session`, and the limit on concurrent runs
@@ -14,7 +15,11 @@ launch_data     how a sandbox is started, and the request that the launcher in i
 launch_program  the launcher: the program in the sandbox that starts the model's code and watches it
 workbench       a shell and an interpreter that persist between the tool calls of a rollout
 session_program the program in the sandbox that runs the workbench's requests
-repl            the interpreter loop"""
+repl            the interpreter loop
+machine         a machine for each rollout: the interface, and `open_machine`
+container_machine, bubblewrap_machine  machines in containers and in a workbench
+engine_client   the command line of docker and podman, and containers that a killed process has left
+images          images of containers, built once for each content"""
 
 from __future__ import annotations
 
@@ -22,5 +27,18 @@ from harness.core.errors import SandboxError, SandboxMissing
 from harness.sandbox.api import Limits, Outcome, Result
 from harness.sandbox.backend import Sandbox, Session
 from harness.sandbox.find import find_sandbox
+from harness.sandbox.machine import Machine, MachineSpec, open_machine
 
-__all__ = ["Limits", "Outcome", "Result", "Sandbox", "SandboxError", "SandboxMissing", "Session", "find_sandbox"]
+__all__ = [
+    "Limits",
+    "Machine",
+    "MachineSpec",
+    "Outcome",
+    "Result",
+    "Sandbox",
+    "SandboxError",
+    "SandboxMissing",
+    "Session",
+    "find_sandbox",
+    "open_machine",
+]

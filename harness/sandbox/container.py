@@ -6,16 +6,15 @@ ends even if the harness was killed and cannot remove it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from harness.sandbox.api import Limits
 from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import NOBODY, program_environment
+from harness.sandbox.engine_client import Engine, client_environment, labels
 from harness.sandbox.launch_data import LAUNCHER, Launch
 from harness.usercode.threads import offload
 
@@ -25,31 +24,18 @@ IMAGE = "python:3.12-slim"
 START_SECONDS = 300.0
 """Timeout for starting a container; the first start may download the image."""
 
-REMOVE_SECONDS = 20.0
-
-_KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-"""Environment variables that the engine's client needs in addition to the engine's own. The container gets none of
-them."""
-
-
-def client_environment() -> dict[str, str]:
-    """Environment variables of the client program of the container engine."""
-    own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
-    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
-
 
 class Container(Sandbox):
     """Sandbox that uses docker or podman.
 
     Args:
-        engine: `docker` or `podman`.
-        program: Path of the engine's client.
+        engine: The engine.
         image: Image in which the program runs.
     """
 
-    def __init__(self, engine: str, program: str, image: str = IMAGE) -> None:
-        self.name = engine
-        self._program = program
+    def __init__(self, engine: Engine, image: str = IMAGE) -> None:
+        self.name = engine.name
+        self.engine = engine
         self._image = image
 
     @contextmanager
@@ -68,20 +54,7 @@ class Container(Sandbox):
 
     async def ended(self, launch: Launch) -> None:
         """Remove the container if it still exists. Completes in its thread even if the await is cancelled."""
-        await offload.run(self._remove, str(launch.request["container"]))
-
-    def _remove(self, name: str) -> None:
-        # in its own session, so that Ctrl-C does not end it along with the harness
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(
-                [self._program, "rm", "--force", name],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=client_environment(),
-                start_new_session=True,
-                timeout=REMOVE_SECONDS,
-            )
+        await offload.run(self.engine.remove, str(launch.request["container"]))
 
     def _command(self, name: str, limits: Limits) -> list[str]:
         shared = max(1, limits.disk_mb // 8)
@@ -94,6 +67,7 @@ class Container(Sandbox):
             "--user": f"{NOBODY}:{NOBODY}",
             "--hostname": "sandbox",
             "--ipc": "private",
+            "--stop-timeout": "0",
             "--log-driver": "none",
             "--pids-limit": str(limits.processes + 1),
             "--memory": f"{limits.memory_mb}m",
@@ -103,7 +77,7 @@ class Container(Sandbox):
             "--workdir": "/tmp",
             "--entrypoint": "python3",
         }
-        command = [self._program, "run", "--rm", "--interactive", "--read-only"]
+        command = [self.engine.program, "run", "--rm", "--interactive", "--read-only", *labels()]
         for option, value in options.items():
             command += [option, value]
         return [*command, self._image, *LAUNCHER]

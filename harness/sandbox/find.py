@@ -3,21 +3,26 @@ never chosen automatically."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from harness.core.errors import ConfigError, SandboxMissing
 from harness.sandbox.api import Limits
 from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import Bubblewrap
-from harness.sandbox.container import IMAGE, Container, client_environment
+from harness.sandbox.bubblewrap_machine import Workbenches
+from harness.sandbox.container import IMAGE, Container
+from harness.sandbox.container_machine import Containers
+from harness.sandbox.engine_client import Engine, last_line
+from harness.sandbox.images import dockerfile
 from harness.sandbox.launch_data import encode_request
 from harness.sandbox.local import UnsafeLocal
+from harness.sandbox.machine import MachineSpec
 from harness.sandbox.pipes import LauncherReports
 from harness.settings.wording import suggestion
 
@@ -87,19 +92,53 @@ def _bubblewrap(packages: tuple[str, ...]) -> Bubblewrap | str:
 @cache
 def _container(engine: str, image: str) -> Container | str:
     """Return the sandbox of a container engine, or the reason why it is not available."""
-    program = shutil.which(engine)
+    found = find_engine(engine)
+    return Container(found, image) if isinstance(found, Engine) else found
+
+
+@cache
+def find_engine(name: str) -> Engine | str:
+    """Return a container engine that works, or the reason why it is not available.
+
+    Args:
+        name: `docker` or `podman`.
+    """
+    program = shutil.which(name)
     if program is None:
-        return f"{engine} is not installed"
-    try:
-        answer = subprocess.run(
-            [program, "info"], capture_output=True, stdin=subprocess.DEVNULL, timeout=PROBE_SECONDS,
-            env=client_environment(),
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{engine} does not answer: {error}"
-    if answer.returncode != 0:
-        return f"{engine} does not work: {_last_line(answer.stderr)}"
-    return Container(engine, program, image)
+        return f"{name} is not installed"
+    engine = Engine(name, program)
+    return engine.problem(PROBE_SECONDS) or engine
+
+
+def find_machines(spec: MachineSpec) -> Containers | Workbenches:
+    """Find what can start a machine, and check that it can have what `spec` asks for.
+
+    Raises:
+        SandboxMissing: no suitable sandbox works here; the message says what to install.
+        ConfigError: the sandbox is unknown, or cannot do what `spec` asks for.
+    """
+    if spec.sandbox not in NAMES:
+        raise ConfigError(f"MachineSpec(sandbox={spec.sandbox!r}) is unknown; {suggestion(spec.sandbox, NAMES)}")
+    if isinstance(spec.image, Path):
+        dockerfile(spec.image, spec.images)  # a missing one is an error before the first rollout
+    if spec.sandbox in ENGINES or spec.image is not None:
+        engines = (spec.sandbox,) if spec.sandbox in ENGINES else ENGINES
+        if spec.sandbox not in ("auto", *ENGINES):
+            spec.refuse(spec.sandbox)
+        found = [find_engine(name) for name in engines]
+        engine = next((each for each in found if isinstance(each, Engine)), None)
+        if engine is None:
+            reasons = "; ".join(str(each) for each in found)
+            raise SandboxMissing(
+                f"a machine with an image needs docker or podman, and none works here: {reasons}. "
+                "Install one of them, and start it (Debian, Ubuntu: apt-get install podman; Fedora: dnf install podman)"
+            )
+        return Containers(engine)
+    sandbox = find_sandbox(spec.sandbox)
+    if isinstance(sandbox, Container):
+        return Containers(sandbox.engine)
+    spec.refuse(sandbox.name)
+    return Workbenches(sandbox)
 
 
 def _probe(sandbox: Bubblewrap) -> str | None:
@@ -118,9 +157,4 @@ def _probe(sandbox: Bubblewrap) -> str | None:
     errors = reports.add(done.stderr) + reports.rest()
     if any(report.get("code") == 0 for report in reports.seen):
         return None
-    return next((str(report["failed"]) for report in reports.seen if "failed" in report), _last_line(errors))
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1][:300] if lines else f"no error message (as user {os.geteuid()})"
+    return next((str(report["failed"]) for report in reports.seen if "failed" in report), last_line(errors))

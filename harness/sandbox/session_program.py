@@ -7,6 +7,7 @@ starts can access neither its pipes nor its memory, so no command can forge a re
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import importlib.util
@@ -15,14 +16,15 @@ import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from typing import IO, Any
 
-MAX_OUTPUT = 50_000
-"""Maximum bytes of each output stream of a command that are returned, from its start and its end."""
+MARK = "BENCH_EXEC"
+"""Environment variable that tells to which command a process belongs."""
 
 START_SECONDS = 60.0
 """Timeout for starting an interpreter."""
@@ -116,10 +118,11 @@ class RequestRunner:
 
     Args:
         program: The source of `repl`.
+        is_isolated: Whether the sandbox has a process namespace of its own.
     """
 
-    def __init__(self, program: str) -> None:
-        self.program = program
+    def __init__(self, program: str, is_isolated: bool = False) -> None:
+        self.program, self.is_isolated = program, is_isolated
         self.repl: Repl | None = None
 
     def code(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -139,25 +142,57 @@ class RequestRunner:
 
     def command(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run a command in a shell. Its background processes keep running."""
+        bound = request["output_bytes"]
         try:
-            with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            with (
+                tempfile.TemporaryFile() as given,
+                tempfile.TemporaryFile() as output,
+                tempfile.TemporaryFile() as errors,
+            ):
+                given.write(base64.b64decode(request["stdin"]))
+                given.seek(0)
                 child = subprocess.Popen(
-                    [shell(), "-c", request["command"]], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                    cwd=request["folder"], env={**os.environ, **request["environment"]}, start_new_session=True,
+                    [shell(), "-c", request["command"]], stdin=given, stdout=output, stderr=errors,
+                    cwd=request["folder"], start_new_session=True,
+                    env={**os.environ, **request["environment"], MARK: request["mark"]},
                 )  # fmt: skip
                 timed_out = False
                 try:
                     child.wait(request["seconds"])
                 except subprocess.TimeoutExpired:
                     timed_out = True
-                    kill_group(child)
+                    kill_all(child, f"{MARK}={request['mark']}".encode(), self.is_isolated)
                 code = child.returncode
                 return {
-                    "stdout": shown(output), "stderr": shown(errors), "timed_out": timed_out,
+                    "stdout": shown(output, bound), "stderr": shown(errors, bound), "timed_out": timed_out,
                     "exit_code": code if code >= 0 else 128 - code,
+                    "cut": [file.seek(0, os.SEEK_END) > bound for file in (output, errors)],
                 }  # fmt: skip
         except (OSError, ValueError) as error:  # no such folder, disk full, a command that is too long or contains NUL
-            return {"stdout": "", "stderr": f"{error}", "timed_out": False, "exit_code": 126}
+            return {"stdout": "", "stderr": f"{error}", "timed_out": False, "exit_code": 126, "cut": [False, False]}
+
+
+def file(request: dict[str, Any]) -> dict[str, Any]:
+    """Write a file if the request has `data`; else read one. Errors are part of the reply."""
+    path = os.path.expanduser(request["file"])
+    try:
+        if "data" in request:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            with open(path, "wb") as target:
+                target.write(base64.b64decode(request["data"]))
+            os.chmod(path, request["mode"])
+            return {"data": ""}
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return {"missing": "not a regular file"}
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:  # a pipe must not block
+            size = os.fstat(source.fileno()).st_size
+            if size > request["limit"]:
+                return {"size": size}
+            return {"data": base64.b64encode(source.read(request["limit"])).decode()}
+    except FileNotFoundError as error:
+        return {"missing": str(error)}
+    except (OSError, ValueError) as error:
+        return {"error": str(error)}
 
 
 def is_result(reply: dict[str, Any]) -> bool:
@@ -179,16 +214,46 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def shown(file: IO[bytes]) -> str:
-    """Read a file as text, omitting the middle if it is too long."""
+def kill_all(process: subprocess.Popen[bytes], mark: bytes, is_isolated: bool) -> None:
+    """Kill a process and all that it has started: its session, children, processes with its mark in their environment,
+    and in a process namespace of its own also orphans without any mark that are not older."""
+    killed, found = {process.pid}, os.path.isdir("/proc")
+    begun = process_of(process.pid)[2] if found else 0
+    parents = (1, os.getppid()) if is_isolated else ()
+    while found:
+        found = False
+        for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+            try:
+                state, family, started = process_of(pid)
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    variables = file.read()
+                is_orphan = family[0] in parents and started >= begun and MARK.encode() not in variables
+                if state not in b"ZX" and ({pid, *family} & killed or mark in variables or is_orphan):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
+                    found = True
+            except OSError:  # it has ended, or belongs to another user
+                continue
+    kill_group(process)
+
+
+def process_of(pid: int) -> tuple[bytes, tuple[int, int], int]:
+    """State, parent and session, and start time of a process."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return fields[0], (int(fields[1]), int(fields[3])), int(fields[19])
+
+
+def shown(file: IO[bytes], bound: int) -> str:
+    """Read a file as text, omitting the middle if it is longer than `bound` bytes."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    if size <= MAX_OUTPUT:
+    if size <= bound:
         return file.read().decode("utf-8", "replace")
-    head = file.read(MAX_OUTPUT // 2).decode("utf-8", "replace")
-    file.seek(-(MAX_OUTPUT // 2), os.SEEK_END)
+    head = file.read(bound // 2).decode("utf-8", "replace")
+    file.seek(-(bound // 2), os.SEEK_END)
     tail = file.read().decode("utf-8", "replace")
-    return f"{head}\n[… {size - 2 * (MAX_OUTPUT // 2)} bytes left out …]\n{tail}"
+    return f"{head}\n[… {size - 2 * (bound // 2)} bytes left out …]\n{tail}"
 
 
 def main() -> None:
@@ -203,7 +268,7 @@ def main() -> None:
     for line in requests:
         request = json.loads(line)
         if "program" in request:
-            runner = RequestRunner(request["program"])
+            runner = RequestRunner(request["program"], request["is_isolated"])
             os.environ.update(request["environment"])
             if request["start"] and shell():
                 null = subprocess.DEVNULL
@@ -212,7 +277,8 @@ def main() -> None:
             missing = [name for name in request["modules"] if importlib.util.find_spec(name) is None]
             reply: dict[str, Any] = {"missing": missing, "shell": shell()}
         else:
-            reply = runner.code(request) if "code" in request else runner.command(request)
+            run = runner.code if "code" in request else file if "file" in request else runner.command
+            reply = run(request)
         replies.write(json.dumps({**reply, "mark": request["mark"]}).encode() + b"\n")
         replies.flush()
 

@@ -4,6 +4,7 @@ It is opened on first use, and reopened after it was lost. `session_program` and
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import secrets
 import time
@@ -19,6 +20,12 @@ from harness.sandbox.session_program import BOOT
 
 START_SECONDS = 120.0
 """Timeout for starting the session program."""
+
+FILE_SECONDS = 60.0
+"""Timeout for reading or writing a file."""
+
+OUTPUT_BYTES = 50_000
+"""Default maximum bytes of each output stream of a command that are returned."""
 
 GRACE_SECONDS = 90.0
 """Seconds added to the timeout of a request, since the interpreter may have to start first."""
@@ -42,12 +49,14 @@ class Ran:
         stderr: As `stdout`.
         exit_code: As in a shell: 128 plus the signal number if a signal ended it.
         timed_out: Whether it was killed by its timeout.
+        is_cut: Whether stdout, and whether stderr, was too long.
     """
 
     stdout: str
     stderr: str
     exit_code: int
     timed_out: bool
+    is_cut: tuple[bool, ...] = (False, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,13 @@ class Workbench:
         return self._session is not None
 
     async def command(
-        self, command: str, seconds: float, folder: str | None = None, environment: Mapping[str, str] | None = None
+        self,
+        command: str,
+        seconds: float,
+        folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        output_bytes: int = OUTPUT_BYTES,
     ) -> Ran | Lost:
         """Run a command in a new shell.
 
@@ -130,15 +145,34 @@ class Workbench:
             seconds: Timeout.
             folder: Working directory; defaults to the work folder.
             environment: Additional environment variables.
+            stdin: The command's whole input.
+            output_bytes: Maximum bytes of each output stream that are returned, from its start and its end.
 
         Raises:
             SandboxError: the sandbox itself failed.
         """
         request = {"command": command, "seconds": seconds, "folder": folder, "environment": dict(environment or {})}
-        reply = await self._request(request, seconds)
+        given = {"stdin": base64.b64encode(stdin).decode(), "output_bytes": output_bytes}
+        reply = await self._request(request | given, seconds)
         if isinstance(reply, Lost):
             return reply
-        return Ran(reply["stdout"], reply["stderr"], reply["exit_code"], reply["timed_out"])
+        is_cut = tuple(reply["cut"])
+        return Ran(reply["stdout"], reply["stderr"], reply["exit_code"], reply["timed_out"], is_cut)
+
+    async def file(self, path: str, **request: object) -> dict[str, Any] | Lost:
+        """Read a file, or write it if there is `data`.
+
+        Args:
+            path: Its path; `~` and relative paths start at the work folder.
+            **request: `limit`, the maximum size in bytes; or `data` in base64 and `mode`.
+
+        Returns:
+            `data` in base64; or the reason as `missing` or `error`; or the `size` of a file that is too large.
+
+        Raises:
+            SandboxError: the sandbox itself failed.
+        """
+        return await self._request({"file": path, **request}, FILE_SECONDS)
 
     async def python(self, code: str, seconds: float, apart: bool = False) -> CodeResult | Lost:
         """Run code in the interpreter.
@@ -211,7 +245,8 @@ class Workbench:
         try:
             await session.send(json.dumps(program).encode() + b"\n")
             setup = {"program": repl, "environment": self._environment, "modules": self._modules, "start": self._start}
-            reply = await self._exchange(session, setup, START_SECONDS, 0)
+            isolated = {"is_isolated": self._sandbox.name != "unsafe-local"}
+            reply = await self._exchange(session, setup | isolated, START_SECONDS, 0)
         except asyncio.CancelledError:
             await self.close()
             raise

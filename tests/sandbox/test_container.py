@@ -1,6 +1,5 @@
-"""The way through docker or podman, against a stand-in engine: a real executable on PATH that records what it is asked,
-runs a real process that outlives its client, and removes it when told to. What an engine makes of its options is the
-engine's; that they are the right ones is checked word for word."""
+"""Programs in containers of a real engine: their protection, their end, and what happens to the containers of a process
+that is killed or of an engine that is out of order."""
 
 from __future__ import annotations
 
@@ -17,185 +16,221 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandboxes import eventually, marked, sandbox
+from containers import IMAGE, PODMAN, exists, need_podman, podman
+from sandboxes import eventually, marked
 
 from harness.core.errors import SandboxError, SandboxMissing
 from harness.sandbox import Limits, Sandbox, find_sandbox
-from harness.sandbox.find import _container  # pyright: ignore[reportPrivateUsage]
-
-ENGINE = """\
-#!{python}
-import json, os, signal, subprocess, sys
-folder = {folder!r}
-with open(folder + "/asked", "a") as file:
-    file.write(json.dumps([sys.argv[1:], sorted(os.environ)]) + "\\n")
-if sys.argv[1] == "info":
-    sys.stderr.write("Cannot connect to the daemon\\n" if os.path.exists(folder + "/broken") else "")
-    sys.exit(os.path.exists(folder + "/broken"))
-if sys.argv[1] == "rm":
-    try:
-        os.killpg(int(open(folder + "/" + sys.argv[3]).read()), signal.SIGKILL)
-        os.unlink(folder + "/" + sys.argv[3])
-    except (OSError, ValueError):
-        sys.exit(1)
-if sys.argv[1] == "run":
-    if os.path.exists(folder + "/no image"):
-        sys.stderr.write("Unable to find image\\n")
-        sys.exit(125)
-    name, image = sys.argv[sys.argv.index("--name") + 1], {image!r}
-    inside = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/tmp"]
-    started = subprocess.Popen([*inside, {python!r}, *sys.argv[sys.argv.index(image) + 1:]], start_new_session=True)
-    with open(folder + "/" + name, "w") as file:
-        file.write(str(started.pid))
-    code = started.wait()
-    os.unlink(folder + "/" + name)
-    sys.exit(code)
-"""
+from harness.sandbox.engine_client import FAILURES, HELPER, Engine, is_over, labels, owner
+from harness.sandbox.find import find_engine
 
 
-class Engine:
-    """The stand-in, and what it was asked.
-
-    Args:
-        folder: Where it lies.
-        name: `docker` or `podman`.
-    """
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        path = folder / name
-        python = os.path.realpath(sys.executable)  # a virtual environment below /tmp would not be seen inside
-        path.write_text(ENGINE.format(python=python, folder=str(folder), image="some/image:1"))
-        path.chmod(0o755)
-
-    @property
-    def asked(self) -> list[tuple[list[str], list[str]]]:
-        """Arguments and names of the environment, call by call."""
-        return [tuple(json.loads(line)) for line in (self.folder / "asked").read_text().splitlines()]
-
-    @property
-    def containers(self) -> list[str]:
-        """Names of those that live."""
-        return [path.name for path in self.folder.glob("bench-*")]
+@pytest.fixture
+def container() -> Sandbox:
+    need_podman()
+    return find_sandbox("podman", image=IMAGE)
 
 
-@pytest.fixture(params=["docker", "podman"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    sandbox()  # the stand-in needs bubblewrap for a /tmp of its own
-    _container.cache_clear()
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
+def test_a_program_has_no_network_no_rights_and_nothing_of_ours(
+    container: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SECRET_KEY", "canary")
-    yield Engine(tmp_path, request.param)
-    _container.cache_clear()
-
-
-def found(engine: Engine) -> Sandbox:
-    name = next(path.name for path in engine.folder.iterdir() if path.name in ("docker", "podman"))
-    container = find_sandbox(name, image="some/image:1")
-    assert container.name == name
-    return container
-
-
-def test_the_engine_is_asked_for_every_protection(engine: Engine) -> None:
+    program = """
+import json, os
+def can_write(path):
+    try:
+        open(path, "w").close()
+        return True
+    except OSError:
+        return False
+status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+print(json.dumps({
+    "input": input(), "variables": sorted(os.environ), "network": os.listdir("/sys/class/net"), "user": os.getuid(),
+    "rights": int(status["CapEff"], 16), "new": status["NoNewPrivs"].strip(), "host": os.uname().nodename,
+    "writes": [path for path in ("/etc/x", "/usr/x", "/x", "/tmp/x") if can_write(path)],
+    "pids": open("/sys/fs/cgroup/pids.max").read().strip() if os.path.exists("/sys/fs/cgroup/pids.max") else "",
+    "tmp": os.statvfs("/tmp").f_blocks * os.statvfs("/tmp").f_frsize,
+}))
+"""
     limits = Limits(memory_mb=300, processes=20, disk_mb=64)
-    result = asyncio.run(found(engine).run({"a.py": "print(input())"}, ["python3", "a.py"], "hi\n", limits))
-    assert (result.stdout, result.stderr, result.outcome, result.exit_code) == ("hi\n", "", "exited", 0)
-    (info, _), (run, environment), (remove, _) = engine.asked
-    assert info == ["info"]
-    name = run[run.index("--name") + 1]
-    assert name.startswith(f"bench-{os.getpid()}-")
-    assert run[: run.index("some/image:1") + 1] == [
-        "run", "--rm", "--interactive", "--read-only", "--name", name, "--network", "none", "--cap-drop", "ALL",
-        "--security-opt", "no-new-privileges", "--user", "65534:65534", "--hostname", "sandbox", "--ipc", "private",
-        "--log-driver", "none", "--pids-limit", "21", "--memory", "300m", "--memory-swap", "300m", "--shm-size", "8m",
-        "--tmpfs", "/tmp:rw,exec,nosuid,nodev,mode=1777,size=56m", "--workdir", "/tmp", "--entrypoint", "python3",
-        "some/image:1",
-    ]  # fmt: skip
-    assert not any("mount" in word or "volume" in word or word in ("-v", "-e", "--env", "--privileged") for word in run)
-    assert "SECRET_KEY" not in environment
-    assert {"PATH", "DOCKER_HOST"} <= set(environment)
-    assert remove == ["rm", "--force", name]
+    done = asyncio.run(container.run({"a.py": program}, ["python3", "a.py"], "hi\n", limits))
+    assert (done.outcome, done.exit_code, done.stderr) == ("exited", 0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert {"PATH", "HOME", "TMPDIR"} <= {*found["variables"]} and "SECRET_KEY" not in found["variables"]
+    assert (found["input"], found["network"], found["host"]) == ("hi", ["lo"], "sandbox")
+    assert (found["user"], found["rights"], found["new"]) == (65534, 0, "1")
+    assert found["writes"] == ["/tmp/x"]
+    assert found["pids"] in ("21", "")
+    assert found["tmp"] == 56 << 20
 
 
-def test_the_program_finds_nothing_of_our_environment(engine: Engine) -> None:
-    argv = ["python3", "-c", "import json, os; print(json.dumps(sorted(os.environ)))"]
-    names: list[str] = json.loads(asyncio.run(found(engine).run({}, argv)).stdout)
-    assert {"PATH", "HOME", "TMPDIR"} <= set(names)
-    assert {"SECRET_KEY", "DOCKER_HOST"}.isdisjoint(names)
-
-
-@pytest.mark.parametrize("how", ["time", "cancelled", "output"])
-def test_the_container_is_removed_however_a_run_ends(engine: Engine, how: str) -> None:
+@pytest.mark.parametrize("how", ["time", "cancelled", "output", "memory"])
+def test_the_container_is_removed_however_a_run_ends(container: Sandbox, how: str) -> None:
     mark = f"mark-{secrets.token_hex(8)}"
-    program = "import os, time\nos.fork()\nwhile True: time.sleep(1)"
-    if how == "output":
-        program = "while True: print('x' * 1000)"
-    container = found(engine)
+    program = {
+        "output": "while True: print('x' * 1000)",
+        "memory": "x = bytearray(200 << 20); x[::4096] = b'x' * len(x[::4096])",
+    }.get(how, "import os, time\nos.fork()\nwhile True: time.sleep(1)")
 
     async def main() -> str:
-        async with asyncio.timeout(2 if how == "cancelled" else 60):
+        async with asyncio.timeout(3 if how == "cancelled" else 60):
             argv = ["python3", "-c", program, mark]
-            seconds = 60.0 if how == "cancelled" else 1.0
-            limits = Limits(wall_seconds=seconds, output_bytes=1000)
+            seconds = 60.0 if how == "cancelled" else 2.0
+            limits = Limits(wall_seconds=seconds, output_bytes=1000, memory_mb=100)
             return (await container.run({}, argv, b"", limits)).outcome
 
     if how == "cancelled":
         with pytest.raises(TimeoutError):
             asyncio.run(main())
     else:
-        assert asyncio.run(main()) == {"time": "timeout", "output": "output"}[how]
+        assert asyncio.run(main()) in {"time": ["timeout"], "memory": ["memory", "exited"]}.get(how, [how])
     assert eventually(lambda: marked(mark) == [])
-    assert engine.containers == []
-    assert engine.asked[-1][0][:2] == ["rm", "--force"]
+    assert ours() == []
 
 
-def test_a_session_goes_through_and_its_container_is_removed(engine: Engine) -> None:
-    mark = f"mark-{secrets.token_hex(8)}"
-    container = found(engine)
+def ours(pid: int | None = None) -> list[str]:
+    """Containers that a process has started."""
+    label = f"label=bench.owner={owner(pid or os.getpid())}"
+    return podman("ps", "--all", "--quiet", "--no-trunc", "--filter", label).stdout.split()
 
+
+def test_a_session_goes_through_and_its_container_is_removed(container: Sandbox) -> None:
     async def main() -> None:
-        argv = ["python3", "-uc", "while True: print(input()[::-1])", mark]
+        argv = ["python3", "-uc", "while True: print(input()[::-1])"]
         async with container.session({}, argv, Limits(wall_seconds=60)) as session:
             await session.send(b"abc\n")
             assert await session.read_line(20) == b"cba\n"
+            assert len(ours()) == 1
 
     asyncio.run(main())
-    assert eventually(lambda: marked(mark) == [])
-    assert engine.containers == []
+    assert ours() == []
 
 
-@pytest.mark.slow
-def test_a_killed_harness_leaves_a_container_no_longer_than_its_time(engine: Engine) -> None:
-    mark = f"mark-{secrets.token_hex(8)}"
-    name = found(engine).name
-    code = textwrap.dedent("""
-        import asyncio, sys
-        from harness.sandbox import Limits, find_sandbox
-        container = find_sandbox(sys.argv[1], image="some/image:1")
-        argv = ["python3", "-c", "import time; time.sleep(60)", sys.argv[2][::-1]]
-        asyncio.run(container.run({}, argv, b"", Limits(wall_seconds=3)))
-        """)
-    with subprocess.Popen([sys.executable, "-c", code, name, mark[::-1]]) as harness:
-        assert eventually(lambda: len(marked(mark)) == 1, 20)
-        harness.send_signal(signal.SIGKILL)
-        harness.wait()
-    assert marked(mark) != []
-    assert eventually(lambda: marked(mark) == [], 10)
-    assert eventually(lambda: engine.containers == [], 10)
-
-
-def test_an_engine_that_cannot_start_the_image_is_no_answer_of_the_program(engine: Engine) -> None:
-    container = found(engine)
-    (engine.folder / "no image").touch()
-    with pytest.raises(SandboxError, match="failed with exit code 125: Unable to find image"):
+def test_an_engine_that_cannot_start_the_image_is_no_answer_of_the_program() -> None:
+    need_podman()
+    container = find_sandbox("podman", image="localhost/no/such:1")
+    with pytest.raises(SandboxError, match="podman failed with exit code 125"):
         asyncio.run(container.run({}, ["python3", "-c", ""]))
 
 
-def test_an_engine_whose_daemon_does_not_answer_is_not_taken(engine: Engine) -> None:
-    (engine.folder / "broken").touch()
-    with pytest.raises(SandboxMissing, match="does not work: Cannot connect to the daemon"):
-        found(engine)
+def test_an_engine_that_does_not_answer_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_podman()
+    monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/no-socket")
+    find_engine.cache_clear()
+    try:
+        with pytest.raises(SandboxMissing, match=r"podman does not work: .*no-socket"):
+            find_sandbox("podman", image="another")
+    finally:
+        find_engine.cache_clear()
+
+
+def test_after_failed_starts_in_a_row_an_engine_is_left_alone_for_a_while() -> None:
+    need_podman()
+    engine = Engine("podman", PODMAN)
+
+    async def main() -> None:
+        for _ in range(FAILURES):
+            with pytest.raises(SandboxError, match=r"podman does not start a container: .*no-such-option"):
+                await engine.start(f"bench-test-{secrets.token_hex(4)}", ["--no-such-option", IMAGE])
+        with pytest.raises(SandboxError, match=r"podman is out of order: 3 starts in a row failed.*no-such-option"):
+            await engine.start("bench-test", [IMAGE])
+        assert engine.live == set()
+
+    asyncio.run(main())
+
+
+KEEPS = textwrap.dedent("""
+    import asyncio, sys
+    from harness.sandbox import MachineSpec, open_machine
+    from harness.usercode.scope import enter_run
+
+    async def main():
+        enter_run("run-" + sys.argv[2])
+        async with open_machine(MachineSpec(sandbox="podman", image=sys.argv[1], memory_mb=64)) as machine:
+            print(machine.container, flush=True)
+            await machine.exec(["sleep", "300"], timeout=300)
+
+    asyncio.run(main())
+    """)
+
+
+@pytest.fixture
+def keeper() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process, which keeps a container, and the container's name."""
+    need_podman()
+    command = [sys.executable, "-c", KEEPS, IMAGE, secrets.token_hex(4)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        name = process.stdout.readline().strip()
+        assert exists(name)
+        try:
+            yield process, name
+        finally:
+            process.kill()
+            podman("rm", "--force", name, check=False)
+
+
+def helper_of(process: subprocess.Popen[str]) -> int:
+    [pid] = [pid for pid in marked(HELPER) if owner(process.pid) in Path(f"/proc/{pid}/cmdline").read_text()]
+    return pid
+
+
+def test_the_container_of_a_killed_process_is_removed_at_once(keeper: tuple[subprocess.Popen[str], str]) -> None:
+    process, name = keeper
+    process.kill()
+    process.wait()
+    assert eventually(lambda: not exists(name), 20)
+
+
+def test_an_interrupted_process_removes_its_container(keeper: tuple[subprocess.Popen[str], str]) -> None:
+    process, name = keeper
+    helper = helper_of(process)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+    process.wait()
+    assert eventually(lambda: not exists(name), 20)
+    assert eventually(lambda: not Path(f"/proc/{helper}").exists(), 20)
+
+
+def test_what_a_killed_process_left_is_removed_before_the_next_start_and_nothing_else(
+    keeper: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, name = keeper
+    foreign = f"bench-test-{secrets.token_hex(4)}"
+    podman("create", "--name", foreign, "--label", "bench.owner=0-0-1-0", IMAGE, "true")  # of another machine
+    try:
+        engine = Engine("podman", PODMAN)
+        living = podman("inspect", "--format", "{{.Id}}", name).stdout.strip()
+        assert living not in [each.container for each in engine.leftovers()]
+        os.kill(helper_of(process), signal.SIGKILL)
+        process.kill()
+        process.wait()
+        [left] = [each for each in engine.leftovers() if each.container == living]
+        assert left.run.startswith("run-")
+        with subprocess.Popen(
+            [sys.executable, "-c", KEEPS, IMAGE, "next"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as following:
+            assert following.stdout is not None
+            assert following.stderr is not None
+            started = following.stdout.readline().strip()
+            assert exists(started) and exists(foreign) and not exists(name)
+            following.send_signal(signal.SIGINT)
+            assert "of a process that was killed" in following.stderr.read()
+        assert not exists(started)
+    finally:
+        podman("rm", "--force", foreign)
+
+
+def test_owners_are_known_by_boot_namespace_process_and_start() -> None:
+    own = owner(os.getpid())
+    boot, space, pid, started = own.split("-")
+    assert not is_over(own)
+    assert is_over(f"{'0' * 32}-{space}-{pid}-{started}"), "of an earlier boot"
+    assert is_over(f"{boot}-{space}-{pid}-{int(started) + 1}"), "the id was given to another process"
+    assert not is_over(f"{boot}-1-{pid}-{int(started) + 1}"), "its process namespace cannot be seen"
+    for strange in ("", "a", "a-b-c-d", "----"):
+        assert not is_over(strange)
+    assert f"bench.owner={own}" in labels()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,437 @@
+"""The command line of docker and podman: calls, containers and what limits them, and containers that a killed process
+has left.
+
+Every container has labels with the run and with the process that owns it. A helper process removes the owner's
+containers when the owner ends without doing so, for example after `SIGKILL` or a second Ctrl-C. What is left even then
+(the helper was killed, too, or the machine was switched off) is removed before the next container is started here."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+from harness.core.errors import SandboxError
+from harness.sandbox.pipes import Pipes
+from harness.usercode.deadline import waiting
+from harness.usercode.scope import scope
+from harness.usercode.threads import cores, offload
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 120.0
+"""Timeout for starting a container of an image that is on this machine."""
+
+CALL_SECONDS = 60.0
+"""Timeout of the engine's other calls."""
+
+FAILURES = 3
+"""Number of failed starts in a row after which no container is started for a while."""
+
+PAUSE_SECONDS = 30.0
+"""How long no container is started then."""
+
+RUN, OWNER, MACHINE = "bench.run", "bench.owner", "bench.machine"
+"""Labels of a container: the id of the run, the process that started it, and the machine of that process."""
+
+HELPER = "bench-container-cleanup"
+"""Name of the helper process, for lists of processes."""
+
+_HELPER_SCRIPT = """
+read -r word
+[ "$word" != done ] || exit 0
+for pause in 0 2 4; do # again, since a start may still be in progress
+  sleep $pause
+  ids=$("$1" ps --all --quiet --filter "label=$2")
+  [ -z "$ids" ] || "$1" rm --force $ids
+done
+"""
+
+_DOCKER_STORAGE = "{{.Driver}} {{.DriverStatus}}"
+
+_KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+"""Environment variables that the engine's client needs in addition to the engine's own. The container gets none of
+them."""
+
+Gate = Literal["builds", "starts", "execs"]
+
+AT_ONCE: dict[Gate, int] = {"builds": 2, "starts": max(2, 2 * cores()), "execs": 16 * cores()}
+"""Maximum numbers of concurrent builds, starts and programs in containers. Waiting counts towards no timeout."""
+
+_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Gate, asyncio.Semaphore]] = WeakKeyDictionary()
+
+
+def client_environment() -> dict[str, str]:
+    """Environment variables of the client program of the container engine."""
+    own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
+
+
+@asynccontextmanager
+async def turn(gate: Gate) -> AsyncGenerator[None, None]:
+    """Wait for a turn. The time does not count towards the timeout of the rollout."""
+    loop = asyncio.get_running_loop()
+    gates = _gates.setdefault(loop, {name: asyncio.Semaphore(count) for name, count in AT_ONCE.items()})
+    with waiting():
+        await gates[gate].acquire()
+    try:
+        yield
+    finally:
+        gates[gate].release()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer of an engine's client program: its exit code, its stdout and the last line of its stderr."""
+
+    code: int
+    output: bytes
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A container whose owner has ended.
+
+    Args:
+        container: Its id.
+        run: Id of the run, or "" if it belonged to none.
+    """
+
+    container: str
+    run: str
+
+
+class Breaker:
+    """Refuses starts for a while after several have failed in a row, so that thousands of rollouts do not wait for an
+    engine that is out of order."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until = 0.0
+        self._reason = ""
+
+    def check(self, engine: str) -> None:
+        """Raise `SandboxError` if starts are refused now."""
+        left = self._until - time.monotonic()
+        if left > 0:
+            raise SandboxError(
+                f"{engine} is out of order: {self._failures} starts in a row failed, so no container is started for "
+                f"{left:.0f} s. The last error was: {self._reason}"
+            )
+
+    def record(self, error: str = "") -> None:
+        """Count a failed start; without an error, a successful one."""
+        self._failures, self._reason = (self._failures + 1, error) if error else (0, "")
+        if self._failures >= FAILURES:
+            self._until = time.monotonic() + PAUSE_SECONDS
+
+
+class Engine:
+    """An installed container engine.
+
+    Args:
+        name: `docker` or `podman`.
+        program: Path of its client program.
+    """
+
+    def __init__(self, name: str, program: str) -> None:
+        self.name, self.program = name, program
+        self.breaker = Breaker()
+        self.live: set[str] = set()
+        """Names of the containers that this process has started and not removed."""
+        self._is_swept = False
+
+    # Calls
+
+    async def call(
+        self, *arguments: str, stdin: bytes = b"", seconds: float = CALL_SECONDS, bound: int = 1 << 24
+    ) -> Answer:
+        """Run the client program to its end. Cancelling kills it.
+
+        Raises:
+            SandboxError: it cannot be started, or does not end in time.
+        """
+        pipes, changed = await self.spawn(arguments, bound)
+        try:
+            pipes.write(stdin)
+            pipes.close_stdin()
+            async with asyncio.timeout(seconds):
+                while not pipes.is_over:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise SandboxError(f"{self.name} {arguments[0]} took longer than {seconds:g} s") from None
+        finally:
+            end(pipes)
+        code = pipes.exit_code if pipes.exit_code is not None else -1
+        return Answer(code, bytes(pipes.stdout.data), last_line(pipes.stderr.data))
+
+    async def spawn(
+        self, arguments: Sequence[str], bound: int, make: Callable[..., Pipes] = Pipes
+    ) -> tuple[Pipes, asyncio.Event]:
+        """Start the client program, in a session of its own, so that Ctrl-C does not end it.
+
+        Args:
+            arguments: Its arguments.
+            bound: Maximum number of bytes kept of each stream.
+            make: Makes the pipes.
+
+        Returns:
+            Its pipes, and an event that is set whenever something happens on them.
+
+        Raises:
+            SandboxError: it cannot be started.
+        """
+        changed = asyncio.Event()
+        pipes = make(secrets.token_hex(16), bound, False, changed.set)
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: pipes, self.program, *arguments, env=client_environment(), cwd="/", start_new_session=True
+            )
+        except OSError as error:
+            raise SandboxError(f"{self.name}: {self.program} cannot be started: {error}") from error
+        return pipes, changed
+
+    def call_now(self, *arguments: str, seconds: float = CALL_SECONDS) -> Answer:
+        """Run the client program to its end; blocks. An error is an answer with the code −1."""
+        try:
+            done = subprocess.run(
+                [self.program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=client_environment(),
+                start_new_session=True, timeout=seconds, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Answer(-1, b"", str(error))
+        return Answer(done.returncode, done.stdout, last_line(done.stderr))
+
+    def problem(self, seconds: float) -> str:
+        """Why the engine does not work; "" if it does. Blocks."""
+        answer = self.call_now("info", seconds=seconds)
+        if answer.code < 0:
+            return f"{self.name} does not answer: {answer.error}"
+        return f"{self.name} does not work: {answer.error}" if answer.code else ""
+
+    # Containers
+
+    async def start(self, name: str, arguments: Sequence[str]) -> Answer:
+        """Start a container in the background. If it cannot be started or the call is cancelled, it is removed.
+
+        Args:
+            name: Its name.
+            arguments: Options of the engine, the image and its command.
+
+        Returns:
+            An answer whose code is 0, or 126 or 127 if the image does not have the program.
+
+        Raises:
+            SandboxError: the engine does not start it, or starts are refused now.
+        """
+        async with turn("starts"):
+            self.breaker.check(self.name)
+            await self.remove_leftovers()
+            watch(self)
+            self.live.add(name)
+            options = ("run", "--detach", "--name", name, *labels())
+            # A client that is killed while it creates a container may leave one, so the start is not interrupted.
+            starting = asyncio.ensure_future(self.call(*options, *arguments, seconds=START_SECONDS))
+            try:
+                answer = await asyncio.shield(starting)
+                if answer.code not in (0, 126, 127):
+                    raise SandboxError(f"{self.name} does not start a container: {answer.error}")
+            except SandboxError as error:
+                self.breaker.record(str(error))
+                await offload.run(self.remove, name)
+                raise
+            except asyncio.CancelledError:
+                starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+                with contextlib.suppress(Exception):
+                    await asyncio.wait({starting}, timeout=CALL_SECONDS)
+                await offload.run(self.remove, name)
+                raise
+        self.breaker.record()
+        if answer.code:
+            await offload.run(self.remove, name)
+        return answer
+
+    def remove(self, *names: str) -> None:
+        """Remove containers and all of their processes; those that do not exist are ignored. Blocks."""
+        self.call_now("rm", "--force", *names)
+        self.live.difference_update(names)
+
+    async def is_running(self, name: str) -> bool:
+        """Return whether a container is running.
+
+        Raises:
+            SandboxError: the container does not exist, or the engine does not answer.
+        """
+        answer = await self.call("inspect", "--type", "container", "--format", "{{.State.Running}}", name)
+        if answer.code:
+            raise SandboxError(f"{self.name}: the container of this rollout is gone: {answer.error}")
+        return answer.output.strip() == b"true"
+
+    async def refuses_disk_limit(self) -> str:
+        """Why the engine cannot limit the disk space of containers; "" if it may be able to."""
+        form = "{{.Store.GraphDriverName}} {{.Store.GraphStatus}}" if self.name == "podman" else _DOCKER_STORAGE
+        answer = await self.call("info", "--format", form)
+        driver, _, status = answer.output.decode("utf-8", "replace").strip().partition(" ")
+        if driver in ("btrfs", "zfs") or (driver.startswith("overlay") and "xfs" in status):
+            return ""
+        return f"its storage is {driver or 'unknown'}: {status}" if status else answer.error
+
+    # Leftovers
+
+    async def remove_leftovers(self) -> None:
+        """Remove the containers of processes that have ended. Does so once in this process."""
+        if self._is_swept:
+            return
+        self._is_swept = True
+        if found := await offload.run(self.leftovers):
+            await offload.run(self.remove, *(each.container for each in found))
+            logger.warning("removed %d containers of a process that was killed", len(found))
+
+    def leftovers(self) -> list[Leftover]:
+        """Containers on this machine that were started by processes which have ended. Blocks."""
+        listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
+        ids = listed.output.decode().split()
+        if listed.code or not ids:
+            return []
+        # A container that was removed meanwhile is missing from the output, and the exit code is 1.
+        form = f'{{{{.Id}}}} {{{{index .Config.Labels "{OWNER}"}}}} {{{{index .Config.Labels "{RUN}"}}}}'
+        answer = self.call_now("inspect", "--type", "container", "--format", form, *ids)
+        rows = [line.split(" ") for line in answer.output.decode("utf-8", "replace").splitlines()]
+        return [Leftover(row[0], row[2]) for row in rows if len(row) == 3 and is_over(row[1])]
+
+
+def labels() -> list[str]:
+    """Options that label a container with its run, its owner and its machine."""
+    options: list[str] = []
+    for name, value in ((RUN, scope().run), (OWNER, owner(os.getpid())), (MACHINE, machine())):
+        options += ["--label", f"{name}={value}"]
+    return options
+
+
+@cache
+def machine() -> str:
+    """Identifier of this machine. The engine may be on another one, with containers of several."""
+    with contextlib.suppress(OSError):
+        known = Path("/etc/machine-id").read_text().strip()
+        return hashlib.sha256(f"{known} {socket.gethostname()}".encode()).hexdigest()[:16]
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
+
+
+def owner(pid: int) -> str:
+    """Identifier of a running process: the boot of the machine, the process namespace, its id and its start time. Where
+    there is no /proc, only its id."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return f"--{pid}-"
+    return f"{boot.replace('-', '')}-{space}-{pid}-{started}"
+
+
+def is_over(label: str) -> bool:
+    """Return whether the process of an owner label has certainly ended. A process of another process namespace cannot
+    be seen, so it may be alive."""
+    boot, space, pid, started = (*label.split("-"), "", "", "", "")[:4]
+    if not pid.isdecimal():
+        return False
+    own_boot, own_space, *_ = owner(os.getpid()).split("-")
+    if boot != own_boot:
+        return True
+    if space != own_space:
+        return False
+    if started:
+        return owner(int(pid)) != label
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class _Helper:
+    """The process that removes this process's containers if it ends without removing them."""
+
+    def __init__(self, engine: Engine) -> None:
+        label = f"{OWNER}={owner(os.getpid())}"
+        self._engine = engine
+        self._process = subprocess.Popen(
+            ["sh", "-c", _HELPER_SCRIPT, HELPER, engine.program, label], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=client_environment(), cwd="/",
+            start_new_session=True, bufsize=0,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin
+
+    def at_exit(self) -> None:
+        """Let the helper end. If containers are left, such as those of an event loop that was stopped, it removes
+        them."""
+        with contextlib.suppress(OSError):
+            if not self._engine.live:
+                self._pipe.write(b"done\n")
+                self._process.wait(CALL_SECONDS)
+            self._pipe.close()
+
+    def forget(self) -> None:
+        """Close the pipe in a forked child, which has no containers."""
+        with contextlib.suppress(OSError):
+            os.close(self._pipe.fileno())
+
+
+_helpers: dict[str, _Helper] = {}
+_forgotten: list[_Helper] = []
+"""Helpers of the process that forked this one; kept, since a file object that is deleted closes its file descriptor,
+whose number may be that of another file by then."""
+
+
+def watch(engine: Engine) -> None:
+    """Start the helper process for an engine, unless it is running."""
+    if engine.program not in _helpers:
+        _helpers[engine.program] = helper = _Helper(engine)
+        atexit.register(helper.at_exit)
+
+
+def _forget() -> None:
+    while _helpers:
+        helper = _helpers.popitem()[1]
+        atexit.unregister(helper.at_exit)
+        helper.forget()
+        _forgotten.append(helper)
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def end(pipes: Pipes) -> None:
+    """Kill the process of these pipes if it is running, and close them."""
+    if pipes.transport is not None:
+        if pipes.exit_code is None:
+            with contextlib.suppress(ProcessLookupError):
+                pipes.transport.kill()
+        pipes.transport.close()
+
+
+def last_line(output: bytes | bytearray) -> str:
+    """The last line of an error output, shortened; or the last one that mentions an error, since advice may follow."""
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    if not lines:
+        return f"no error message (as user {os.geteuid()})"
+    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1])[:500]

@@ -1,0 +1,157 @@
+"""Images of containers: a name, or a folder with a Dockerfile, which is built once for each content.
+
+The tag of a built image is the hash of the folder, so that rollouts, runs and concurrent processes share it. A lock in
+the temporary folder lets one process build while the others wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
+from harness.sandbox.engine_client import Engine, turn
+from harness.usercode.deadline import waiting
+from harness.usercode.threads import offload
+
+BUILD_SECONDS = 3600.0
+"""Timeout for building or pulling an image."""
+
+FAILED_SECONDS = 60.0
+"""How long a failed build or pull is not repeated, so that a thousand rollouts do not repeat it."""
+
+PREFIX = "localhost/bench/"
+
+_FROM = re.compile(r"^(\s*FROM\s+(?:--platform=\S+\s+)?)(\S+)", re.IGNORECASE | re.MULTILINE)
+_COPY_FROM = re.compile(r"^(\s*COPY\s+(?:--\S+\s+)*--from=)(\S+)", re.IGNORECASE | re.MULTILINE)
+
+_ready: set[tuple[str, str]] = set()
+"""Images, by engine and name, that this process has found or made."""
+
+_failed: dict[tuple[str, str], tuple[float, type[Exception], str]] = {}
+"""Images that could not be had: until when this is not tried again, and the error."""
+
+
+async def local_image(engine: Engine, image: str | Path, images: Mapping[str, str]) -> str:
+    """Return the name of an image on this machine; pull or build it first if it is not there.
+
+    Args:
+        engine: The engine that has or gets the image.
+        image: A name, or the path of a folder with a Dockerfile.
+        images: Names of images, with the image to use instead of each. Also replaces names in the Dockerfile that is
+            built; the file itself is not changed.
+
+    Raises:
+        ConfigError: there is no Dockerfile.
+        EnvironmentFault: the image cannot be built.
+        SandboxError: the image cannot be pulled, or the engine failed.
+    """
+    with waiting():
+        if isinstance(image, str):
+            name = images.get(image, image)
+            return await _ensure(engine, name, lambda: _pull(engine, name))
+        text = dockerfile(image, images)
+        name = PREFIX + await offload.run(content_hash, image, text)
+        return await _ensure(engine, name, lambda: _build(engine, name, image, text))
+
+
+def dockerfile(folder: Path, images: Mapping[str, str]) -> str:
+    """The text of a folder's Dockerfile, with other images in place of those in `images`.
+
+    Raises:
+        ConfigError: the folder has no Dockerfile.
+    """
+    try:
+        text = (folder / "Dockerfile").read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"image={str(folder)!r} must be a folder with a Dockerfile; the name of an image is a string: {error}"
+        ) from error
+    for pattern in (_FROM, _COPY_FROM):
+        text = pattern.sub(lambda found: found[1] + images.get(found[2], found[2]), text)
+    return text
+
+
+def content_hash(folder: Path, text: str) -> str:
+    """Hash of a folder's files with their modes, and of the text that is used as its Dockerfile. Blocks."""
+    total = hashlib.sha256(json.dumps(text).encode())
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*files, *(each for each in folders if Path(parent, each).is_symlink())]):
+            path = Path(parent, name)
+            mode = path.lstat().st_mode
+            entry = f"{path.relative_to(folder)}\0{stat.S_IFMT(mode):o}{mode & 0o111:o}\0"
+            total.update(entry.encode(errors="surrogateescape"))
+            if stat.S_ISLNK(mode):
+                total.update(os.fsencode(os.readlink(path)))
+            elif stat.S_ISREG(mode):
+                with path.open("rb") as file:
+                    total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:32]
+
+
+async def _ensure(engine: Engine, name: str, make: Callable[[], Awaitable[None]]) -> str:
+    key = (engine.program, name)
+    if key in _ready:
+        return name
+    async with _lock(name):
+        until, kind, words = _failed.get(key, (0.0, SandboxError, ""))
+        if time.monotonic() < until:
+            raise kind(words)
+        if key in _ready:
+            return name
+        found = await engine.call("image", "inspect", "--format", "{{.Id}}", name)
+        if found.code:
+            try:
+                async with turn("builds"):
+                    await make()
+            except (SandboxError, EnvironmentFault) as failure:
+                _failed[key] = (time.monotonic() + FAILED_SECONDS, type(failure), str(failure))
+                raise
+        _ready.add(key)
+    return name
+
+
+async def _pull(engine: Engine, name: str) -> None:
+    answer = await engine.call("pull", "--quiet", name, seconds=BUILD_SECONDS)
+    if answer.code:
+        raise SandboxError(
+            f"{engine.name}: the image {name!r} is not on this machine and cannot be pulled: {answer.error}. "
+            "To use an image of this machine instead, name it: images={…}"
+        )
+
+
+async def _build(engine: Engine, name: str, folder: Path, text: str) -> None:
+    arguments = ("build", "--tag", name, "--file", "-", str(await offload.run(folder.resolve)))
+    answer = await engine.call(*arguments, stdin=text.encode(), seconds=BUILD_SECONDS)
+    if answer.code:
+        raise EnvironmentFault(f"{engine.name} cannot build the image of {folder}/Dockerfile: {answer.error}")
+
+
+@asynccontextmanager
+async def _lock(name: str) -> AsyncGenerator[None, None]:
+    """Hold the lock of an image, and of a few others, which excludes other tasks and processes of this user."""
+    number = hashlib.sha256(name.encode()).hexdigest()[:2]  # so that few files remain
+    path = Path(tempfile.gettempdir(), f"bench-image-{os.getuid()}-{number}.lock")
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        pause = 0.01
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await asyncio.sleep(pause)
+            pause = min(0.5, 2 * pause)
+        yield
+    finally:
+        os.close(file)
