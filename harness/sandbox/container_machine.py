@@ -22,7 +22,7 @@ from typing import IO
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.container import IMAGE
-from harness.sandbox.engine_client import CALL_SECONDS, Engine, client_environment, end, last_line, turn
+from harness.sandbox.engine_client import CALL_SECONDS, Engine, client_environment, end, ended, last_line, turn
 from harness.sandbox.images import local_image
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine, MachineSpec, OnOutput
 from harness.sandbox.pipes import Pipes
@@ -94,6 +94,10 @@ class ExecPipes(Pipes):
         """The start of stderr: messages of the engine, until the report of the start."""
         self.pid: int | None = None
         """Id of the program's process in the container, once it has been started."""
+        self.begun = asyncio.Event()
+        """Set when the program has been started, or the engine's client has ended."""
+        self.flood = asyncio.Event()
+        """Set when a stream is so long that the program must be killed."""
         self.on_output: OnOutput | None = None
         self.fault: Exception | None = None
         """Error of `on_output`."""
@@ -102,7 +106,10 @@ class ExecPipes(Pipes):
         if fd == 2 and self.pid is None:
             data = self._after_start(data)
         if data:
-            (self.stdout if fd == 1 else self.stderr).add(data)
+            stream = self.stdout if fd == 1 else self.stderr
+            stream.add(data)
+            if stream.is_above_kill_limit:
+                self.flood.set()
             if self.on_output is not None and self.fault is None:
                 try:
                     self.on_output("stdout" if fd == 1 else "stderr", data)
@@ -117,7 +124,12 @@ class ExecPipes(Pipes):
         if not mark or not line:
             return b""
         self.pid = int(number) if number.isdigit() else 0
+        self.begun.set()
         return rest
+
+    def process_exited(self) -> None:
+        self.begun.set()
+        super().process_exited()
 
 
 class Containers:
@@ -244,33 +256,33 @@ class ContainerMachine(Machine):
         """Wait for the end of a program, and kill it if it takes too long or writes too much."""
         started = time.monotonic()
         outcome: Outcome = "exited"
+        ending = asyncio.ensure_future(ended(pipes, changed))
+        flood = asyncio.ensure_future(pipes.flood.wait())
         try:
-            async with asyncio.timeout(timeout):
-                while not pipes.is_over:
-                    changed.clear()
-                    await changed.wait()
-                    if pipes.stdout.is_above_kill_limit or pipes.stderr.is_above_kill_limit:
-                        outcome = "output"
-                        break
-        except TimeoutError:
-            outcome = "timeout"
+            done, _ = await asyncio.wait({ending, flood}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if ending not in done:
+                outcome = "output" if flood in done else "timeout"
+                await asyncio.shield(self._stop(mark, pipes, ending))
         except asyncio.CancelledError:
-            if not self._is_closed:
-                await asyncio.shield(self._kill(mark, pipes.pid))
+            if outcome == "exited" and not self._is_closed:
+                await asyncio.shield(self._stop(mark, pipes, ending))
             raise
-        wall = time.monotonic() - started
-        if outcome != "exited" and not pipes.is_over:
-            await asyncio.shield(self._kill(mark, pipes.pid))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(5.0):
-                    while not pipes.is_over:
-                        changed.clear()
-                        await changed.wait()
-        return outcome, wall
+        finally:
+            ending.cancel()
+            flood.cancel()
+        return outcome, time.monotonic() - started
 
-    async def _kill(self, mark: str, pid: int | None) -> None:
+    async def _stop(self, mark: str, pipes: ExecPipes, ending: asyncio.Future[None]) -> None:
+        """Kill a program, and wait for the end of the engine's client."""
+        await self._kill(mark, pipes)
+        await asyncio.wait({ending}, timeout=5.0)
+
+    async def _kill(self, mark: str, pipes: ExecPipes) -> None:
         """Kill all processes of a call; restart the container if this is not possible."""
-        script = ["sh", "-c", _KILL, "sh", mark, str(pid or "unknown")]
+        with contextlib.suppress(TimeoutError):  # its start may not have been reported yet
+            async with asyncio.timeout(2.0):
+                await pipes.begun.wait()
+        script = ["sh", "-c", _KILL, "sh", mark, str(pipes.pid or "unknown")]
         try:
             done = await self._engine.call("exec", "--privileged", "--user", "0", self.container, *script, seconds=20)
         except SandboxError:  # no answer in time

@@ -39,6 +39,9 @@ START_SECONDS = 120.0
 CALL_SECONDS = 60.0
 """Timeout of the engine's other calls."""
 
+REST_SECONDS = 1.0
+"""How long output is read after the end of a process if another one keeps its pipes open."""
+
 FAILURES = 3
 """Number of failed starts in a row after which no container is started for a while."""
 
@@ -171,9 +174,7 @@ class Engine:
             pipes.write(stdin)
             pipes.close_stdin()
             async with asyncio.timeout(seconds):
-                while not pipes.is_over:
-                    changed.clear()
-                    await changed.wait()
+                await ended(pipes, changed)
         except TimeoutError:
             raise SandboxError(f"{self.name} {arguments[0]} took longer than {seconds:g} s") from None
         finally:
@@ -247,7 +248,8 @@ class Engine:
             self.live.add(name)
             options = ("run", "--detach", "--name", name, *labels())
             # A client that is killed while it creates a container may leave one, so the start is not interrupted.
-            starting = asyncio.ensure_future(self.call(*options, *arguments, seconds=START_SECONDS))
+            # It runs in a thread, since the container keeps the sockets of uvloop open, which uses no pipes.
+            starting = asyncio.ensure_future(offload.run(self.call_now, *options, *arguments, seconds=START_SECONDS))
             try:
                 answer = await asyncio.shield(starting)
                 if answer.code not in (0, 126, 127):
@@ -418,6 +420,18 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+async def ended(pipes: Pipes, changed: asyncio.Event) -> None:
+    """Wait for the end of a process, and briefly for the rest of its output, whose pipes others may keep open."""
+    while pipes.exit_code is None:
+        changed.clear()
+        await changed.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REST_SECONDS):
+            while not pipes.is_over:
+                changed.clear()
+                await changed.wait()
 
 
 def end(pipes: Pipes) -> None:

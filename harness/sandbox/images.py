@@ -132,8 +132,11 @@ async def _pull(engine: Engine, name: str) -> None:
 
 
 async def _build(engine: Engine, name: str, folder: Path, text: str) -> None:
-    arguments = ("build", "--tag", name, "--file", "-", str(await offload.run(folder.resolve)))
-    answer = await engine.call(*arguments, stdin=text.encode(), seconds=BUILD_SECONDS)
+    with tempfile.NamedTemporaryFile("w", prefix="bench-", suffix=".Dockerfile", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        context = str(await offload.run(folder.resolve))
+        answer = await engine.call("build", "--tag", name, "--file", file.name, context, seconds=BUILD_SECONDS)
     if answer.code:
         raise EnvironmentFault(f"{engine.name} cannot build the image of {folder}/Dockerfile: {answer.error}")
 
