@@ -36,7 +36,7 @@ BY_NAME = {("settings", "agents"), ("settings", "multi")}
 MODULE_NAME = r"harness(\.[a-z_]+)+"
 
 LINES = {
-    "__init__": (115, 102),
+    "__init__": (118, 105),
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     # no trace path without a trace
     # rows of datasets, also for imports
@@ -48,19 +48,23 @@ LINES = {
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     # completion for a named shell; usage of cancelled rollouts; trust of folders of code
-    "cli": (10064, 6921),
+    # completion for a named shell; usage of cancelled rollouts
+    "cli": (10091, 6944),
+    # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
     # a dict of the keys that were added last; log-probabilities of a reply
     # room for keys that are expected
-    "core": (2808, 1545),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # a dict of the keys that were added last
+    "core": (2789, 1538),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # figures of a run that its environment computes
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
     # figures of a run that its environment computes; errors of sources, which say what is missing
     # what a resume passes over, in an array
-    "engine": (7452, 5105),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
-    "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
+    "engine": (7434, 5091),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "envs": (2694, 1623),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -102,7 +106,7 @@ LINES = {
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
-    "sandbox": (2535, 1685),
+    "sandbox": (4122, 2696),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers; arguments of environment sources that are code
     "settings": (4742, 3141),  # messages that spell settings as Python calls do

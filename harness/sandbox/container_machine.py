@@ -306,7 +306,7 @@ class ContainerMachine(Machine):
         """End all processes; see `Machine.restart`. If the programs in the container have destroyed its shell, it does
         not start again, and `exec` then returns exit code 127."""
         async with self._restarting:
-            await self._engine.call("restart", "--time", "0", self.container, seconds=CALL_SECONDS)
+            await self._engine.call("restart", "-t", "0", self.container, seconds=CALL_SECONDS)
 
     # Files
 

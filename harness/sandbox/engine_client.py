@@ -307,15 +307,22 @@ class Engine:
 
     def leftovers(self) -> list[Leftover]:
         """Containers on this machine that were started by processes which have ended. Blocks."""
-        listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
-        ids = listed.output.decode().split()
-        if listed.code or not ids:
+        ids = self._own()
+        if not ids:
             return []
         # A container that was removed meanwhile is missing from the output, and the exit code is 1.
         form = f'{{{{.Id}}}} {{{{index .Config.Labels "{OWNER}"}}}} {{{{index .Config.Labels "{RUN}"}}}}'
         answer = self.call_now("inspect", "--type", "container", "--format", form, *ids)
         rows = [line.split(" ") for line in answer.output.decode("utf-8", "replace").splitlines()]
         return [Leftover(row[0], row[2]) for row in rows if len(row) == 3 and is_over(row[1])]
+
+    def count(self) -> int:
+        """Number of containers that were started on this machine, also by other processes. Blocks."""
+        return len(self._own())
+
+    def _own(self) -> list[str]:
+        listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
+        return [] if listed.code else listed.output.decode().split()
 
 
 def labels() -> list[str]:

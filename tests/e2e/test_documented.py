@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nursery
 import pytest
+from containers import need_podman
 from documented import (
     ROOT,
     Step,
@@ -46,6 +47,7 @@ NOT_RUN = {
     "docs/guides/authoring.md": "its Python is a test file, which tests/authoring/test_guide.py runs",
     "docs/guides/notebooks.md": "its Python is cells, which tests/report/frames/test_guide.py runs",
     "docs/guides/sandbox.md": "its session is a fragment; tests/sandbox opens sessions",
+    "docs/guides/containers.md": "its calls are fragments; tests/sandbox/test_machine.py and tests/envs make them",
     "docs/concepts/architecture.md": "a picture",
     "harness/ ": "folders, each with what it holds",
     "outputs/\n": "files, each with what it holds",
@@ -78,6 +80,9 @@ OTHER_TOOLS = {
     "docs/concepts/scale.md": {"--peer", "--rollouts"},
 }  # fmt: skip
 """Options of the tools that a page compares with, and of the measurements."""
+
+NEED_CONTAINERS = {"docs/guides/containers.md"}
+"""Pages whose commands start containers."""
 
 LOOSE = {
     "docs/guides/running.md": "how many rollouts are in flight when the interval is narrow enough",
@@ -127,6 +132,8 @@ def test_what_a_page_tells_its_readers_to_do_works(path: Path, tmp_path: Path, h
 
 def play(path: Path, folder: Path, hub: HubServer, default: str) -> None:
     """Do what a page says, from top to bottom."""
+    if name_of(path) in NEED_CONTAINERS:
+        need_podman()
     installs = any(step.kind == "command" and step.text.startswith("bench env install") for step in doing(path))
     if any(step.kind == "command" and "lm-eval/" in step.text for step in doing(path)):
         pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'bench-harness[lm-eval]'")

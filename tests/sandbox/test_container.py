@@ -19,8 +19,9 @@ import pytest
 from containers import IMAGE, PODMAN, exists, need_podman, podman
 from sandboxes import eventually, marked
 
+from harness.cli.doctor.machine import check_containers
 from harness.core.errors import SandboxError, SandboxMissing
-from harness.sandbox import Limits, Sandbox, find_sandbox
+from harness.sandbox import Limits, Sandbox, engine_client, find_sandbox
 from harness.sandbox.engine_client import FAILURES, HELPER, Engine, is_over, labels, owner
 from harness.sandbox.find import find_engine
 
@@ -141,8 +142,10 @@ def test_after_failed_starts_in_a_row_an_engine_is_left_alone_for_a_while() -> N
 
 KEEPS = textwrap.dedent("""
     import asyncio, sys
-    from harness.sandbox import MachineSpec, open_machine
+    from harness.sandbox import MachineSpec, engine_client, open_machine
     from harness.usercode.scope import enter_run
+
+    engine_client.machine = lambda: sys.argv[3]  # so that no other test takes its container for a leftover
 
     async def main():
         enter_run("run-" + sys.argv[2])
@@ -155,10 +158,18 @@ KEEPS = textwrap.dedent("""
 
 
 @pytest.fixture
-def keeper() -> Iterator[tuple[subprocess.Popen[str], str]]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a machine of this test alone."""
+    name = secrets.token_hex(8)
+    monkeypatch.setattr(engine_client, "machine", lambda: name)
+    return name
+
+
+@pytest.fixture
+def keeper(machine: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Another process, which keeps a container, and the container's name."""
     need_podman()
-    command = [sys.executable, "-c", KEEPS, IMAGE, secrets.token_hex(4)]
+    command = [sys.executable, "-c", KEEPS, IMAGE, secrets.token_hex(4), machine]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         name = process.stdout.readline().strip()
@@ -193,7 +204,7 @@ def test_an_interrupted_process_removes_its_container(keeper: tuple[subprocess.P
 
 
 def test_what_a_killed_process_left_is_removed_before_the_next_start_and_nothing_else(
-    keeper: tuple[subprocess.Popen[str], str],
+    keeper: tuple[subprocess.Popen[str], str], machine: str
 ) -> None:
     process, name = keeper
     foreign = f"bench-test-{secrets.token_hex(4)}"
@@ -207,13 +218,18 @@ def test_what_a_killed_process_left_is_removed_before_the_next_start_and_nothing
         process.wait()
         [left] = [each for each in engine.leftovers() if each.container == living]
         assert left.run.startswith("run-")
-        with subprocess.Popen(
-            [sys.executable, "-c", KEEPS, IMAGE, "next"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as following:
+        [told] = check_containers()
+        assert told.status == "note" and told.name == "podman containers"
+        assert "1 container of bench, 1 of them left by processes that were killed (run-" in told.says
+        assert told.fix is not None and f"podman rm --force {living[:12]}" in told.fix
+        command = [sys.executable, "-c", KEEPS, IMAGE, "next", machine]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
             assert following.stdout is not None
             assert following.stderr is not None
             started = following.stdout.readline().strip()
             assert exists(started) and exists(foreign) and not exists(name)
+            [told] = check_containers()
+            assert (told.status, told.says) == ("ok", "answers; 1 container of bench")
             following.send_signal(signal.SIGINT)
             assert "of a process that was killed" in following.stderr.read()
         assert not exists(started)

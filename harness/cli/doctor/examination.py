@@ -17,6 +17,7 @@ from harness.cli.doctor.findings import Diagnosis, DoctorReport, note, problem
 from harness.cli.doctor.machine import (
     BACKENDS,
     backend_findings,
+    check_containers,
     check_event_loop,
     check_memory,
     check_network,
@@ -151,6 +152,7 @@ def _local_checks(subject: Subject, options: CheckOptions) -> list[tuple[str, Ch
         ("machine", check_processors),
         ("machine", check_memory),
         ("machine", partial(check_open_files, subject.in_flight)),
+        ("sandbox", check_containers),
         *(("disk", partial(check_disk, folder)) for folder in subject.output_dirs),
         ("keys", partial(check_keys, subject.asked, options.environ, options.overruled)),
         ("network", partial(check_network, subject.urls, options.environ)),

@@ -16,7 +16,8 @@ from harness.cli.doctor.findings import Diagnosis, note, ok, problem
 from harness.core.errors import ConfigError
 from harness.core.loopback import is_loopback_url, litellm_provider
 from harness.models.pool import FILES_BESIDE
-from harness.sandbox.find import ENGINES
+from harness.sandbox.engine_client import Engine
+from harness.sandbox.find import ENGINES, find_engine
 
 OLDEST = (3, 11)
 
@@ -225,3 +226,24 @@ def backend_findings(reasons: Sequence[str], wanted_by: Sequence[str] = ()) -> l
         return [problem("sandbox", "sandbox", says, fix)]
     says = f"none works, so environments cannot run code that a model has written: {others}"
     return [note("sandbox", "sandbox", says, fix)]
+
+
+def check_containers() -> list[Diagnosis]:
+    """Report for each container engine that works how many containers bench has there, and those of processes that were
+    killed."""
+    found: list[Diagnosis] = []
+    for name in ENGINES:
+        engine = find_engine(name)
+        if not isinstance(engine, Engine):
+            continue  # told among the sandboxes
+        left, running = engine.leftovers(), engine.count()
+        words = f"answers; {running or 'no'} container{'' if running == 1 else 's'} of bench"
+        if not left:
+            found.append(ok("sandbox", f"{name} containers", words))
+            continue
+        runs = ", ".join(dict.fromkeys(each.run or "no run" for each in left))
+        ids = " ".join(each.container[:12] for each in left)
+        says = f"{words}, {len(left)} of them left by processes that were killed ({runs})"
+        fix = f"the next start of a container removes them; or now: {name} rm --force {ids}"
+        found.append(note("sandbox", f"{name} containers", says, fix))
+    return found
