@@ -23,7 +23,7 @@ MAX_VIEW = 1 << 20
 
 async def bash(command: str, machine: Machine, timeout: float) -> str:
     """Run a shell command on the machine. Each command has a shell of its own; files and background processes stay.
-    Returns what the command writes, and its exit code if it is not 0.
+    Returns the output of the command, and its exit code if it is not 0.
 
     Args:
         command: The command.
@@ -35,7 +35,7 @@ async def bash(command: str, machine: Machine, timeout: float) -> str:
 
 
 async def python(code: str, machine: Machine, timeout: float) -> str:
-    """Run a Python program on the machine, in an interpreter of its own. Returns what it prints.
+    """Run a Python program on the machine, in an interpreter of its own. Returns its output.
 
     Args:
         code: The program. Use print() to see values.
@@ -111,7 +111,7 @@ class MachineEnv(StatefulToolEnv):
     look at it after the model's last reply. While the rollout runs, the machine is also `state.machine`.
 
     Args:
-        machine: What kind of machine.
+        machine: Description of the machine.
         machine_tools: Names of the tools for the model: `bash`, `python` (if the image has `python3`) and `edit`.
         tools: More tools: Python functions. Those with a parameter `machine` get the rollout's machine.
         command_timeout: Timeout of a call of a tool, in seconds.

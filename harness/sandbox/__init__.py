@@ -18,7 +18,10 @@ session_program the program in the sandbox that runs the workbench's requests
 repl            the interpreter loop
 machine         a machine for each rollout: the interface, and `open_machine`
 container_machine, bubblewrap_machine  machines in containers and in a workbench
-engine_client   the command line of docker and podman, and containers that a killed process has left
+exec_pipes      a program in a container: the scripts that start and kill it, and its pipes
+archives        files and folders as tar archives, in which container engines copy them
+engine_client   the command line of docker and podman
+leftovers       containers that a killed process has left
 images          images of containers, built once for each content"""
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from harness.sandbox.api import Limits
 from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import NOBODY, program_environment
-from harness.sandbox.engine_client import Engine, client_environment, labels
+from harness.sandbox.engine_client import Engine
 from harness.sandbox.launch_data import LAUNCHER, Launch
+from harness.sandbox.leftovers import client_environment, labels
 from harness.usercode.threads import offload
 
 IMAGE = "python:3.12-slim"

@@ -1,34 +1,25 @@
-"""The command line of docker and podman: calls, containers and what limits them, and containers that a killed process
-has left.
-
-Every container has labels with the run and with the process that owns it. A helper process removes the owner's
-containers when the owner ends without doing so, for example after `SIGKILL` or a second Ctrl-C. What is left even then
-(the helper was killed, too, or the machine was switched off) is removed before the next container is started here."""
+"""The command line of docker and podman: calls, and the start and the end of containers, with limits for an engine that
+is overloaded or out of order."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
-import hashlib
 import logging
 import os
 import secrets
-import socket
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 from harness.core.errors import SandboxError
+from harness.sandbox.leftovers import MACHINE, OWNER, RUN, Leftover, client_environment, is_over, labels, machine, watch
 from harness.sandbox.pipes import Pipes
 from harness.usercode.deadline import waiting
-from harness.usercode.scope import scope
 from harness.usercode.threads import cores, offload
 
 logger = logging.getLogger(__name__)
@@ -48,27 +39,7 @@ FAILURES = 3
 PAUSE_SECONDS = 30.0
 """How long no container is started then."""
 
-RUN, OWNER, MACHINE = "bench.run", "bench.owner", "bench.machine"
-"""Labels of a container: the id of the run, the process that started it, and the machine of that process."""
-
-HELPER = "bench-container-cleanup"
-"""Name of the helper process, for lists of processes."""
-
-_HELPER_SCRIPT = """
-read -r word
-[ "$word" != done ] || exit 0
-for pause in 0 2 4; do # again, since a start may still be in progress
-  sleep $pause
-  ids=$("$1" ps --all --quiet --filter "label=$2")
-  [ -z "$ids" ] || "$1" rm --force $ids
-done
-"""
-
 _DOCKER_STORAGE = "{{.Driver}} {{.DriverStatus}}"
-
-_KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-"""Environment variables that the engine's client needs in addition to the engine's own. The container gets none of
-them."""
 
 Gate = Literal["builds", "starts", "execs"]
 
@@ -76,12 +47,6 @@ AT_ONCE: dict[Gate, int] = {"builds": 2, "starts": max(2, 2 * cores()), "execs":
 """Maximum numbers of concurrent builds, starts and programs in containers. Waiting counts towards no timeout."""
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Gate, asyncio.Semaphore]] = WeakKeyDictionary()
-
-
-def client_environment() -> dict[str, str]:
-    """Environment variables of the client program of the container engine."""
-    own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
-    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
 
 
 @asynccontextmanager
@@ -104,19 +69,6 @@ class Answer:
     code: int
     output: bytes
     error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """A container whose owner has ended.
-
-    Args:
-        container: Its id.
-        run: Id of the run, or "" if it belonged to none.
-    """
-
-    container: str
-    run: str
 
 
 class Breaker:
@@ -244,7 +196,7 @@ class Engine:
         async with turn("starts"):
             self.breaker.check(self.name)
             await self.remove_leftovers()
-            watch(self)
+            watch(self.program, self.live)
             self.live.add(name)
             options = ("run", "--detach", "--name", name, *labels())
             # A client that is killed while it creates a container may leave one, so the start is not interrupted.
@@ -323,110 +275,6 @@ class Engine:
     def _own(self) -> list[str]:
         listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
         return [] if listed.code else listed.output.decode().split()
-
-
-def labels() -> list[str]:
-    """Options that label a container with its run, its owner and its machine."""
-    options: list[str] = []
-    for name, value in ((RUN, scope().run), (OWNER, owner(os.getpid())), (MACHINE, machine())):
-        options += ["--label", f"{name}={value}"]
-    return options
-
-
-@cache
-def machine() -> str:
-    """Identifier of this machine. The engine may be on another one, with containers of several."""
-    with contextlib.suppress(OSError):
-        known = Path("/etc/machine-id").read_text().strip()
-        return hashlib.sha256(f"{known} {socket.gethostname()}".encode()).hexdigest()[:16]
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
-
-
-def owner(pid: int) -> str:
-    """Identifier of a running process: the boot of the machine, the process namespace, its id and its start time. Where
-    there is no /proc, only its id."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
-        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return f"--{pid}-"
-    return f"{boot.replace('-', '')}-{space}-{pid}-{started}"
-
-
-def is_over(label: str) -> bool:
-    """Return whether the process of an owner label has certainly ended. A process of another process namespace cannot
-    be seen, so it may be alive."""
-    boot, space, pid, started = (*label.split("-"), "", "", "", "")[:4]
-    if not pid.isdecimal():
-        return False
-    own_boot, own_space, *_ = owner(os.getpid()).split("-")
-    if boot != own_boot:
-        return True
-    if space != own_space:
-        return False
-    if started:
-        return owner(int(pid)) != label
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-class _Helper:
-    """The process that removes this process's containers if it ends without removing them."""
-
-    def __init__(self, engine: Engine) -> None:
-        label = f"{OWNER}={owner(os.getpid())}"
-        self._engine = engine
-        self._process = subprocess.Popen(
-            ["sh", "-c", _HELPER_SCRIPT, HELPER, engine.program, label], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=client_environment(), cwd="/",
-            start_new_session=True, bufsize=0,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        self._pipe = self._process.stdin
-
-    def at_exit(self) -> None:
-        """Let the helper end. If containers are left, such as those of an event loop that was stopped, it removes
-        them."""
-        with contextlib.suppress(OSError):
-            if not self._engine.live:
-                self._pipe.write(b"done\n")
-                self._process.wait(CALL_SECONDS)
-            self._pipe.close()
-
-    def forget(self) -> None:
-        """Close the pipe in a forked child, which has no containers."""
-        with contextlib.suppress(OSError):
-            os.close(self._pipe.fileno())
-
-
-_helpers: dict[str, _Helper] = {}
-_forgotten: list[_Helper] = []
-"""Helpers of the process that forked this one; kept, since a file object that is deleted closes its file descriptor,
-whose number may be that of another file by then."""
-
-
-def watch(engine: Engine) -> None:
-    """Start the helper process for an engine, unless it is running."""
-    if engine.program not in _helpers:
-        _helpers[engine.program] = helper = _Helper(engine)
-        atexit.register(helper.at_exit)
-
-
-def _forget() -> None:
-    while _helpers:
-        helper = _helpers.popitem()[1]
-        atexit.unregister(helper.at_exit)
-        helper.forget()
-        _forgotten.append(helper)
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 async def ended(pipes: Pipes, changed: asyncio.Event) -> None:

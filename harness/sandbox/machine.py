@@ -73,7 +73,7 @@ class Exec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSpec:
-    """What kind of machine a rollout gets.
+    """Description of the machine that a rollout gets.
 
     Args:
         sandbox: `docker`, `podman`, `bubblewrap` or `unsafe-local`; `auto` takes the first of docker and podman that
@@ -117,7 +117,7 @@ class MachineSpec:
             raise ConfigError(f"MachineSpec.folder must be an absolute path, not {self.folder!r}")
 
     def refuse(self, sandbox: str) -> None:
-        """Reject what a sandbox without images cannot have.
+        """Reject values that a sandbox without images cannot have.
 
         Raises:
             ConfigError: the name of the first such value.

@@ -21,9 +21,10 @@ from sandboxes import eventually, marked
 
 from harness.cli.doctor.machine import check_containers
 from harness.core.errors import SandboxError, SandboxMissing
-from harness.sandbox import Limits, Sandbox, engine_client, find_sandbox
-from harness.sandbox.engine_client import FAILURES, HELPER, Engine, is_over, labels, owner
+from harness.sandbox import Limits, Sandbox, engine_client, find_sandbox, leftovers
+from harness.sandbox.engine_client import FAILURES, Engine
 from harness.sandbox.find import find_engine
+from harness.sandbox.leftovers import HELPER, is_over, labels, owner
 
 
 @pytest.fixture
@@ -142,10 +143,11 @@ def test_after_failed_starts_in_a_row_an_engine_is_left_alone_for_a_while() -> N
 
 KEEPS = textwrap.dedent("""
     import asyncio, sys
-    from harness.sandbox import MachineSpec, engine_client, open_machine
+    from harness.sandbox import MachineSpec, engine_client, leftovers, open_machine
     from harness.usercode.scope import enter_run
 
-    engine_client.machine = lambda: sys.argv[3]  # so that no other test takes its container for a leftover
+    # So that no other test takes its container for a leftover.
+    engine_client.machine = leftovers.machine = lambda: sys.argv[3]
 
     async def main():
         enter_run("run-" + sys.argv[2])
@@ -161,7 +163,8 @@ KEEPS = textwrap.dedent("""
 def machine(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a machine of this test alone."""
     name = secrets.token_hex(8)
-    monkeypatch.setattr(engine_client, "machine", lambda: name)
+    for module in (engine_client, leftovers):
+        monkeypatch.setattr(module, "machine", lambda: name)
     return name
 
 

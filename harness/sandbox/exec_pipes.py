@@ -1,0 +1,103 @@
+"""A program in a container: the scripts that start and kill it, and its pipes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from harness.sandbox.machine import OnOutput
+from harness.sandbox.pipes import Pipes
+
+BEGIN = r"""printf '\036%s %s\n' "$1" "$$" >&2; cd -- "$2" || exit 126; shift 2; exec "$@" """
+"""Reports on stderr that the program starts, with its process id, which is also the id of its session."""
+
+MARK = "BENCH_EXEC"
+"""Environment variable that tells to which call of `exec` a process belongs."""
+
+KILL = r"""
+mark=$1 killed=" $2 " passes=0
+stat=$(cat "/proc/$2/stat" 2>/dev/null)
+set -- ${stat##*) }
+since=${20:-999999999999999}
+while [ "$passes" -lt 50 ]; do
+  passes=$((passes + 1)) found=
+  for folder in /proc/[0-9]*; do
+    pid=${folder#/proc/}
+    [ "$pid" -gt 1 ] && [ "$pid" != "$$" ] || continue
+    stat=$(cat "$folder/stat" 2>/dev/null) || continue
+    set -- ${stat##*) }
+    case $1 in Z | X | "") continue ;; esac
+    hit=
+    case $killed in *" $pid "* | *" $2 "* | *" $4 "*) hit=1 ;; esac
+    if [ -z "$hit" ]; then
+      case "$(cat "$folder/environ" 2>/dev/null)" in
+        *"BENCH_EXEC=$mark"*) hit=1 ;;
+        *BENCH_EXEC=*) ;;
+        *) [ "$2" != 1 ] || [ "${20}" -lt "$since" ] || hit=1 ;;
+      esac
+    fi
+    [ -n "$hit" ] || continue
+    killed="$killed$pid " found=1
+    kill -9 "$pid" 2>/dev/null
+  done
+  [ -n "$found" ] || exit 0
+done
+exit 1
+"""
+"""Kills a program and all that it has started: processes of its session, children, processes with its mark, and orphans
+without any mark that are not older. Uses nothing but `sh` and `cat`."""
+
+
+class ExecPipes(Pipes):
+    """Pipes of a program in a container.
+
+    Args:
+        nonce: Secret of this call, by which the report of the start is known.
+        bound: Maximum number of bytes stored of each stream.
+        pauses: Unused.
+        notify: Called after every event.
+    """
+
+    def __init__(self, nonce: str, bound: int, pauses: bool, notify: Callable[[], None]) -> None:
+        super().__init__(nonce, bound, pauses, notify)
+        self._mark = f"\x1e{nonce} ".encode()
+        self.head = b""
+        """The start of stderr: messages of the engine, until the report of the start."""
+        self.pid: int | None = None
+        """Id of the program's process in the container, once it has been started."""
+        self.begun = asyncio.Event()
+        """Set when the program has been started, or the engine's client has ended."""
+        self.flood = asyncio.Event()
+        """Set when a stream is so long that the program must be killed."""
+        self.on_output: OnOutput | None = None
+        self.fault: Exception | None = None
+        """Error of `on_output`."""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2 and self.pid is None:
+            data = self._after_start(data)
+        if data:
+            stream = self.stdout if fd == 1 else self.stderr
+            stream.add(data)
+            if stream.is_above_kill_limit:
+                self.flood.set()
+            if self.on_output is not None and self.fault is None:
+                try:
+                    self.on_output("stdout" if fd == 1 else "stderr", data)
+                except Exception as error:  # raised by `exec`; here it would be lost
+                    self.fault = error
+        self._notify()
+
+    def _after_start(self, data: bytes) -> bytes:
+        self.head = (self.head + data)[-65_536:]
+        _, mark, rest = self.head.partition(self._mark)
+        number, line, rest = rest.partition(b"\n")
+        if not mark or not line:
+            return b""
+        self.pid = int(number) if number.isdigit() else 0
+        self.begun.set()
+        return rest
+
+    def process_exited(self) -> None:
+        self.begun.set()
+        super().process_exited()

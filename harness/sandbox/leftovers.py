@@ -1,0 +1,171 @@
+"""Containers that a process leaves when it is killed: labels that tell their owner, and a helper process.
+
+Every container has labels with the run and with the process that started it. A helper process removes that process's
+containers when it ends without doing so, for example after `SIGKILL` or a second Ctrl-C. Containers that are
+left even then (the helper was killed, too, or the machine was switched off) are removed before the next container is
+started on this machine."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from harness.usercode.scope import scope
+
+EXIT_SECONDS = 10.0
+"""How long this process waits for the helper at its end."""
+
+RUN, OWNER, MACHINE = "bench.run", "bench.owner", "bench.machine"
+"""Labels of a container: the id of the run, the process that started it, and the machine of that process."""
+
+HELPER = "bench-container-cleanup"
+"""Name of the helper process, for lists of processes."""
+
+_HELPER_SCRIPT = """
+read -r word
+[ "$word" != done ] || exit 0
+for pause in 0 2 4; do # again, since a start may still be in progress
+  sleep $pause
+  ids=$("$1" ps -aq -f "label=$2")
+  [ -z "$ids" ] || "$1" rm -f $ids
+done
+"""
+
+_KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+"""Environment variables that the engine's client needs in addition to the engine's own. The container gets none of
+them."""
+
+
+def client_environment() -> dict[str, str]:
+    """Environment variables of the client program of the container engine."""
+    own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A container whose owner has ended.
+
+    Args:
+        container: Its id.
+        run: Id of the run, or "" if it belonged to none.
+    """
+
+    container: str
+    run: str
+
+
+def labels() -> list[str]:
+    """Options that label a container with its run, its owner and its machine."""
+    options: list[str] = []
+    for name, value in ((RUN, scope().run), (OWNER, owner(os.getpid())), (MACHINE, machine())):
+        options += ["--label", f"{name}={value}"]
+    return options
+
+
+@cache
+def machine() -> str:
+    """Identifier of this machine. The engine may be on another one, with containers of several."""
+    with contextlib.suppress(OSError):
+        known = Path("/etc/machine-id").read_text().strip()
+        return hashlib.sha256(f"{known} {socket.gethostname()}".encode()).hexdigest()[:16]
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
+
+
+def owner(pid: int) -> str:
+    """Identifier of a running process: the boot of the machine, the process namespace, its id and its start time. Where
+    there is no /proc, only its id."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return f"--{pid}-"
+    return f"{boot.replace('-', '')}-{space}-{pid}-{started}"
+
+
+def is_over(label: str) -> bool:
+    """Return whether the process of an owner label has certainly ended. A process of another process namespace cannot
+    be seen, so it may be alive."""
+    boot, space, pid, started = (*label.split("-"), "", "", "", "")[:4]
+    if not pid.isdecimal():
+        return False
+    own_boot, own_space, *_ = owner(os.getpid()).split("-")
+    if boot != own_boot:
+        return True
+    if space != own_space:
+        return False
+    if started:
+        return owner(int(pid)) != label
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class _Helper:
+    """The process that removes this process's containers if it ends without removing them."""
+
+    def __init__(self, program: str, live: set[str]) -> None:
+        label = f"{OWNER}={owner(os.getpid())}"
+        self._live = live
+        self._process = subprocess.Popen(
+            ["sh", "-c", _HELPER_SCRIPT, HELPER, program, label], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=client_environment(), cwd="/",
+            start_new_session=True, bufsize=0,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin
+
+    def at_exit(self) -> None:
+        """Let the helper end. If containers are left, such as those of an event loop that was stopped, it removes
+        them."""
+        with contextlib.suppress(OSError):
+            if not self._live:
+                self._pipe.write(b"done\n")
+                self._process.wait(EXIT_SECONDS)
+            self._pipe.close()
+
+    def forget(self) -> None:
+        """Close the pipe in a forked child, which has no containers."""
+        with contextlib.suppress(OSError):
+            os.close(self._pipe.fileno())
+
+
+_helpers: dict[str, _Helper] = {}
+_forgotten: list[_Helper] = []
+"""Helpers of the process that forked this one; kept, since a file object that is deleted closes its file descriptor,
+whose number may be that of another file by then."""
+
+
+def watch(program: str, live: set[str]) -> None:
+    """Start the helper process for an engine, unless it is running.
+
+    Args:
+        program: The engine's client program.
+        live: Names of the containers that this process has now.
+    """
+    if program not in _helpers:
+        _helpers[program] = helper = _Helper(program, live)
+        atexit.register(helper.at_exit)
+
+
+def _forget() -> None:
+    while _helpers:
+        helper = _helpers.popitem()[1]
+        atexit.unregister(helper.at_exit)
+        helper.forget()
+        _forgotten.append(helper)
+
+
+os.register_at_fork(after_in_child=_forget)
