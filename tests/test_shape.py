@@ -81,7 +81,8 @@ LINES = {
         2628,
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
-    "plugins/classic": (5872, 3797),
+    # containers for images of SandboxEnv
+    "plugins/classic": (5978, 3863),
     "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
@@ -111,7 +112,7 @@ LINES = {
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     # machines: a container or workbench for each rollout, docker and podman, images, containers that were left
-    "sandbox": (4196, 2717),
+    "sandbox": (4225, 2735),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers; arguments of environment sources that are code
     "settings": (4742, 3141),  # messages that spell settings as Python calls do

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from harness.sandbox.machine import OnOutput
-from harness.sandbox.pipes import Pipes
+from harness.sandbox.pipes import BoundedOutput, Pipes
 
 BEGIN = r"""printf '\036%s %s\n' "$1" "$$" >&2; cd -- "$2" || exit 126; shift 2; exec "$@" """
 """Reports on stderr that the program starts, with its process id, which is also the id of its session."""
@@ -48,6 +48,30 @@ exit 1
 without any mark that are not older. Uses nothing but `sh` and `cat`."""
 
 
+class BothEnds(BoundedOutput):
+    """The start and the end of a stream, with a note between them on what is left out."""
+
+    def __init__(self, bound: int) -> None:
+        super().__init__(bound)
+        self._half = max(1, bound // 2)
+        self._end = b""
+
+    def add(self, chunk: bytes) -> None:
+        """Add a chunk; store its part at the start and the end."""
+        earlier = self._end if self.is_truncated else bytes(self.data)
+        super().add(chunk)
+        if self.is_truncated:
+            self._end = (earlier + chunk)[-self._half :]
+
+    @property
+    def text(self) -> str:
+        """The stored bytes as text."""
+        if not self.is_truncated:
+            return super().text
+        start, end = (part.decode("utf-8", "replace") for part in (self.data[: self._half], self._end))
+        return f"{start}\n[… {self.seen - 2 * self._half} bytes left out …]\n{end}"
+
+
 class ExecPipes(Pipes):
     """Pipes of a program in a container.
 
@@ -60,6 +84,7 @@ class ExecPipes(Pipes):
 
     def __init__(self, nonce: str, bound: int, pauses: bool, notify: Callable[[], None]) -> None:
         super().__init__(nonce, bound, pauses, notify)
+        self.stdout, self.stderr = BothEnds(bound), BothEnds(bound)
         self._mark = f"\x1e{nonce} ".encode()
         self.head = b""
         """The start of stderr: messages of the engine, until the report of the start."""

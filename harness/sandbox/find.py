@@ -110,6 +110,13 @@ def find_engine(name: str) -> Engine | str:
     return engine.problem(PROBE_SECONDS) or engine
 
 
+def find_container_engine() -> Engine | str:
+    """Return the first of docker and podman that works, or the reasons why none does."""
+    found = [find_engine(name) for name in ENGINES]
+    engine = next((each for each in found if isinstance(each, Engine)), None)
+    return "; ".join(str(each) for each in found) if engine is None else engine
+
+
 def find_machines(spec: MachineSpec) -> Containers | Workbenches:
     """Find what can start a machine, and check that it can have what `spec` asks for.
 
@@ -122,15 +129,12 @@ def find_machines(spec: MachineSpec) -> Containers | Workbenches:
     if isinstance(spec.image, Path):
         dockerfile(spec.image, spec.images)  # a missing one is an error before the first rollout
     if spec.sandbox in ENGINES or spec.image is not None:
-        engines = (spec.sandbox,) if spec.sandbox in ENGINES else ENGINES
         if spec.sandbox not in ("auto", *ENGINES):
             spec.refuse(spec.sandbox)
-        found = [find_engine(name) for name in engines]
-        engine = next((each for each in found if isinstance(each, Engine)), None)
-        if engine is None:
-            reasons = "; ".join(str(each) for each in found)
+        engine = find_engine(spec.sandbox) if spec.sandbox in ENGINES else find_container_engine()
+        if isinstance(engine, str):
             raise SandboxMissing(
-                f"a machine with an image needs docker or podman, and none works here: {reasons}. "
+                f"a machine with an image needs docker or podman, and none works here: {engine}. "
                 "Install one of them, and start it (Debian, Ubuntu: apt-get install podman; Fedora: dnf install podman)"
             )
         return Containers(engine)

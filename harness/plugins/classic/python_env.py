@@ -22,7 +22,7 @@ from harness.plugins.classic import faults
 from harness.plugins.classic.packages import top_levels
 from harness.plugins.classic.rubric import Rubric
 from harness.plugins.classic.sandbox_env import SandboxEnv, entries
-from harness.sandbox.workbench import NEW_INTERPRETER, CodeResult, Lost
+from harness.sandbox.workbench import NEW_INTERPRETER, CodeResult, Lost, Workbench
 
 # Support for `pip_install_packages` of `vf.PythonEnv`. Nothing is downloaded: the packages must be installed in
 # bench's Python environment, and the sandbox makes them importable. Checks the names and versions of the packages.
@@ -127,6 +127,8 @@ class PythonEnv(SandboxEnv):
         EnvironmentFault: a package is not installed; the message says how to install it.
     """
 
+    _only_python = True
+
     def __init__(
         self, pip_install_packages: str = "numpy sympy scipy", max_startup_wait_seconds: int = 30, **kwargs: Any
     ) -> None:
@@ -162,6 +164,7 @@ class PythonEnv(SandboxEnv):
             python_state: Measurements of the interpreter.
         """
         bench, seconds = self._bench(sandbox_id), self.timeout_per_command_seconds
+        assert isinstance(bench, Workbench)  # containers are refused
         started = time.monotonic()
         try:
             done = await bench.python(code, seconds, apart=True)

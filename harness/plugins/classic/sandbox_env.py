@@ -1,6 +1,6 @@
 """`vf.SandboxEnv`: an environment with the tool `bash` and a sandbox for each rollout. Implements the classic
 arguments, hooks, metrics and messages. The sandboxes are local (`harness.sandbox`), while the original class uses a
-provider's remote sandboxes."""
+provider's remote sandboxes. An image other than those of Python, Debian and Ubuntu is used in a container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.core.errors import EnvironmentFault
 from harness.core.errors import SandboxError as HarnessSandboxError
@@ -17,6 +17,7 @@ from harness.core.state import State
 from harness.core.types import JsonDict, Messages
 from harness.envs.hooks import cleanup, teardown
 from harness.plugins.classic import faults
+from harness.plugins.classic.container_bench import ContainerBench
 from harness.plugins.classic.rubric import Rubric
 from harness.plugins.classic.sandbox_request import (
     MACHINE,
@@ -24,11 +25,16 @@ from harness.plugins.classic.sandbox_request import (
     START_COMMAND,
     SandboxRequest,
     limits_of,
+    machine_of,
+    needs_container,
     request_of,
 )
 from harness.plugins.classic.tool_env import StatefulToolEnv
 from harness.sandbox import find_sandbox
 from harness.sandbox.workbench import Lost, Ran, Workbench
+
+Bench: TypeAlias = Workbench | ContainerBench
+"""The sandbox of a rollout: with the programs of this machine, or of an image."""
 
 # `self.sandbox_client` of `vf.SandboxEnv`: implements the only method of the remote provider's client that local
 # sandboxes support, and raises an error for the others.
@@ -55,7 +61,7 @@ class SandboxClient:
         seconds: Default timeout of a command.
     """
 
-    def __init__(self, bench: Callable[[str], Workbench], seconds: float) -> None:
+    def __init__(self, bench: Callable[[str], Bench], seconds: float) -> None:
         self._bench, self._seconds = bench, seconds
 
     async def execute_command(
@@ -140,6 +146,9 @@ class SandboxEnv(StatefulToolEnv):
     _modules: Sequence[str] = ()
     """Modules that programs in the sandbox can import besides the standard library."""
 
+    _only_python = False
+    """Whether images other than those of Python are refused."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > len(MACHINE):
             raise TypeError(f"vf.SandboxEnv takes at most {len(MACHINE)} arguments by position, not {len(args)}")
@@ -147,10 +156,11 @@ class SandboxEnv(StatefulToolEnv):
         machine.update({name: kwargs.pop(name) for name in (*MACHINE, *SERVICE) if name in kwargs})
         self.sandbox_request = request_of(machine)
         self.timeout_per_command_seconds = machine.get("timeout_per_command_seconds", 30)
-        limits_of(self.sandbox_request, type(self).__name__)
+        limits_of(self.sandbox_request, type(self).__name__, self._only_python)
         stop_errors = kwargs.pop("stop_errors", None)
-        self._sandbox = find_sandbox(packages=self._modules)
-        self._benches: dict[str, Workbench] = {}
+        if not needs_container(self.sandbox_request):
+            find_sandbox(packages=self._modules)
+        self._benches: dict[str, Bench] = {}
         super().__init__(stop_errors=[faults.SandboxError] if stop_errors is None else stop_errors, **kwargs)
         self.sandbox_client = SandboxClient(self._bench, self.timeout_per_command_seconds)
         self.add_rubric(SandboxMonitorRubric())
@@ -175,10 +185,15 @@ class SandboxEnv(StatefulToolEnv):
     async def setup_state(self, state: State, **kwargs: Any) -> Any:
         """Give the rollout its own sandbox, which starts on first use."""
         request: Any = self.get_sandbox_request(state)
-        limits = limits_of(request, type(self).__name__)
+        who = type(self).__name__
+        limits = limits_of(request, who, self._only_python)
         start = None if request.start_command == START_COMMAND else request.start_command
         sandbox_id = uuid.uuid4().hex
-        self._benches[sandbox_id] = Workbench(self._sandbox, limits, request.environment_vars, self._modules, start)
+        if needs_container(request):
+            self._benches[sandbox_id] = ContainerBench(machine_of(request, who), start)
+        else:
+            sandbox = find_sandbox(packages=self._modules)
+            self._benches[sandbox_id] = Workbench(sandbox, limits, request.environment_vars, self._modules, start)
         state["sandbox_id"] = sandbox_id
         state["sandbox_state"] = dict(ready=False, ready_wait_time=0.0, command_execution_times=[])
         return await super().setup_state(state, **kwargs)
@@ -215,13 +230,13 @@ class SandboxEnv(StatefulToolEnv):
         self._measured(sandbox_state, bench, time.monotonic() - started)
         return result_text(done, seconds)
 
-    def _bench(self, sandbox_id: str) -> Workbench:
+    def _bench(self, sandbox_id: str) -> Bench:
         bench = self._benches.get(sandbox_id)
         if bench is None:
             raise faults.SandboxError(f"there is no sandbox {sandbox_id!r}: its rollout has ended")
         return bench
 
-    def _measured(self, sandbox_state: JsonDict, bench: Workbench, seconds: float) -> None:
+    def _measured(self, sandbox_state: JsonDict, bench: Bench, seconds: float) -> None:
         if not sandbox_state["ready"]:
             sandbox_state["ready"], sandbox_state["ready_wait_time"] = True, bench.open_seconds
             seconds -= bench.open_seconds

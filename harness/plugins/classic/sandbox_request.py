@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from harness.core.errors import EnvironmentFault
 from harness.plugins.classic.records import Record
-from harness.sandbox import Limits
+from harness.sandbox import Limits, MachineSpec
+from harness.sandbox.find import find_container_engine
 
 _log = logging.getLogger(__name__)
 
@@ -53,18 +54,39 @@ def request_of(arguments: Mapping[str, Any]) -> SandboxRequest:
     return SandboxRequest({names[name]: value for name, value in arguments.items() if name in names})
 
 
-def limits_of(request: Any, who: str) -> Limits:
+def needs_container(request: Any) -> bool:
+    """Return whether the programs of this machine cannot stand in for those of the image."""
+    image = str(request.docker_image)
+    return not _PLAIN_IMAGE.match(image) and not _PYTHON_IMAGE.match(image)
+
+
+def machine_of(request: Any, who: str) -> MachineSpec:
+    """Convert a sandbox configuration with an image of its own to the description of a container.
+
+    Raises:
+        EnvironmentFault: see `limits_of`.
+    """
+    limits = limits_of(request, who)
+    variables: Mapping[str, object] = request.environment_vars or {}
+    return MachineSpec(
+        image=str(request.docker_image), cpus=float(request.cpu_cores), memory_mb=limits.memory_mb,
+        processes=limits.processes, env={name: str(value) for name, value in variables.items()},
+    )  # fmt: skip
+
+
+def limits_of(request: Any, who: str, only_python: bool = False) -> Limits:
     """Convert a sandbox configuration to the limits of a local sandbox.
 
     Args:
         request: A `SandboxRequest`, or an object with its attributes.
         who: The environment, for messages.
+        only_python: Whether containers with an image of their own are refused.
 
     Raises:
         EnvironmentFault: the configuration requests an unsupported feature: a GPU, the programs of an image, or a
             provider's settings.
     """
-    _check(request, who)
+    _check(request, who, only_python)
     asked = {name: getattr(request, name) for name in ("cpu_cores", "memory_gb", "disk_size_gb", "timeout_minutes")}
     for name, value in asked.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -77,7 +99,7 @@ def limits_of(request: Any, who: str) -> Limits:
     )  # fmt: skip
 
 
-def _check(request: Any, who: str) -> None:
+def _check(request: Any, who: str, only_python: bool) -> None:
     image = str(request.docker_image)
     if request.gpu_count:
         raise EnvironmentFault(
@@ -90,10 +112,13 @@ def _check(request: Any, who: str) -> None:
         )
     if _PLAIN_IMAGE.match(image):
         _warn_once(who, image)
-    elif not _PYTHON_IMAGE.match(image):
+    elif needs_container(request) and (only_python or isinstance(find_container_engine(), str)):
+        problem = "needs docker or podman, and neither works here"
+        if only_python:
+            problem = "is not supported: the interpreter is that of this machine"
         raise EnvironmentFault(
-            f"{who}: docker_image={image!r} is not supported: sandboxes of bench use the Python and the programs of "
-            f"this machine. If these are sufficient, pass docker_image='python:3.11-slim' to the environment"
+            f"{who}: docker_image={image!r} {problem}. If the programs of this machine are sufficient, pass "
+            "docker_image='python:3.11-slim' to the environment"
         )
 
 

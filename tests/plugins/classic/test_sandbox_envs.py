@@ -14,6 +14,7 @@ import pytest
 from bench_runs import Done, Workshop, lines
 from classic_runs import KEYS, Played, results, run_command
 from classic_server import ScriptedModel, offered
+from containers import IMAGE, need_podman, podman
 from sandboxes import eventually, marked, sandbox
 
 pytestmark = pytest.mark.slow
@@ -241,7 +242,6 @@ def test_start_command_and_advice_of_the_machine(shop: Workshop) -> None:
     ("args", "words"),
     [
         ({"gpu_count": 1}, "ShellEnv: gpu_count=1 requests a GPU"),
-        ({"docker_image": "pytorch/pytorch:2"}, "docker_image='pytorch/pytorch:2' is not supported"),
         ({"advanced_configs": {"a": 1}}, "advanced_configs are settings of a remote provider"),
         ({"memory_gb": 0}, "memory_gb must be a number above 0, not 0"),
     ],
@@ -249,6 +249,38 @@ def test_start_command_and_advice_of_the_machine(shop: Workshop) -> None:
 def test_what_would_change_results_is_refused(shop: Workshop, args: dict[str, object], words: str) -> None:
     done = refusal(shop, "shell_pack", args)
     assert done.code == 1 and words in done.said
+
+
+def test_an_image_of_its_own_needs_a_container_engine(shop: Workshop) -> None:
+    args = {"docker_image": "pytorch/pytorch:2"}
+    for name, path, words in (
+        ("shell_pack", "/nowhere", "needs docker or podman, and neither works here"),
+        ("python_pack", os.environ["PATH"], "is not supported: the interpreter is that of this machine"),
+    ):
+        done = refusal(shop, name, args, PATH=path)
+        assert done.code == 1 and f"docker_image='pytorch/pytorch:2' {words}" in done.said
+
+
+def test_an_image_of_its_own_is_used_in_a_container(shop: Workshop) -> None:
+    need_podman()
+    image = f"localhost/bench-test/{secrets.token_hex(4)}:1"
+    podman("tag", IMAGE, image)
+    try:
+        commands = [
+            "hostname; whoami; echo $ROW; printf wrong > answer.txt", "while [ ! -s /tmp/up ]; do sleep 0.05; done",
+            "seq 100000; printf blue > answer.txt", "sleep 60",
+        ]  # fmt: skip
+        played = play(
+            shop, "shell_pack", Model("bash", commands, "done"), docker_image=image, memory_gb=0.2,
+            start_command="echo up > /tmp/up; sleep 1000", timeout_per_command_seconds=10,
+        )  # fmt: skip
+    finally:
+        podman("rmi", image)
+    first, second, third, last = told(played)
+    assert first == "machine\nroot\nblue" and second == "(no output)"
+    assert third.startswith("1\n2\n3\n") and third.endswith("99999\n100000") and "left out" in third
+    assert last == "Error: Command timed out after 10s"
+    assert only(played)["reward"] == 1.0
 
 
 @pytest.mark.parametrize("name", ["shell_pack", "python_pack"])

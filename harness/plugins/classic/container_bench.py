@@ -1,0 +1,63 @@
+"""The sandbox of a rollout of `vf.SandboxEnv` with an image of its own: a container, which starts with the first
+command."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from harness.sandbox.find import find_machines
+from harness.sandbox.machine import Machine, MachineSpec
+from harness.sandbox.workbench import OUTPUT_BYTES, Ran
+
+_SHELL = 'command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"'
+
+
+class ContainerBench:
+    """A container with the methods of a `Workbench` that `vf.SandboxEnv` uses.
+
+    Args:
+        spec: Description of the container.
+        start: Command that is started in the background on opening.
+    """
+
+    def __init__(self, spec: MachineSpec, start: str | None) -> None:
+        self._spec, self._start = spec, start
+        self._machine: Machine | None = None
+        self._lock = asyncio.Lock()
+        self.open_seconds = 0.0
+        """Seconds that the start took."""
+
+    async def command(
+        self, command: str, seconds: float, folder: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> Ran:
+        """Run a command in a new shell; see `Workbench.command`."""
+        machine = await self._open()
+        done = await machine.exec(
+            ["sh", "-c", _SHELL, "sh", command], timeout=seconds, cwd=folder, env=environment or {},
+        )  # fmt: skip
+        code = 137 if done.exit_code is None else done.exit_code
+        return Ran(_shortened(done.stdout), _shortened(done.stderr), code, done.outcome == "timeout")
+
+    async def close(self) -> None:
+        """Remove the container, if it was started."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            await machine.close()
+
+    async def _open(self) -> Machine:
+        async with self._lock:
+            if self._machine is None:
+                started = time.monotonic()
+                self._machine = machine = await find_machines(self._spec).open(self._spec)
+                if self._start is not None:
+                    await machine.exec(["sh", "-c", 'nohup sh -c "$1" >/dev/null 2>&1 &', "sh", self._start])
+                self.open_seconds = time.monotonic() - started
+            return self._machine
+
+
+def _shortened(text: str) -> str:
+    """Omit the middle of a long output."""
+    half, left_out = OUTPUT_BYTES // 2, len(text) - OUTPUT_BYTES
+    return text if left_out <= 0 else f"{text[:half]}\n[… {left_out} characters left out …]\n{text[-half:]}"
