@@ -49,7 +49,7 @@ without any mark that are not older. Uses nothing but `sh` and `cat`."""
 
 
 class BothEnds(BoundedOutput):
-    """The start and the end of a stream, with a note between them on what is left out."""
+    """The start and the end of a stream, and between them a note on the bytes left out."""
 
     def __init__(self, bound: int) -> None:
         super().__init__(bound)
