@@ -60,7 +60,7 @@ class Containers:
                 f"MachineSpec(disk_mb={spec.disk_mb}): {engine.name} cannot limit the disk space here ({problem}). "
                 "Omit disk_mb, or move the storage of the engine to xfs that is mounted with pquota"
             )
-        local = await local_image(engine, image, spec.images)
+        local = await local_image(engine, image, spec.images, spec.build_seconds)
         name = f"bench-{secrets.token_hex(8)}"
         answer = await engine.start(name, [*_options(spec), local, "-c", _WAIT])
         if answer.code:

@@ -24,9 +24,6 @@ from harness.sandbox.engine_client import Engine, turn
 from harness.usercode.deadline import waiting
 from harness.usercode.threads import offload
 
-BUILD_SECONDS = 3600.0
-"""Timeout for building or pulling an image."""
-
 FAILED_SECONDS = 60.0
 """How long a failed build or pull is not repeated, so that a thousand rollouts do not repeat it."""
 
@@ -42,7 +39,7 @@ _failed: dict[tuple[str, str], tuple[float, type[Exception], str]] = {}
 """Images that could not be had: until when this is not tried again, and the error."""
 
 
-async def local_image(engine: Engine, image: str | Path, images: Mapping[str, str]) -> str:
+async def local_image(engine: Engine, image: str | Path, images: Mapping[str, str], seconds: float) -> str:
     """Return the name of an image on this machine; pull or build it first if it is not there.
 
     Args:
@@ -50,6 +47,7 @@ async def local_image(engine: Engine, image: str | Path, images: Mapping[str, st
         image: A name, or the path of a folder with a Dockerfile.
         images: Names of images, with the image to use instead of each. Also replaces names in the Dockerfile that is
             built; the file itself is not changed.
+        seconds: Timeout for building or pulling.
 
     Raises:
         ConfigError: there is no Dockerfile.
@@ -59,10 +57,10 @@ async def local_image(engine: Engine, image: str | Path, images: Mapping[str, st
     with waiting():
         if isinstance(image, str):
             name = images.get(image, image)
-            return await _ensure(engine, name, lambda: _pull(engine, name))
+            return await _ensure(engine, name, lambda: _pull(engine, name, seconds))
         text = dockerfile(image, images)
         name = PREFIX + await offload.run(content_hash, image, text)
-        return await _ensure(engine, name, lambda: _build(engine, name, image, text))
+        return await _ensure(engine, name, lambda: _build(engine, name, image, text, seconds))
 
 
 def dockerfile(folder: Path, images: Mapping[str, str]) -> str:
@@ -122,8 +120,8 @@ async def _ensure(engine: Engine, name: str, make: Callable[[], Awaitable[None]]
     return name
 
 
-async def _pull(engine: Engine, name: str) -> None:
-    answer = await engine.call("pull", "--quiet", name, seconds=BUILD_SECONDS)
+async def _pull(engine: Engine, name: str, seconds: float) -> None:
+    answer = await engine.call("pull", "--quiet", name, seconds=seconds)
     if answer.code:
         raise SandboxError(
             f"{engine.name}: the image {name!r} is not on this machine and cannot be pulled: {answer.error}. "
@@ -131,12 +129,12 @@ async def _pull(engine: Engine, name: str) -> None:
         )
 
 
-async def _build(engine: Engine, name: str, folder: Path, text: str) -> None:
+async def _build(engine: Engine, name: str, folder: Path, text: str, seconds: float) -> None:
     with tempfile.NamedTemporaryFile("w", prefix="bench-", suffix=".Dockerfile", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         context = str(await offload.run(folder.resolve))
-        answer = await engine.call("build", "--tag", name, "--file", file.name, context, seconds=BUILD_SECONDS)
+        answer = await engine.call("build", "--tag", name, "--file", file.name, context, seconds=seconds)
     if answer.code:
         raise EnvironmentFault(f"{engine.name} cannot build the image of {folder}/Dockerfile: {answer.error}")
 

@@ -88,6 +88,7 @@ class MachineSpec:
         user: User that runs programs; defaults to that of the image.
         env: Environment variables of all programs.
         folder: The working folder of programs; defaults to that of the image.
+        build_seconds: Timeout for building or pulling the image.
 
     Raises:
         ConfigError: an invalid value, or one that the sandbox cannot have.
@@ -104,14 +105,16 @@ class MachineSpec:
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     folder: str | None = None
+    build_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
         whole = {"memory_mb": self.memory_mb, "processes": self.processes, "disk_mb": self.disk_mb}
         for name, value in whole.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigError(f"MachineSpec.{name} must be a whole number above 0, not {value!r}")
-        if self.cpus is not None and not 0 < self.cpus < float("inf"):
-            raise ConfigError(f"MachineSpec.cpus must be a number above 0, not {self.cpus!r}")
+        for name, value in {"cpus": self.cpus, "build_seconds": self.build_seconds}.items():
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"MachineSpec.{name} must be a number above 0, not {value!r}")
         check_variables(self.env)
         if self.folder is not None and not self.folder.startswith("/"):
             raise ConfigError(f"MachineSpec.folder must be an absolute path, not {self.folder!r}")
