@@ -153,6 +153,10 @@ class MachineEnv(StatefulToolEnv):
     async def setup_machine(self, machine: Machine, state: State) -> None:
         """Hook before the first turn; may write files and run programs."""
 
+    async def take_turns(self, state: State) -> None:
+        """Run the turns of the rollout, between `setup_machine` and `verify`."""
+        await super().play(state)
+
     async def verify(self, machine: Machine, state: State) -> None:
         """Hook after the last turn; store results in `state` for the reward functions. Also called if a limit has ended
         the rollout. An exception fails the rollout, which is then unscored."""
@@ -184,7 +188,7 @@ class MachineEnv(StatefulToolEnv):
             try:
                 await self.setup_machine(machine, state)
                 try:
-                    await super().play(state)
+                    await self.take_turns(state)
                 except LimitReached:
                     await self.verify(machine, state)
                     raise
