@@ -8,11 +8,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.agents.schemas import MessageDict, OpenAIFunctionToolSchema, RolloutMetrics, RolloutRequest
 from harness.agents.trace import Trace
 from harness.core.types import JsonDict
+
+if TYPE_CHECKING:
+    from harness.sandbox.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class RolloutContext:
     tools: Sequence[OpenAIFunctionToolSchema | JsonDict]
     """The return value of `get_tools`. By default, requests offer these tools to the model."""
     llm: LLM
+    machine: Machine | None = None
+    """The machine on which the agent works, if the environment has one for each rollout; else None."""
     _start_time: float = field(default=0.0, repr=False)
     """Value of `time.monotonic()` at the start of the run; 0.0 if unknown."""
     _tool_latency_ms: float = field(default=0.0, repr=False)

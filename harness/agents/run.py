@@ -95,8 +95,9 @@ class AgentRun:
             stop=own.stop,
         )
         context = RolloutContext(
-            request, tools, llm, _start_time=started, _debug_dir=self._options.debug_dir, _trace=self._trace
-        )
+            request, tools, llm, self._state.machine, _start_time=started, _debug_dir=self._options.debug_dir,
+            _trace=self._trace,
+        )  # fmt: skip
         try:
             returned = await own.run(self._result(context))
             if llm.fatal is not None:
