@@ -40,8 +40,8 @@ LINES = {
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     # no trace path without a trace
     # rows of datasets, also for imports
-    "agents": (6122, 3883),  # delays as values; annotations of rubric functions that cannot be evaluated
-    "authoring": (2312, 1567),  # bench env copy, bundled environments
+    "agents": (6128, 3887),  # delays as values; annotations of rubric functions that cannot be evaluated
+    "authoring": (2317, 1572),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import and its options; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
@@ -68,7 +68,7 @@ LINES = {
     # a sandbox that fails after a limit of the rollout
     "engine": (7434, 5091),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
-    "envs": (2694, 1623),  # kept connections to MCP servers; errors of state.openai
+    "envs": (2698, 1625),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -112,10 +112,10 @@ LINES = {
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     # machines: a container or workbench for each rollout, docker and podman, images, containers that were left
-    "sandbox": (4225, 2735),
+    "sandbox": (4226, 2736),
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers; arguments of environment sources that are code
-    "settings": (4742, 3141),  # messages that spell settings as Python calls do
+    "settings": (4747, 3143),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders

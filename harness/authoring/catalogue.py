@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 from harness.authoring.arguments import find_loader
 from harness.authoring.package import FUNCTION, Package, code_path, of_distribution, of_project, toml_fault
 from harness.core.errors import EnvironmentNotFound
-from harness.core.plugins import ENVIRONMENTS
+from harness.core.plugins import ENVIRONMENTS, load_plugins
+from harness.settings.environment_sources import ENVIRONMENT_SOURCES, EnvironmentSource
 from harness.settings.packages import FoundEnvironment, find_environment, local_environments, module_name
 
 Status: TypeAlias = Literal["bundled", "installed", "editable", "not installed"]
@@ -63,6 +64,9 @@ def catalogue(folder: Path) -> list[ListedEnvironment]:
 
 
 def _installed() -> Iterator[ListedEnvironment]:
+    for name, source in load_plugins(ENVIRONMENT_SOURCES, EnvironmentSource).items():
+        if source.summary and (found := find_environment(name)) is not None:
+            yield _entry(name, found.module, Package("bundled", "", summary=source.summary), found)
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
         declared = ENVIRONMENTS in (dist.read_text("entry_points.txt") or "")

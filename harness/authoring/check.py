@@ -27,6 +27,7 @@ from harness.engine.load_environments import Loader
 from harness.envs.environment import Environment
 from harness.rubrics.rubric import Rubric
 from harness.settings.environment_lookup import require_environment
+from harness.settings.environment_sources import source_of
 from harness.settings.resolver import ResolvedRun
 
 EXAMPLES = 50
@@ -90,7 +91,7 @@ class _PlannedCheck:
     report: Report
 
     def make(self) -> None:
-        if (found := self.run.found) is not None:
+        if (found := self.run.found) is not None and source_of(self.asked.target) is None:
             package = package_of(found)
             self.report.version = package.version
             loader = find_loader(found.source_files, function_of(package, found.module))

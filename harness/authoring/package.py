@@ -75,7 +75,7 @@ def package_of(found: FoundEnvironment) -> Package:
         project = of_project(folder) if (folder / "pyproject.toml").is_file() else None
         if project is not None and project.name.replace("-", "_").replace(".", "_").lower() == found.module.lower():
             return project
-    return Package("file", found.module)
+    return Package("bundled" if found.module.startswith("harness.plugins.") else "file", found.module)
 
 
 def code_path(found: FoundEnvironment) -> str:

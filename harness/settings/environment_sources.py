@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from harness.core.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
 from harness.core.plugins import load_plugins
@@ -44,6 +45,10 @@ class FoundEnvironment:
 class EnvironmentSource:
     """Base class of environment sources."""
 
+    summary: ClassVar[str] = ""
+    """Summary of the environment whose id is the prefix alone, such as `acme`; its name is then "". Without a summary,
+    there is no such environment."""
+
     def names(self) -> Iterable[str]:
         """Names of all environments, without the prefix; used to suggest a name."""
         return ()
@@ -68,10 +73,10 @@ class EnvironmentSource:
 def source_of(env_id: str) -> tuple[EnvironmentSource, str] | None:
     """Split an id such as `acme/chemistry` into the source of its prefix and the name; None if no source has it."""
     prefix, _, name = env_id.partition("/")
-    if not prefix or not name:
+    if not prefix:
         return None
     source = load_plugins(ENVIRONMENT_SOURCES, EnvironmentSource, name=prefix).get(prefix)
-    return None if source is None else (source, name)
+    return None if source is None or not (name or source.summary) else (source, name)
 
 
 def find_in_source(source: EnvironmentSource, name: str, env_id: str) -> FoundEnvironment:
