@@ -58,11 +58,13 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
     rewards = [(each, each.reward) for each in trial.rollouts.values() if each.reward is not None]
     if not rewards:
         return skipped(name, "not possible: no rollout has a score")
+    has_names = any(not each.example.isdigit() for each, _ in rewards)  # then it matters which ones they are
     off = [_rollout_text(each) for each, reward in rewards if abs(reward - wanted) > SLACK]
     some_lack = " that have a score" if len(rewards) < len(trial.rollouts) else ""
     if not off:
         every = "the only rollout" if len(rewards) == 1 else f"all {count(len(rewards), 'rollout')}"
-        return ok(name, f"the {word} reward, {wanted:g}, in {every}{some_lack}")
+        of = f": {', '.join(each.example for each, _ in rewards)}" if has_names else ""
+        return ok(name, f"the {word} reward, {wanted:g}, in {every}{some_lack}{of}")
     advice = (
         "make the reward functions accept the text of reference_reply, or declare the best reward: "
         "Rubric(reward_range=(low, high))"
@@ -71,7 +73,7 @@ def extreme(trial: Trial, wanted: float, name: str, word: str) -> Finding:
         "null_reply, or declare the worst reward: Rubric(reward_range=(low, high))"
     )
     return fail(name, f"not the {word} reward, {wanted:g}, in {len(off):,} of {count(len(rewards), 'rollout')}"
-                f"{some_lack}: {first_few(off)}", advice)  # fmt: skip
+                f"{some_lack}: {'; '.join(off) if has_names else first_few(off)}", advice)  # fmt: skip
 
 
 def _rollout_text(rollout: PlayedRollout) -> str:
