@@ -40,8 +40,10 @@ LINES = {
     # rubrics of conversations; ctx.llm.openai; the server of an MCP folder; judges of eval functions
     # no trace path without a trace
     # rows of datasets, also for imports
+    # the machine of a rollout, for agents
     "agents": (6128, 3887),  # delays as values; annotations of rubric functions that cannot be evaluated
-    "authoring": (2317, 1572),  # bench env copy, bundled environments
+    # names of examples in checks; environments of plugins in the list
+    "authoring": (2319, 1574),  # bench env copy, bundled environments
     # selection of rollouts by a query; bench import and its options; tables of bench compare
     # completion of words that bash splits, examples in the help (also of bench view); schema; notes on unset keys
     # checks of the arguments that Python programs pass to evaluate()
@@ -68,6 +70,7 @@ LINES = {
     # a sandbox that fails after a limit of the rollout
     "engine": (7434, 5091),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
+    # a hook around the turns on a machine
     "envs": (2698, 1625),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
@@ -91,6 +94,8 @@ LINES = {
     # checks of offsets in replies, refusals of tasks that execute code, values that JSON lacks
     # files that cannot be read are named before the whole index is
     "plugins/lm_eval_tasks": (1148, 739),
+    # tasks in the Harbor format: folders and repositories, task.toml, the environment, its tests
+    "plugins/harbor": (1293, 892),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -112,9 +117,12 @@ LINES = {
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     # machines: a container or workbench for each rollout, docker and podman, images, containers that were left
+    # timeouts of builds
     "sandbox": (4226, 2736),
-    # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers; arguments of environment sources that are code
+    # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
+    # lists of headers
+    # sources whose prefix alone is an environment
     "settings": (4747, 3143),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
@@ -208,6 +216,7 @@ LONG_SIGNATURES = {
     "harness/agents/environment.py:load_environment",
     "harness/multi/environment.py:load_environment",
     "harness/plugins/lm_eval_tasks/loader.py:load_environment",
+    "harness/plugins/harbor/loader.py:load_environment",
     # The documented API's own arguments, which callers also pass by position.
     "harness/agents/runner.py:__init__",
     "harness/agents/runner.py:run_eval",

@@ -81,7 +81,7 @@ OTHER_TOOLS = {
 }  # fmt: skip
 """Options of the tools that a page compares with, and of the measurements."""
 
-NEED_CONTAINERS = {"docs/guides/containers.md"}
+NEED_CONTAINERS = {"docs/guides/containers.md", "docs/guides/terminal-benchmarks.md"}
 """Pages whose commands start containers."""
 
 LOOSE = {

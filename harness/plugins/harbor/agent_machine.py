@@ -1,0 +1,64 @@
+"""The machine as the agent has it: everything happens with the rights of the agent's user, also reading and writing
+files, which a container engine does as root."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from harness.sandbox.api import Result
+from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
+
+FILE_SECONDS = 60.0
+
+_WRITE = """
+case $1 in */*) mkdir -p "${1%/*}" ;; esac
+if [ -e "$1" ]; then cat >"$1"; else cat >"$1" && chmod "$2" "$1"; fi || { cat >/dev/null; exit 1; }
+"""
+"""Writes the input to a file. Reads all of it even if this fails, since podman may otherwise lose the error message."""
+
+
+class AgentMachine(Machine):
+    """A machine whose default user is the agent's.
+
+    Args:
+        machine: The rollout's machine, which the caller closes.
+        user: The user; None for that of the image.
+    """
+
+    def __init__(self, machine: Machine, user: str | None) -> None:
+        self.name = machine.name
+        self._machine = machine
+        self._user = user
+
+    async def run(self, call: Exec) -> Result:
+        """Run a program; see `Machine.exec`."""
+        return await self._machine.run(replace(call, user=call.user or self._user))
+
+    async def read_file(self, path: str, limit: int = FILE_BYTES) -> bytes:
+        """Read a file; see `Machine.read_file`."""
+        done = await self.exec(["sh", "-c", '[ -f "$1" ] && [ -r "$1" ]', "sh", path], timeout=FILE_SECONDS)
+        if done.exit_code:
+            raise FileNotFoundError(f"{path} is not a file that the user may read")
+        return await self._machine.read_file(path, limit)
+
+    async def write_file(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
+        """Write a file; see `Machine.write_file`."""
+        done = await self.exec(["sh", "-c", _WRITE, "sh", path, f"{mode:o}"], stdin=data, timeout=FILE_SECONDS)
+        if done.exit_code != 0:
+            raise OSError(f"{path} cannot be written in the machine: {done.stderr.strip()[-500:]}")
+
+    async def copy_in(self, source: Path, target: str) -> None:
+        """Copy a folder into the machine; see `Machine.copy_in`."""
+        await self._machine.copy_in(source, target)
+
+    async def copy_out(self, source: str, target: Path, limit: int = FOLDER_BYTES) -> None:
+        """Copy a folder out of the machine; see `Machine.copy_out`."""
+        await self._machine.copy_out(source, target, limit)
+
+    async def restart(self) -> None:
+        """End all processes; see `Machine.restart`."""
+        await self._machine.restart()
+
+    async def close(self) -> None:
+        """Do nothing: the caller of the constructor closes the machine."""

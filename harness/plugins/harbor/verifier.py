@@ -1,0 +1,180 @@
+"""Run scripts of a task in its container, and read the reward that its tests write."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from harness.core.errors import EnvironmentFault
+from harness.core.records import Score
+from harness.core.state import State
+from harness.core.types import JsonDict
+from harness.plugins.harbor.task_file import HarborTask
+from harness.rubrics.rubric import Rubric
+from harness.sandbox.api import Result
+from harness.sandbox.machine import Machine
+
+LOGS = "/logs/verifier"
+AGENT_LOGS = "/logs/agent"
+TESTS = "/tests"
+
+OUTPUT_BYTES = 32_768
+"""Maximum size of the output of a script that the state keeps: its end."""
+
+_MOST_BYTES = 1 << 20
+"""Maximum size of a file with rewards."""
+
+_MOST_METRICS = 50
+
+_WRITABLE = f"{LOGS} {AGENT_LOGS} /logs/artifacts"
+
+_PREPARE = f"rm -rf -- {TESTS} {LOGS} && mkdir -p {_WRITABLE} && chmod 0777 {_WRITABLE}"
+
+_RUN = 'exec "$1" >"$2" 2>&1'
+
+
+async def prepare(machine: Machine) -> str:
+    """Make empty folders for logs, and remove tests and rewards that the agent may have made; return the error."""
+    done = await machine.exec(["sh", "-c", _PREPARE], user="0", cwd="/")
+    return "" if done.exit_code == 0 else (done.stderr.strip() or f"sh ended with exit code {done.exit_code}")
+
+
+async def run_script(
+    machine: Machine, script: str, log: str, *, user: str | None, env: dict[str, str], seconds: float
+) -> tuple[Result, str]:
+    """Run a script of the task in the working folder, and return how it ended and the end of its output.
+
+    Args:
+        machine: The rollout's machine.
+        script: Path of the script in the machine.
+        log: File in the machine for its output.
+        user: The user that runs it; None for that of the image.
+        env: Additional environment variables.
+        seconds: Timeout.
+    """
+    await machine.exec(["chmod", "+x", script], user="0", cwd="/")
+    done = await machine.exec(["sh", "-c", _RUN, "sh", script, log], user=user, env=env, timeout=seconds)
+    tail = await machine.exec(["tail", "-c", str(OUTPUT_BYTES), log], user="0", cwd="/", output_bytes=2 * OUTPUT_BYTES)
+    output = tail.stdout if tail.exit_code == 0 else ""
+    if len(output.encode()) >= OUTPUT_BYTES:
+        output = f"[the output was longer; this is its end]\n{output}"
+    return done, output + done.stderr
+
+
+async def verify(task: HarborTask, machine: Machine, env: dict[str, str], state: State) -> None:
+    """Copy the tests into the machine and run them. Stores `verifier` (the reward, or why there is none) and
+    `verifier_output` in the state.
+
+    Raises:
+        SandboxError: the machine failed.
+    """
+    result: JsonDict = {"reward": None, "metrics": {}, "exit_code": None, "seconds": 0.0, "problem": ""}
+    state["verifier"], state["verifier_output"] = result, ""
+    if problem := await prepare(machine):
+        result["problem"] = f"the container cannot be prepared for the tests: {problem}"
+        return
+    await machine.copy_in(task.folder / "tests", TESTS)
+    done, state["verifier_output"] = await run_script(
+        machine, f"{TESTS}/test.sh", f"{LOGS}/test-stdout.txt",
+        user=task.verifier_user, env={"TEST_DIR": TESTS, **env}, seconds=task.verifier_seconds,
+    )  # fmt: skip
+    result["exit_code"], result["seconds"] = done.exit_code, round(done.wall_seconds, 3)
+    if done.outcome != "exited":
+        why = f"took longer than {task.verifier_seconds:g} s" if done.outcome == "timeout" else f"ended: {done.outcome}"
+        result["problem"] = f"the tests {why}"
+        return
+    try:
+        written = [await _read(machine, f"{LOGS}/reward.{ending}") for ending in ("json", "txt")]
+        result["reward"], result["metrics"] = rewards_of(*written)
+    except ValueError as error:
+        result["problem"] = f"{error} (test.sh ended with exit code {done.exit_code})"
+
+
+async def _read(machine: Machine, path: str) -> bytes | None:
+    try:
+        return await machine.read_file(path, _MOST_BYTES)
+    except FileNotFoundError:
+        return None
+
+
+def rewards_of(document: bytes | None, text: bytes | None) -> tuple[float, dict[str, float]]:
+    """Read the reward and the metrics that tests have written.
+
+    Args:
+        document: Contents of `reward.json`, an object of numbers; None if there is none.
+        text: Contents of `reward.txt`, a number; None if there is none.
+
+    Returns:
+        The reward: `reward` of the object, or else the number in `reward.txt`, or else the object's only number. And
+        the other numbers of the object.
+
+    Raises:
+        ValueError: there is no reward; the message says why.
+    """
+    metrics = {} if document is None else _numbers(document)
+    if "reward" in metrics:
+        return metrics.pop("reward"), metrics
+    if text is not None:
+        return _number(text), metrics
+    if document is None:
+        raise ValueError(f"the tests wrote neither {LOGS}/reward.txt nor {LOGS}/reward.json")
+    if len(metrics) != 1:
+        names = ", ".join(list(metrics)[:5]) or "no numbers"
+        raise ValueError(f"reward.json has no `reward`, and which of its values is the reward is unclear: {names}")
+    return metrics.popitem()[1], {}
+
+
+def _number(text: bytes) -> float:
+    words = text.decode("utf-8", "replace").strip()
+    try:
+        value = float(words)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"reward.txt is {'empty' if not words else f'not a number: {words[:60]!r}'}")
+    return value
+
+
+def _numbers(document: bytes) -> dict[str, float]:
+    try:
+        parsed: object = json.loads(document.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"reward.json {'is empty' if not document.strip() else f'is not JSON: {error}'}") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("reward.json is not an object")
+    found: dict[str, float] = {}
+    for name, value in cast("dict[str, object]", parsed).items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not -1e300 < value < 1e300:  # also false for NaN
+                raise ValueError(f"reward.json: {name[:60]!r} is not a finite number")
+            found[name] = float(value)
+    return found
+
+
+class VerifierRubric(Rubric):
+    """The reward is the one that the tests wrote. Reads only the state, so that rollouts can be scored again."""
+
+    def __init__(self) -> None:
+        super().__init__([verifier_reward])
+
+    async def score(self, states: Sequence[State]) -> list[Score]:
+        """Score rollouts; the tests' other numbers become metrics `verifier_NAME`."""
+        scores = await super().score(states)
+        for state, score in zip(states, scores, strict=True):
+            for name, value in list(state.get("verifier", {}).get("metrics", {}).items())[:_MOST_METRICS]:
+                score.metrics.setdefault("verifier_" + re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60], value)
+            state["metrics"] = score.metrics
+        return scores
+
+
+async def verifier_reward(state: State) -> float:
+    """The reward that the task's tests wrote; without one, the rollout is unscored."""
+    result = state.get("verifier")
+    if result is None:
+        raise EnvironmentFault("the tests did not run")
+    if result["reward"] is None:
+        raise EnvironmentFault(result["problem"])
+    return result["reward"]
