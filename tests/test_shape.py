@@ -95,7 +95,7 @@ LINES = {
     # files that cannot be read are named before the whole index is
     "plugins/lm_eval_tasks": (1148, 739),
     # tasks in the Harbor format: folders and repositories, task.toml, the environment, its tests
-    "plugins/harbor": (1293, 892),
+    "plugins/harbor": (1297, 896),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -118,7 +118,7 @@ LINES = {
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     # machines: a container or workbench for each rollout, docker and podman, images, containers that were left
     # timeouts of builds
-    "sandbox": (4226, 2736),
+    "sandbox": (4264, 2756),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers

@@ -12,7 +12,7 @@ import posixpath
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -20,7 +20,7 @@ from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.archives import NoArchive, pack, read_regular, unpack, write_regular
 from harness.sandbox.container import IMAGE
-from harness.sandbox.engine_client import CALL_SECONDS, Engine, end, ended, last_line, turn
+from harness.sandbox.engine_client import CALL_SECONDS, Engine, end, ended, last_line, turn, variables
 from harness.sandbox.exec_pipes import BEGIN, KILL, MARK, ExecPipes
 from harness.sandbox.images import local_image
 from harness.sandbox.leftovers import client_environment
@@ -62,7 +62,8 @@ class Containers:
             )
         local = await local_image(engine, image, spec.images, spec.build_seconds)
         name = f"bench-{secrets.token_hex(8)}"
-        answer = await engine.start(name, [*_options(spec), local, "-c", _WAIT])
+        environment, secret = variables(spec.env)
+        answer = await engine.start(name, [*_options(spec), *environment, local, "-c", _WAIT], secret)
         if answer.code:
             raise EnvironmentFault(f"the image {str(image)!r} has no program `sh`, which machines need: {answer.error}")
         return ContainerMachine(engine, name)
@@ -90,7 +91,6 @@ def _options(spec: MachineSpec) -> list[str]:
     if spec.folder is not None:
         options["--workdir"] = spec.folder
     pairs = [*options.items(), ("--cap-drop", "MKNOD"), ("--cap-drop", "NET_RAW")]
-    pairs += [("--env", f"{name}={value}") for name, value in spec.env.items()]
     return [part for pair in pairs for part in pair]
 
 
@@ -130,25 +130,23 @@ class ContainerMachine(Machine):
 
     async def _run_once(self, call: Exec) -> tuple[ExecPipes, Result]:
         mark = secrets.token_hex(16)
-        options = ["--env", f"{MARK}={mark}"]
-        for name, value in call.env.items():
-            options += ["--env", f"{name}={value}"]
+        options, secret = variables({**call.env, MARK: mark})
         if call.user is not None:
             options += ["--user", call.user]
         if call.stdin:
             options.append("--interactive")
-        pipes, changed = await self._spawn(options, [call.cwd or ".", *call.argv], call.output_bytes)
+        pipes, changed = await self._spawn(options, [call.cwd or ".", *call.argv], call.output_bytes, secret)
         pipes.on_output = call.on_output
+        feeding = asyncio.ensure_future(_feed(pipes, call.input))
         try:
-            pipes.write(call.input)
-            pipes.close_stdin()
             outcome, wall = await self._wait(pipes, changed, call.timeout, mark)
         finally:
+            feeding.cancel()
             end(pipes)
         return pipes, _result(pipes, outcome, wall)
 
     async def _spawn(
-        self, options: Sequence[str], program: Sequence[str], bound: int
+        self, options: Sequence[str], program: Sequence[str], bound: int, env: Mapping[str, str]
     ) -> tuple[ExecPipes, asyncio.Event]:
         if self._is_closed:
             raise SandboxError(CLOSED)
@@ -158,7 +156,7 @@ class ContainerMachine(Machine):
             return ExecPipes(nonce, bound, pauses, notify)
 
         arguments = ["exec", *options, self.container, "sh", "-c", BEGIN, "sh", nonce, *program]
-        pipes, changed = await self._engine.spawn(arguments, bound, make)
+        pipes, changed = await self._engine.spawn(arguments, bound, make, env)
         assert isinstance(pipes, ExecPipes)
         return pipes, changed
 
@@ -309,6 +307,15 @@ class ContainerMachine(Machine):
         if not self._is_closed:
             self._is_closed = True
             await offload.run(self._engine.remove, self.container)
+
+
+async def _feed(pipes: ExecPipes, data: bytes) -> None:
+    """Write the input of a program once it has started: if it ends before its input is read, podman otherwise loses its
+    output, with the report of its start."""
+    if data:
+        await pipes.begun.wait()
+    pipes.write(data)
+    pipes.close_stdin()
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

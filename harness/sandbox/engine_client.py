@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import secrets
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -38,6 +40,9 @@ FAILURES = 3
 
 PAUSE_SECONDS = 30.0
 """How long no container is started then."""
+
+_SECRET = re.compile(r"(?!DOCKER_|CONTAINER|PODMAN_)\w*(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)\w*", re.IGNORECASE)
+"""Names of environment variables whose values may be secret."""
 
 _DOCKER_STORAGE = "{{.Driver}} {{.DriverStatus}}"
 
@@ -135,7 +140,11 @@ class Engine:
         return Answer(code, bytes(pipes.stdout.data), last_line(pipes.stderr.data))
 
     async def spawn(
-        self, arguments: Sequence[str], bound: int, make: Callable[..., Pipes] = Pipes
+        self,
+        arguments: Sequence[str],
+        bound: int,
+        make: Callable[..., Pipes] = Pipes,
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[Pipes, asyncio.Event]:
         """Start the client program, in a session of its own, so that Ctrl-C does not end it.
 
@@ -143,6 +152,7 @@ class Engine:
             arguments: Its arguments.
             bound: Maximum number of bytes kept of each stream.
             make: Makes the pipes.
+            env: Additional environment variables of the client.
 
         Returns:
             Its pipes, and an event that is set whenever something happens on them.
@@ -154,17 +164,19 @@ class Engine:
         pipes = make(secrets.token_hex(16), bound, False, changed.set)
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: pipes, self.program, *arguments, env=client_environment(), cwd="/", start_new_session=True
+                lambda: pipes, self.program, *arguments, env=client_environment(env), cwd="/", start_new_session=True
             )
         except OSError as error:
             raise SandboxError(f"{self.name}: {self.program} cannot be started: {error}") from error
         return pipes, changed
 
-    def call_now(self, *arguments: str, seconds: float = CALL_SECONDS) -> Answer:
+    def call_now(
+        self, *arguments: str, seconds: float = CALL_SECONDS, env: Mapping[str, str] = MappingProxyType({})
+    ) -> Answer:
         """Run the client program to its end; blocks. An error is an answer with the code −1."""
         try:
             done = subprocess.run(
-                [self.program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=client_environment(),
+                [self.program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=client_environment(env),
                 start_new_session=True, timeout=seconds, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -180,12 +192,13 @@ class Engine:
 
     # Containers
 
-    async def start(self, name: str, arguments: Sequence[str]) -> Answer:
+    async def start(self, name: str, arguments: Sequence[str], env: Mapping[str, str]) -> Answer:
         """Start a container in the background. If it cannot be started or the call is cancelled, it is removed.
 
         Args:
             name: Its name.
             arguments: Options of the engine, the image and its command.
+            env: Environment variables of the client that the options name.
 
         Returns:
             An answer whose code is 0, or 126 or 127 if the image does not have the program.
@@ -201,7 +214,9 @@ class Engine:
             options = ("run", "--detach", "--name", name, *labels())
             # A client that is killed while it creates a container may leave one, so the start is not interrupted.
             # It runs in a thread, since the container keeps the sockets of uvloop open, which uses no pipes.
-            starting = asyncio.ensure_future(offload.run(self.call_now, *options, *arguments, seconds=START_SECONDS))
+            starting = asyncio.ensure_future(
+                offload.run(self.call_now, *options, *arguments, seconds=START_SECONDS, env=env)
+            )
             try:
                 answer = await asyncio.shield(starting)
                 if answer.code not in (0, 126, 127):
@@ -275,6 +290,16 @@ class Engine:
     def _own(self) -> list[str]:
         listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
         return [] if listed.code else listed.output.decode().split()
+
+
+def variables(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return options that set environment variables in a container, and those that its client needs for that.
+
+    Values that may be secret are among the latter, since every user of this computer can read command lines. Others are
+    not, since some names would change the client itself."""
+    secret = {name: value for name, value in values.items() if _SECRET.fullmatch(name)}
+    texts = (name if name in secret else f"{name}={value}" for name, value in values.items())
+    return [part for text in texts for part in ("--env", text)], secret
 
 
 async def ended(pipes: Pipes, changed: asyncio.Event) -> None:

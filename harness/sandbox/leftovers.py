@@ -13,9 +13,11 @@ import hashlib
 import os
 import socket
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.usercode.scope import scope
 
@@ -43,10 +45,14 @@ _KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 them."""
 
 
-def client_environment() -> dict[str, str]:
-    """Environment variables of the client program of the container engine."""
+def client_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Environment variables of the client program of the container engine.
+
+    Args:
+        more: Additional ones, which it passes to a container.
+    """
     own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
-    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}
+    return {**more, **{name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}}
 
 
 @dataclass(frozen=True, slots=True)

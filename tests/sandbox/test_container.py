@@ -133,9 +133,9 @@ def test_after_failed_starts_in_a_row_an_engine_is_left_alone_for_a_while() -> N
     async def main() -> None:
         for _ in range(FAILURES):
             with pytest.raises(SandboxError, match=r"podman does not start a container: .*no-such-option"):
-                await engine.start(f"bench-test-{secrets.token_hex(4)}", ["--no-such-option", IMAGE])
+                await engine.start(f"bench-test-{secrets.token_hex(4)}", ["--no-such-option", IMAGE], {})
         with pytest.raises(SandboxError, match=r"podman is out of order: 3 starts in a row failed.*no-such-option"):
-            await engine.start("bench-test", [IMAGE])
+            await engine.start("bench-test", [IMAGE], {})
         assert engine.live == set()
 
     asyncio.run(main())

@@ -4,6 +4,7 @@ its machine; and that none of its processes survives."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -66,6 +67,33 @@ def test_a_program_has_its_input_its_variables_and_its_folder_and_tells_how_it_e
             await machine.exec(["true"], timeout=0)
 
     on(way, body, env={"A": "1"})
+
+
+def test_a_program_that_leaves_its_input_unread_keeps_its_output() -> None:
+    async def body(machine: Machine) -> None:
+        for number in range(10):
+            done = await sh(machine, "echo $1; exit 1", str(number), stdin="unread" * 100)
+            assert (done.exit_code, done.stdout) == (1, f"{number}\n")
+
+    on("podman", body)
+
+
+def test_secret_variables_are_not_in_the_list_of_processes() -> None:
+    first, second = secrets.token_hex(16), secrets.token_hex(16)
+
+    async def body(machine: Machine) -> None:
+        lines: list[bytes] = []
+
+        def look(stream: str, data: bytes) -> None:
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # a process that has ended meanwhile
+                    lines.append(path.read_bytes())
+
+        done = await sh(machine, "echo $MY_API_KEY $MY_TOKEN; sleep 0.3", env={"MY_TOKEN": second}, on_output=look)
+        assert done.stdout == f"{first} {second}\n" and lines
+        assert not [line for line in lines if first.encode() in line or second.encode() in line]
+
+    on("podman", body, env={"MY_API_KEY": first})
 
 
 @pytest.mark.parametrize("way", WAYS)
