@@ -51,15 +51,21 @@ class WorkbenchMachine(Machine):
 
     def __init__(self, name: str, bench: Workbench) -> None:
         self.name = name
-        self._bench: Workbench | None = bench
+        self._bench = bench
 
     async def run(self, call: Exec) -> Result:
         """Run a program; see `Machine.exec`."""
         MachineSpec(user=call.user).refuse(self.name)
         command, started = f"exec {shlex.join(call.argv)}", time.monotonic()
-        done = await self._open().command(
-            command, call.timeout, call.cwd, call.env, call.input, min(call.output_bytes, _LONGEST_REPLY // 8)
-        )
+        with self.working():
+            done = await self._bench.command(
+                command,
+                call.timeout,
+                call.cwd,
+                call.env,
+                call.input,
+                min(call.output_bytes, _LONGEST_REPLY // 13),  # six bytes for each
+            )
         if isinstance(done, Lost):
             return Result(None, "", str(done), "timeout" if done.timed_out else "signalled", call.timeout)
         for stream, text in (("stdout", done.stdout), ("stderr", done.stderr)):
@@ -91,17 +97,12 @@ class WorkbenchMachine(Machine):
 
     async def close(self) -> None:
         """Remove the machine; see `Machine.close`."""
-        bench, self._bench = self._bench, None
-        if bench is not None:
-            await bench.close()
-
-    def _open(self) -> Workbench:
-        if self._bench is None:
-            raise SandboxError("the machine of this rollout is closed")
-        return self._bench
+        self.failure = SandboxError("the machine of this rollout is closed")
+        await self._bench.close()
 
     async def _file(self, path: str, **request: object) -> dict[str, Any]:
-        reply = await self._open().file(path, **request)
+        with self.working():
+            reply = await self._bench.file(path, **request)
         if isinstance(reply, Lost):
             raise FileNotFoundError(f"{path}: {reply}")
         if "error" in reply:

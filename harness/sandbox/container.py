@@ -17,7 +17,6 @@ from harness.sandbox.bubblewrap import NOBODY, program_environment
 from harness.sandbox.engine_client import Engine
 from harness.sandbox.launch_data import LAUNCHER, Launch
 from harness.sandbox.leftovers import client_environment, labels
-from harness.usercode.threads import offload
 
 IMAGE = "python:3.12-slim"
 """Default image for programs; it must contain `python3`."""
@@ -54,8 +53,8 @@ class Container(Sandbox):
         )
 
     async def ended(self, launch: Launch) -> None:
-        """Remove the container if it still exists. Completes in its thread even if the await is cancelled."""
-        await offload.run(self.engine.remove, str(launch.request["container"]))
+        """Remove the container if it still exists; see `Engine.discard`."""
+        await self.engine.discard(str(launch.request["container"]))
 
     def _command(self, name: str, limits: Limits) -> list[str]:
         shared = max(1, limits.disk_mb // 8)
@@ -78,7 +77,15 @@ class Container(Sandbox):
             "--workdir": "/tmp",
             "--entrypoint": "python3",
         }
-        command = [self.engine.program, "run", "--rm", "--interactive", "--read-only", *labels()]
+        command = [
+            self.engine.program,
+            "run",
+            "--rm",
+            "--interactive",
+            "--read-only",
+            *labels(),
+            *self.engine.run_options,
+        ]
         for option, value in options.items():
             command += [option, value]
         return [*command, self._image, *LAUNCHER]

@@ -8,36 +8,60 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import posixpath
+import re
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.archives import NoArchive, pack, read_regular, unpack, write_regular
 from harness.sandbox.container import IMAGE
-from harness.sandbox.engine_client import CALL_SECONDS, Engine, end, ended, last_line, turn, variables
-from harness.sandbox.exec_pipes import BEGIN, KILL, MARK, ExecPipes
-from harness.sandbox.images import local_image
-from harness.sandbox.leftovers import client_environment
+from harness.sandbox.engine_client import (
+    CALL_SECONDS,
+    MAIN_FAILED,
+    Answer,
+    Engine,
+    end,
+    ended,
+    kept,
+    last_line,
+    threads,
+    turn,
+    variables,
+)
+from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes
+from harness.sandbox.images import is_missing, local_image
+from harness.sandbox.leftovers import client_environment, private_folder
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine, MachineSpec
-from harness.usercode.threads import offload
+from harness.usercode.deadline import waiting
 
 COPY_SECONDS = 600.0
 """Timeout for copying files into or out of a container."""
 
-CLOSED = "the machine of this rollout is closed"
-
 T = TypeVar("T")
+
+_DOUBTFUL = (125, 137, 255)
+"""Exit codes of programs that are also those of an engine's client that has lost its program."""
+
+_NO_SHELL = re.compile(
+    r"/bin/sh.*(no such file|not found|permission denied|exec format|too many (levels|symbolic))|work(ing )?dir|chdir",
+    re.IGNORECASE,
+)
+"""Errors of engines if the programs in a container have destroyed its shell or its working folder."""
 
 NOT_STARTED = 127
 """Exit code of a program that the container cannot start, as in a shell."""
 
-_WAIT = "while :; do sleep 3600 || [ $? -gt 128 ] || exit 1; done"
+SHELL = "/bin/sh"
+"""The shell of containers. An absolute path, since programs may write to folders of PATH."""
+
+_WAIT = f"while :; do sleep 3600 || [ $? -gt 128 ] || exit {MAIN_FAILED}; done"
 """Main process: also continues if its `sleep` is killed. A shell as process 1 removes processes whose parent has
 ended."""
 
@@ -54,24 +78,37 @@ class Containers:
 
     async def open(self, spec: MachineSpec) -> Machine:
         """Start a machine; see `open_machine`."""
-        engine, image = self._engine, spec.image or IMAGE
+        engine = self._engine
         if spec.disk_mb is not None and (problem := await engine.refuses_disk_limit()):
             raise ConfigError(
                 f"MachineSpec(disk_mb={spec.disk_mb}): {engine.name} cannot limit the disk space here ({problem}). "
                 "Omit disk_mb, or move the storage of the engine to xfs that is mounted with pquota"
             )
+        image = spec.image or IMAGE
         local = await local_image(engine, image, spec.images, spec.build_seconds)
+        try:
+            return await self._start(spec, local)
+        except SandboxError:
+            if not await is_missing(engine, local):
+                raise
+        await local_image(engine, image, spec.images, spec.build_seconds)  # it was removed after its last use
+        return await self._start(spec, local)
+
+    async def _start(self, spec: MachineSpec, local: str) -> Machine:
+        engine = self._engine
         name = f"bench-{secrets.token_hex(8)}"
         environment, secret = variables(spec.env)
-        answer = await engine.start(name, [*_options(spec), *environment, local, "-c", _WAIT], secret)
+        answer = await engine.start(name, [*_options(spec), *environment], local, ["-c", _WAIT], secret)
         if answer.code:
-            raise EnvironmentFault(f"the image {str(image)!r} has no program `sh`, which machines need: {answer.error}")
+            raise EnvironmentFault(
+                f"the image {str(spec.image or IMAGE)!r} has no program /bin/sh, which machines need: {answer.error}"
+            )
         return ContainerMachine(engine, name)
 
 
 def _options(spec: MachineSpec) -> list[str]:
     options = {
-        "--entrypoint": "sh",
+        "--entrypoint": SHELL,
         "--hostname": "machine",
         "--ipc": "private",
         "--log-driver": "none",
@@ -107,35 +144,74 @@ class ContainerMachine(Machine):
         self.container = container
         self._engine = engine
         self._folder: str | None = None
+        self.restarts = 0
+        """How often the container was restarted, which also ends the services in it."""
         self._restarting = asyncio.Lock()
-        self._is_closed = False
+        self._is_destroyed = False
+        """Whether its programs have made it impossible to start others."""
+        self._entering = asyncio.Lock()
+        self._busy = 0
+        self._turn = contextlib.AsyncExitStack()
+
+    @contextlib.asynccontextmanager
+    async def _working(self) -> AsyncGenerator[None]:
+        """Take a turn, which all concurrent calls of this machine share, since one may wait for another."""
+        with self.working():
+            with waiting():
+                async with self._entering:
+                    if not self._busy:
+                        await self._turn.enter_async_context(turn("execs"))
+                    self._busy += 1
+            try:
+                yield
+            finally:
+                self._busy -= 1
+                if not self._busy:
+                    await self._turn.aclose()
 
     # Programs
 
     async def run(self, call: Exec) -> Result:
         """Run a program; see `Machine.exec`."""
-        async with turn("execs"):
-            pipes, result = await self._run_once(call)
-            if pipes.pid is None and result.outcome == "exited":
-                if await self._accepts_programs():
-                    words = last_line(pipes.head)
-                    raise ConfigError(f"{self.name} does not accept the arguments of exec: {words}")
-                await self.restart()
-                pipes, result = await self._run_once(call)
+        try:
+            async with self._working():
+                pipes, result = await self._run_or_recover(call)
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            return Result(126, "", f"{call.argv[0]}: {error.strerror}", "exited", 0.0)
         if pipes.fault is not None:
             raise pipes.fault
-        if pipes.pid is None and result.outcome == "exited":
-            await self._engine.is_running(self.container)  # else the engine has failed, not the programs in it
         return result
 
-    async def _run_once(self, call: Exec) -> tuple[ExecPipes, Result]:
-        mark = secrets.token_hex(16)
+    async def _run_or_recover(self, call: Exec) -> tuple[ExecPipes, Result]:
+        seen = self.restarts
+        pipes, result = await self._run_once(call, call.cwd or ".")
+        if pipes.pid is not None or result.outcome != "exited":
+            return pipes, result
+        if not await self._accepts_programs():
+            await self._recover(seen)
+        # The working folder may be gone. Then the shell says so, while the engine would not start it.
+        pipes, result = await self._run_once(call, await self._absolute(call.cwd or "."))
+        if pipes.pid is not None or result.outcome != "exited":
+            return pipes, result
+        words = last_line(pipes.head)
+        if await self._accepts_programs():
+            raise ConfigError(f"{self.name} does not accept the arguments of exec: {words}")
+        if not self._is_destroyed:
+            raise SandboxError(f"{self.name} does not start programs in the container: {words}")
+        return pipes, result
+
+    async def _run_once(self, call: Exec, folder: str) -> tuple[ExecPipes, Result]:
+        mark, seen = secrets.token_hex(16), self.restarts
         options, secret = variables({**call.env, MARK: mark})
         if call.user is not None:
             options += ["--user", call.user]
+        if folder.startswith("/"):
+            options += ["--workdir", "/"]
         if call.stdin:
             options.append("--interactive")
-        pipes, changed = await self._spawn(options, [call.cwd or ".", *call.argv], call.output_bytes, secret)
+        pipes, changed = await self._spawn(options, [folder, *call.argv], call.output_bytes, secret)
         pipes.on_output = call.on_output
         feeding = asyncio.ensure_future(_feed(pipes, call.input))
         try:
@@ -143,19 +219,38 @@ class ContainerMachine(Machine):
         finally:
             feeding.cancel()
             end(pipes)
+        if outcome == "exited" and pipes.pid is not None:
+            if self.restarts != seen:
+                outcome = "signalled"
+            else:
+                await self._check_end(pipes, mark)
         return pipes, _result(pipes, outcome, wall)
+
+    async def _check_end(self, pipes: ExecPipes, mark: str) -> None:
+        """Check that the program has ended, and not only the engine's client.
+
+        Raises:
+            SandboxError: only the client has ended, or how the program ended is unknown.
+        """
+        code = -1 if pipes.exit_code is None else pipes.exit_code
+        if code in _DOUBTFUL or code < 0:
+            done = await self._call(ALIVE, str(pipes.pid))
+            if done.code == 0:
+                await self._kill(mark, pipes)
+            elif done.code != 3:
+                await self._check()
+            if code < 0 or done.code == 0:
+                raise SandboxError(f"{self.name} exec ended before its program, with exit code {code}")
 
     async def _spawn(
         self, options: Sequence[str], program: Sequence[str], bound: int, env: Mapping[str, str]
     ) -> tuple[ExecPipes, asyncio.Event]:
-        if self._is_closed:
-            raise SandboxError(CLOSED)
         nonce = secrets.token_hex(16)
 
         def make(_: str, bound: int, pauses: bool, notify: Callable[[], None]) -> ExecPipes:
             return ExecPipes(nonce, bound, pauses, notify)
 
-        arguments = ["exec", *options, self.container, "sh", "-c", BEGIN, "sh", nonce, *program]
+        arguments = ["exec", *options, self.container, SHELL, "-c", BEGIN, "sh", nonce, *program]
         pipes, changed = await self._engine.spawn(arguments, bound, make, env)
         assert isinstance(pipes, ExecPipes)
         return pipes, changed
@@ -170,10 +265,13 @@ class ContainerMachine(Machine):
             done, _ = await asyncio.wait({ending, flood}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if ending not in done:
                 outcome = "output" if flood in done else "timeout"
-                await asyncio.shield(self._stop(mark, pipes, ending))
+                await kept(self._stop(mark, pipes, ending))
         except asyncio.CancelledError:
-            if outcome == "exited" and not self._is_closed:
-                await asyncio.shield(self._stop(mark, pipes, ending))
+            if outcome == "exited" and self.failure is None:
+                try:
+                    await kept(self._stop(mark, pipes, ending))
+                except SandboxError as error:
+                    self.failure = self.failure or error
             raise
         finally:
             ending.cancel()
@@ -181,23 +279,34 @@ class ContainerMachine(Machine):
         return outcome, time.monotonic() - started
 
     async def _stop(self, mark: str, pipes: ExecPipes, ending: asyncio.Future[None]) -> None:
-        """Kill a program, and wait for the end of the engine's client."""
-        await self._kill(mark, pipes)
-        await asyncio.wait({ending}, timeout=5.0)
+        """Kill a program and wait for its end. If it goes on, restart the container.
 
-    async def _kill(self, mark: str, pipes: ExecPipes) -> None:
-        """Kill all processes of a call; restart the container if this is not possible."""
+        The script that kills programs runs with their rights only, since they may have replaced the shell."""
+        seen = self.restarts
+        is_killed = await self._kill(mark, pipes)
+        if is_killed:
+            await asyncio.wait({ending}, timeout=5.0)
+        if not is_killed or not ending.done():
+            await self._recover(seen)
+
+    async def _kill(self, mark: str, pipes: ExecPipes) -> bool:
+        """Kill all processes of a call. Returns whether the script in the container has done it."""
         with contextlib.suppress(TimeoutError):  # its start may not have been reported yet
             async with asyncio.timeout(2.0):
                 await pipes.begun.wait()
-        script = ["sh", "-c", KILL, "sh", mark, str(pipes.pid or "unknown")]
-        try:
-            done = await self._engine.call("exec", "--privileged", "--user", "0", self.container, *script, seconds=20)
-        except SandboxError:  # no answer in time
-            await self.restart()
-            return
-        if done.code:
-            await self.restart()
+        for _ in range(2):
+            try:
+                done = await self._call(KILL, mark, str(pipes.pid or "unknown"))
+            except SandboxError:  # no answer in time
+                return False
+            if done.code == 0:
+                return True
+        return False
+
+    async def _call(self, script: str, *arguments: str) -> Answer:
+        """Run a script in the container as root."""
+        command = [self.container, SHELL, "-c", script, "sh", *arguments]
+        return await self._engine.call("exec", "--user", "0", "--workdir", "/", *command)
 
     async def _accepts_programs(self) -> bool:
         """Return whether the container starts a program.
@@ -205,16 +314,38 @@ class ContainerMachine(Machine):
         Raises:
             SandboxError: the container is gone, or the engine does not answer.
         """
-        done = await self._engine.call("exec", self.container, "sh", "-c", ":")
+        done = await self._call(":")
         if done.code:
-            await self._engine.is_running(self.container)
+            await self._check()
+            self._is_destroyed = self._is_destroyed or _NO_SHELL.search(done.error) is not None
         return done.code == 0
+
+    async def _check(self) -> None:
+        """Check that the engine works and that it has not ended the container; see `Engine.is_running`."""
+        if not self._is_destroyed:
+            await self._engine.is_running(self.container)
+
+    async def _recover(self, seen: int) -> None:
+        """Restart the container after its programs have made it unusable, unless this was done since `seen` restarts.
+
+        Raises:
+            SandboxError: the engine does not restart it.
+        """
+        async with self._restarting:
+            if self.restarts != seen:
+                return
+            done = await self._engine.call("restart", "-t", "0", self.container, seconds=CALL_SECONDS)
+            self.restarts += 1
+            if done.code:
+                if not _NO_SHELL.search(done.error):
+                    raise SandboxError(f"{self.name} does not restart the container: {done.error}")
+                self._is_destroyed = True
 
     async def restart(self) -> None:
         """End all processes; see `Machine.restart`. If the programs in the container have destroyed its shell, it does
         not start again, and `exec` then returns exit code 127."""
-        async with self._restarting:
-            await self._engine.call("restart", "-t", "0", self.container, seconds=CALL_SECONDS)
+        with self.working():
+            await self._recover(self.restarts)
 
     # Files
 
@@ -224,14 +355,12 @@ class ContainerMachine(Machine):
 
     async def write_file(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
         """Write a file; see `Machine.write_file`."""
-        name = (await self._absolute(path)).lstrip("/")
         content = data.encode() if isinstance(data, str) else data
-        await self._send(path, lambda stream: write_regular(stream, name, content, mode))
+        await self._send(path, lambda stream, name: write_regular(stream, name, content, mode))
 
     async def copy_in(self, source: Path, target: str) -> None:
         """Copy a folder into the machine; see `Machine.copy_in`."""
-        folder = (await self._absolute(target)).strip("/")
-        await self._send(target, lambda stream: pack(stream, source, folder))
+        await self._send(target, lambda stream, name: pack(stream, source, name))
 
     async def copy_out(self, source: str, target: Path, limit: int = FOLDER_BYTES) -> None:
         """Copy a folder out of the machine; see `Machine.copy_out`."""
@@ -245,6 +374,8 @@ class ContainerMachine(Machine):
                 answer = await self._engine.call(
                     "inspect", "--type", "container", "--format", "{{.Config.WorkingDir}}", self.container
                 )
+                if answer.code:
+                    raise SandboxError(f"{self.name}: the container of this rollout is gone: {answer.error}")
                 self._folder = answer.output.decode().strip() or "/"
             path = f"{self._folder}/{path}"
         return posixpath.normpath(path)
@@ -252,39 +383,47 @@ class ContainerMachine(Machine):
     async def _receive(self, path: str, read: Callable[[IO[bytes]], T]) -> T:
         """Call `read` in a thread with the archive of a path in the container."""
 
-        def work(process: subprocess.Popen[bytes]) -> T | str:
-            try:
-                return read(_pipe(process.stdout))
-            except NoArchive:
-                return last_line(_pipe(process.stderr).read())
+        def work(process: subprocess.Popen[bytes]) -> tuple[T | None, str]:
+            stream, found, is_whole = _pipe(process.stdout), None, False
+            with contextlib.suppress(NoArchive):
+                found, is_whole = read(stream), True
+                while stream.read(1 << 16):
+                    pass
+            errors = process.communicate()[1]
+            return found, last_line(errors) if process.returncode or not is_whole else ""
 
-        found = await self._transfer(work, f"{self.container}:{await self._absolute(path)}", "-")
-        if isinstance(found, str):
-            await self._engine.is_running(self.container)
-            raise FileNotFoundError(f"{path} cannot be read in the machine: {found}")
-        return found
+        async with self._working():
+            place = await self._absolute(path)
+            links = ["-L"] if self.name == "docker" else []  # podman follows them
+            found, error = await self._transfer(work, *links, f"{self.container}:{place}", "-")
+            if error:
+                await self._check()
+                done = await self._call('[ -e "$1" ] || exit 3', place)
+                kind = FileNotFoundError if done.code == 3 else OSError
+                raise kind(f"{path} cannot be read in the machine: {error}")
+        return cast(T, found)
 
-    async def _send(self, path: str, write: Callable[[IO[bytes]], None]) -> None:
-        """Call `write` in a thread to write an archive, which is unpacked in the container."""
+    async def _send(self, path: str, write: Callable[[IO[bytes], str], None]) -> None:
+        """Call `write` in a thread to write an archive with this path, which is unpacked in the container."""
 
         def work(process: subprocess.Popen[bytes]) -> str:
             with contextlib.suppress(BrokenPipeError):  # the exit code tells why
-                write(_pipe(process.stdin))
+                write(_pipe(process.stdin), place)
             errors = process.communicate()[1]
             return last_line(errors) if process.returncode else ""
 
-        error = await self._transfer(work, "-", f"{self.container}:/")
-        if error:
-            await self._engine.is_running(self.container)
-            raise OSError(f"{path} cannot be written in the machine: {error}")
+        async with self._working():
+            place = (await self._absolute(path)).strip("/")
+            error = await self._transfer(work, "-", f"{self.container}:/")
+            if error:
+                await self._check()
+                raise OSError(f"{path} cannot be written in the machine: {error}")
 
     async def _transfer(self, work: Callable[[subprocess.Popen[bytes]], T], *arguments: str) -> T:
         """Call `work` in a thread with the engine's client that copies an archive."""
-        if self._is_closed:
-            raise SandboxError(CLOSED)
         process = subprocess.Popen(  # noqa: ASYNC220 - starting it does not block
             [self._engine.program, "cp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=client_environment(), cwd="/", start_new_session=True,
+            stderr=subprocess.PIPE, env=client_environment(), cwd=private_folder(), start_new_session=True,
         )  # fmt: skip
 
         def whole() -> T:
@@ -296,17 +435,17 @@ class ContainerMachine(Machine):
 
         try:
             async with asyncio.timeout(COPY_SECONDS):
-                return await offload.run(whole)
+                return await threads.run(whole)
         except TimeoutError:
             raise SandboxError(f"{self.name} cp took longer than {COPY_SECONDS:g} s") from None
         finally:
             process.kill()
 
     async def close(self) -> None:
-        """Remove the container; see `Machine.close`. Completes in its thread even if the await is cancelled."""
-        if not self._is_closed:
-            self._is_closed = True
-            await offload.run(self._engine.remove, self.container)
+        """Remove the container; see `Machine.close` and `Engine.discard`."""
+        self.failure = SandboxError("the machine of this rollout is closed")
+        if self.container in self._engine.live:
+            await self._engine.discard(self.container)
 
 
 async def _feed(pipes: ExecPipes, data: bytes) -> None:

@@ -5,24 +5,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import re
 import secrets
+import signal
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 from harness.core.errors import SandboxError
-from harness.sandbox.leftovers import MACHINE, OWNER, RUN, Leftover, client_environment, is_over, labels, machine, watch
+from harness.core.redact import names_secret
+from harness.sandbox.leftovers import (
+    MACHINE,
+    OWNER,
+    RUN,
+    Leftover,
+    client_environment,
+    is_over,
+    labels,
+    machine,
+    private_folder,
+    watch,
+)
 from harness.sandbox.pipes import Pipes
+from harness.sandbox.tree import usage
 from harness.usercode.deadline import waiting
-from harness.usercode.threads import cores, offload
+from harness.usercode.threads import Offload, cores
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +49,12 @@ START_SECONDS = 120.0
 CALL_SECONDS = 60.0
 """Timeout of the engine's other calls."""
 
+BUILD_END_SECONDS = 10.0
+"""How long the client of a cancelled build may remove what it has made."""
+
+MAIN_FAILED = 83
+"""Exit code of a container whose main process can no longer wait, since its programs were destroyed."""
+
 REST_SECONDS = 1.0
 """How long output is read after the end of a process if another one keeps its pipes open."""
 
@@ -39,17 +62,26 @@ FAILURES = 3
 """Number of failed starts in a row after which no container is started for a while."""
 
 PAUSE_SECONDS = 30.0
-"""How long no container is started then."""
+"""How long no container is started then, in seconds, before one start is tried."""
 
-_SECRET = re.compile(r"(?!DOCKER_|CONTAINER|PODMAN_)\w*(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)\w*", re.IGNORECASE)
-"""Names of environment variables whose values may be secret."""
-
-_DOCKER_STORAGE = "{{.Driver}} {{.DriverStatus}}"
+_OF_CLIENT = re.compile(
+    r"PATH|HOME|TMPDIR|TZ|_?(DOCKER|CONTAINER|CONTAINERS|PODMAN|BUILDAH|STORAGE|REGISTRY|XDG|SSH|SSL|LD|LISTEN)_.*|GO[A-Z]+"
+    r"|NOTIFY_SOCKET|DBUS_.*|.*_PROXY",
+    re.IGNORECASE,
+)
+"""Names of environment variables that would change the client itself."""
 
 Gate = Literal["builds", "starts", "execs"]
 
 AT_ONCE: dict[Gate, int] = {"builds": 2, "starts": max(2, 2 * cores()), "execs": 16 * cores()}
 """Maximum numbers of concurrent builds, starts and programs in containers. Waiting counts towards no timeout."""
+
+threads = Offload()
+"""Threads for calls of engines, so that slow ones do not delay the code of environments."""
+
+os.register_at_fork(after_in_child=threads._forget)  # pyright: ignore[reportPrivateUsage]
+
+_kept: set[asyncio.Future[Any]] = set()
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Gate, asyncio.Semaphore]] = WeakKeyDictionary()
 
@@ -67,6 +99,14 @@ async def turn(gate: Gate) -> AsyncGenerator[None, None]:
         gates[gate].release()
 
 
+async def kept(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, which goes on if the await is cancelled."""
+    task = asyncio.ensure_future(work)
+    _kept.add(task)
+    task.add_done_callback(_kept.discard)
+    return await asyncio.shield(task)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Answer of an engine's client program: its exit code, its stdout and the last line of its stderr."""
@@ -77,28 +117,54 @@ class Answer:
 
 
 class Breaker:
-    """Refuses starts for a while after several have failed in a row, so that thousands of rollouts do not wait for an
-    engine that is out of order."""
+    """Delays starts after several have failed in a row, so that thousands of rollouts neither fail at once nor wait for
+    an engine that is out of order. After a pause, one start is tried; if it fails, those that wait fail, too.
+
+    Failed starts of one image delay only those of this image."""
 
     def __init__(self) -> None:
-        self._failures = 0
-        self._until = 0.0
+        self._failed: list[str] = []
         self._reason = ""
+        self._until = 0.0
+        self._trial: str | None = None
+        self._trial_ends = 0.0
+        self._trial_failed = 0.0
 
-    def check(self, engine: str) -> None:
-        """Raise `SandboxError` if starts are refused now."""
-        left = self._until - time.monotonic()
-        if left > 0:
-            raise SandboxError(
-                f"{engine} is out of order: {self._failures} starts in a row failed, so no container is started for "
-                f"{left:.0f} s. The last error was: {self._reason}"
-            )
+    async def admit(self, engine: str, image: str, since: float) -> None:
+        """Wait until a container of `image` may be started. The time does not count towards the timeout of the rollout.
 
-    def record(self, error: str = "") -> None:
-        """Count a failed start; without an error, a successful one."""
-        self._failures, self._reason = (self._failures + 1, error) if error else (0, "")
-        if self._failures >= FAILURES:
-            self._until = time.monotonic() + PAUSE_SECONDS
+        Args:
+            engine: Its name, for messages.
+            image: Name of the image.
+            since: When the rollout began to wait, in seconds of the monotonic clock.
+
+        Raises:
+            SandboxError: a start that was tried meanwhile has failed.
+        """
+        with waiting():
+            while self._failed.count(image) >= FAILURES or len(set(self._failed)) >= FAILURES:
+                if self._trial_failed > since:
+                    raise SandboxError(
+                        f"{engine} is out of order: {len(self._failed)} starts in a row failed, also one after a "
+                        f"pause. The last error was: {self._reason}"
+                    )
+                left = max(self._until, self._trial_ends) - time.monotonic()
+                if left <= 0:
+                    self._trial, self._trial_ends = image, time.monotonic() + START_SECONDS + CALL_SECONDS
+                    return
+                await asyncio.sleep(min(left, 1.0))
+
+    def record(self, image: str, error: str = "") -> None:
+        """Record a failed start; without an error, a successful one."""
+        if error:
+            self._failed = [*self._failed[-99:], image]
+            self._reason, self._until = error, time.monotonic() + PAUSE_SECONDS
+            if self._trial == image:
+                self._trial_failed = time.monotonic()
+        else:
+            self._failed.clear()
+        if self._trial == image:
+            self._trial, self._trial_ends = None, 0.0
 
 
 class Engine:
@@ -114,14 +180,17 @@ class Engine:
         self.breaker = Breaker()
         self.live: set[str] = set()
         """Names of the containers that this process has started and not removed."""
+        self._unremoved: set[str] = set()
+        """Names of the containers whose removal has failed."""
         self._is_swept = False
+        self._disk_limit: str | None = None
 
     # Calls
 
     async def call(
         self, *arguments: str, stdin: bytes = b"", seconds: float = CALL_SECONDS, bound: int = 1 << 24
     ) -> Answer:
-        """Run the client program to its end. Cancelling kills it.
+        """Run the client program to its end. Cancelling kills it, with the programs of a build.
 
         Raises:
             SandboxError: it cannot be started, or does not end in time.
@@ -135,7 +204,11 @@ class Engine:
         except TimeoutError:
             raise SandboxError(f"{self.name} {arguments[0]} took longer than {seconds:g} s") from None
         finally:
-            end(pipes)
+            try:
+                if arguments[0] == "build":
+                    await end_build(pipes, changed)
+            finally:
+                end(pipes)
         code = pipes.exit_code if pipes.exit_code is not None else -1
         return Answer(code, bytes(pipes.stdout.data), last_line(pipes.stderr.data))
 
@@ -159,25 +232,33 @@ class Engine:
 
         Raises:
             SandboxError: it cannot be started.
+            OSError: the arguments or the environment are too long.
         """
         changed = asyncio.Event()
         pipes = make(secrets.token_hex(16), bound, False, changed.set)
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: pipes, self.program, *arguments, env=client_environment(env), cwd="/", start_new_session=True
-            )
+                lambda: pipes, self.program, *arguments, env=client_environment(env), cwd=private_folder(),
+                start_new_session=True,
+            )  # fmt: skip
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise
             raise SandboxError(f"{self.name}: {self.program} cannot be started: {error}") from error
         return pipes, changed
 
     def call_now(
-        self, *arguments: str, seconds: float = CALL_SECONDS, env: Mapping[str, str] = MappingProxyType({})
+        self,
+        *arguments: str,
+        seconds: float = CALL_SECONDS,
+        env: Mapping[str, str] = MappingProxyType({}),
+        stdin: bytes = b"",
     ) -> Answer:
         """Run the client program to its end; blocks. An error is an answer with the code −1."""
         try:
             done = subprocess.run(
-                [self.program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=client_environment(env),
-                start_new_session=True, timeout=seconds, check=False,
+                [self.program, *arguments], input=stdin, capture_output=True, env=client_environment(env),
+                cwd=private_folder(), start_new_session=True, timeout=seconds, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return Answer(-1, b"", str(error))
@@ -192,85 +273,126 @@ class Engine:
 
     # Containers
 
-    async def start(self, name: str, arguments: Sequence[str], env: Mapping[str, str]) -> Answer:
+    async def start(
+        self, name: str, options: Sequence[str], image: str, command: Sequence[str], env: Mapping[str, str]
+    ) -> Answer:
         """Start a container in the background. If it cannot be started or the call is cancelled, it is removed.
 
         Args:
             name: Its name.
-            arguments: Options of the engine, the image and its command.
+            options: Options of the engine.
+            image: Name of its image.
+            command: Its command.
             env: Environment variables of the client that the options name.
 
         Returns:
             An answer whose code is 0, or 126 or 127 if the image does not have the program.
 
         Raises:
-            SandboxError: the engine does not start it, or starts are refused now.
+            SandboxError: the engine does not start it, or is out of order.
         """
+        since = time.monotonic()
         async with turn("starts"):
-            self.breaker.check(self.name)
             await self.remove_leftovers()
             watch(self.program, self.live)
+            await self.breaker.admit(self.name, image, since)
             self.live.add(name)
-            options = ("run", "--detach", "--name", name, *labels())
-            # A client that is killed while it creates a container may leave one, so the start is not interrupted.
-            # It runs in a thread, since the container keeps the sockets of uvloop open, which uses no pipes.
-            starting = asyncio.ensure_future(
-                offload.run(self.call_now, *options, *arguments, seconds=START_SECONDS, env=env)
-            )
+            arguments = ["run", "--detach", "--name", name, *labels(), *self.run_options, *options, image, *command]
+            starting = asyncio.ensure_future(self._start(name, image, arguments, env))
             try:
-                answer = await asyncio.shield(starting)
-                if answer.code not in (0, 126, 127):
-                    raise SandboxError(f"{self.name} does not start a container: {answer.error}")
-            except SandboxError as error:
-                self.breaker.record(str(error))
-                await offload.run(self.remove, name)
-                raise
+                return await asyncio.shield(starting)
             except asyncio.CancelledError:
-                starting.add_done_callback(lambda done: done.cancelled() or done.exception())
-                with contextlib.suppress(Exception):
-                    await asyncio.wait({starting}, timeout=CALL_SECONDS)
-                await offload.run(self.remove, name)
+                await kept(self._remove_after(starting, name))
                 raise
-        self.breaker.record()
+
+    async def _start(self, name: str, image: str, arguments: Sequence[str], env: Mapping[str, str]) -> Answer:
+        # A client that is killed while it creates a container may leave one, so the start is not interrupted.
+        # It runs in a thread, since the container keeps the sockets of uvloop open, which uses no pipes.
+        answer = await threads.run(self.call_now, *arguments, seconds=START_SECONDS, env=env)
+        works = answer.code in (0, 126, 127)
+        self.breaker.record(image, "" if works else answer.error)
         if answer.code:
-            await offload.run(self.remove, name)
+            await threads.run(self.remove, name)
+        if answer.code < 0:
+            self.live.add(name)  # an engine that is overloaded may create it later; then the helper process removes it
+        if not works:
+            raise SandboxError(f"{self.name} does not start a container: {answer.error}")
         return answer
 
-    def remove(self, *names: str) -> None:
-        """Remove containers and all of their processes; those that do not exist are ignored. Blocks."""
-        self.call_now("rm", "--force", *names)
-        self.live.difference_update(names)
+    async def _remove_after(self, starting: asyncio.Future[Answer], name: str) -> None:
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await threads.run(self.remove, name)
+
+    @property
+    def run_options(self) -> tuple[str, ...]:
+        """Options of `run` that keep the client's own variables out of containers."""
+        return ("--http-proxy=false",) if self.name == "podman" else ()
+
+    async def discard(self, name: str) -> None:
+        """Remove a container and all of its processes. Goes on if the await is cancelled; if it fails, it is tried
+        again with the next container, and by the helper process."""
+        await kept(threads.run(self.remove, name))
+
+    def remove(self, name: str) -> None:
+        """Remove a container, and those whose removal has failed before; see `discard`. Blocks."""
+        for each in (name, *sorted(self._unremoved - {name})):
+            answer = self.call_now("rm", "--force", "--volumes", each)
+            if answer.code and "no such container" not in answer.error.lower():
+                self._unremoved.add(each)
+                return
+            self._unremoved.discard(each)
+            self.live.discard(each)
 
     async def is_running(self, name: str) -> bool:
-        """Return whether a container is running.
+        """Return whether a container is running. False if it has ended by the doing of its own programs.
 
         Raises:
-            SandboxError: the container does not exist, or the engine does not answer.
+            SandboxError: the container does not exist, it was ended from outside, or the engine does not answer.
         """
-        answer = await self.call("inspect", "--type", "container", "--format", "{{.State.Running}}", name)
+        form = "{{.State.Running}} {{.State.OOMKilled}} {{.State.ExitCode}}"
+        answer = await self.call("inspect", "--type", "container", "--format", form, name)
         if answer.code:
             raise SandboxError(f"{self.name}: the container of this rollout is gone: {answer.error}")
-        return answer.output.strip() == b"true"
+        running, no_memory, code = (*answer.output.decode().split(), "", "", "")[:3]
+        if running != "true" and no_memory != "true" and code != str(MAIN_FAILED):
+            raise SandboxError(f"{self.name}: the container of this rollout was ended, with exit code {code}")
+        return running == "true"
 
     async def refuses_disk_limit(self) -> str:
-        """Why the engine cannot limit the disk space of containers; "" if it may be able to."""
-        form = "{{.Store.GraphDriverName}} {{.Store.GraphStatus}}" if self.name == "podman" else _DOCKER_STORAGE
-        answer = await self.call("info", "--format", form)
-        driver, _, status = answer.output.decode("utf-8", "replace").strip().partition(" ")
-        if driver in ("btrfs", "zfs") or (driver.startswith("overlay") and "xfs" in status):
-            return ""
-        return f"its storage is {driver or 'unknown'}: {status}" if status else answer.error
+        """Why the engine cannot limit the disk space of containers; "" if it can. Tries it with an empty image."""
+        if self._disk_limit is None:
+            self._disk_limit = await kept(threads.run(self._try_disk_limit))
+        return self._disk_limit
+
+    def _try_disk_limit(self) -> str:
+        name = f"bench-{secrets.token_hex(8)}"
+        image = f"localhost/bench/{name}"
+        made = self.call_now("import", "-", image, stdin=bytes(10_240))  # an empty archive
+        tried = self.call_now("create", "--name", name, "--storage-opt", "size=64m", image, "sh")
+        self.remove(name)
+        self.call_now("rmi", image)
+        return next((answer.error for answer in (made, tried) if answer.code), "")
 
     # Leftovers
 
     async def remove_leftovers(self) -> None:
         """Remove the containers of processes that have ended. Does so once in this process."""
-        if self._is_swept:
-            return
-        self._is_swept = True
-        if found := await offload.run(self.leftovers):
-            await offload.run(self.remove, *(each.container for each in found))
-            logger.warning("removed %d containers of a process that was killed", len(found))
+        if not self._is_swept:
+            self._is_swept = True
+            await kept(threads.run(self._sweep))
+
+    def _sweep(self) -> None:
+        removed, left = 0, self.leftovers()
+        while left:
+            answer = self.call_now("rm", "--force", "--volumes", *(each.container for each in left[:20]))
+            after = self.leftovers()  # podman removes none if another process has removed one of them
+            if len(after) >= len(left):
+                logger.warning("%d containers of a killed process cannot be removed: %s", len(after), answer.error)
+                break
+            removed, left = removed + len(left) - len(after), after
+        if removed:
+            logger.warning("removed %d containers of a process that was killed", removed)
 
     def leftovers(self) -> list[Leftover]:
         """Containers on this machine that were started by processes which have ended. Blocks."""
@@ -278,13 +400,14 @@ class Engine:
         if not ids:
             return []
         # A container that was removed meanwhile is missing from the output, and the exit code is 1.
-        form = f'{{{{.Id}}}} {{{{index .Config.Labels "{OWNER}"}}}} {{{{index .Config.Labels "{RUN}"}}}}'
+        marks = " ".join(f'{{{{index .Config.Labels "{name}"}}}}' for name in (OWNER, RUN))
+        form = f"{{{{.Id}}}} {{{{.State.Running}}}} {marks}"
         answer = self.call_now("inspect", "--type", "container", "--format", form, *ids)
         rows = [line.split(" ") for line in answer.output.decode("utf-8", "replace").splitlines()]
-        return [Leftover(row[0], row[2]) for row in rows if len(row) == 3 and is_over(row[1])]
+        return [Leftover(row[0], row[3]) for row in rows if len(row) == 4 and is_over(row[2], row[1] == "true")]
 
     def count(self) -> int:
-        """Number of containers that were started on this machine, also by other processes. Blocks."""
+        """Number of containers that this user has started on this machine, also by other processes. Blocks."""
         return len(self._own())
 
     def _own(self) -> list[str]:
@@ -295,9 +418,9 @@ class Engine:
 def variables(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Return options that set environment variables in a container, and those that its client needs for that.
 
-    Values that may be secret are among the latter, since every user of this computer can read command lines. Others are
-    not, since some names would change the client itself."""
-    secret = {name: value for name, value in values.items() if _SECRET.fullmatch(name)}
+    Nearly all are among the latter, since every user of this computer can read command lines. Only names that would
+    change the client itself are not, unless they are those of secrets."""
+    secret = {name: value for name, value in values.items() if names_secret(name) or not _OF_CLIENT.fullmatch(name)}
     texts = (name if name in secret else f"{name}={value}" for name, value in values.items())
     return [part for text in texts for part in ("--env", text)], secret
 
@@ -312,6 +435,40 @@ async def ended(pipes: Pipes, changed: asyncio.Event) -> None:
             while not pipes.is_over:
                 changed.clear()
                 await changed.wait()
+
+
+async def end_build(pipes: Pipes, changed: asyncio.Event) -> None:
+    """End a build. The client of podman runs the commands of the Dockerfile itself, in sessions of their own; once they
+    are killed, it removes what it has made, and ends. A client without such programs is killed.
+
+    Args:
+        pipes: The pipes of the client.
+        changed: The event of the pipes.
+    """
+    pid = pipes.transport.get_pid() if pipes.transport is not None else None
+    if pid is None or pipes.exit_code is not None:
+        return
+    with contextlib.suppress(ProcessLookupError, TimeoutError):
+        os.killpg(pid, signal.SIGSTOP)  # so that it starts no other program meanwhile
+        found = usage(pid)
+        programs = [each for each in found.pids if _is_in_another_session(each, pid)] if found is not None else []
+        for each in programs:
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+        os.killpg(pid, signal.SIGCONT if programs else signal.SIGKILL)
+        try:
+            async with asyncio.timeout(BUILD_END_SECONDS):
+                await ended(pipes, changed)
+        finally:
+            if pipes.exit_code is None:
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _is_in_another_session(pid: int, session: int) -> bool:
+    try:
+        return os.getsid(pid) != session
+    except OSError:
+        return False
 
 
 def end(pipes: Pipes) -> None:

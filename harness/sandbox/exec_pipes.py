@@ -15,28 +15,25 @@ MARK = "BENCH_EXEC"
 """Environment variable that tells to which call of `exec` a process belongs."""
 
 KILL = r"""
-mark=$1 killed=" $2 " passes=0
-stat=$(cat "/proc/$2/stat" 2>/dev/null)
-set -- ${stat##*) }
-since=${20:-999999999999999}
+mark=$1 killed=" $2 " since= passes=0
+{ read -r line <"/proc/$2/stat"; } 2>/dev/null && set -- ${line##*) } && since=${20}
 while [ "$passes" -lt 50 ]; do
   passes=$((passes + 1)) found=
   for folder in /proc/[0-9]*; do
     pid=${folder#/proc/}
     [ "$pid" -gt 1 ] && [ "$pid" != "$$" ] || continue
-    stat=$(cat "$folder/stat" 2>/dev/null) || continue
-    set -- ${stat##*) }
+    { read -r line <"$folder/stat"; } 2>/dev/null || continue
+    set -- ${line##*) }
     case $1 in Z | X | "") continue ;; esac
-    hit=
+    hit= orphan=
     case $killed in *" $pid "* | *" $2 "* | *" $4 "*) hit=1 ;; esac
-    if [ -z "$hit" ]; then
-      case "$(cat "$folder/environ" 2>/dev/null)" in
-        *"BENCH_EXEC=$mark"*) hit=1 ;;
-        *BENCH_EXEC=*) ;;
-        *) [ "$2" != 1 ] || [ "${20}" -lt "$since" ] || hit=1 ;;
-      esac
+    if [ -z "$hit" ] && [ "${20}" -ge "${since:-0}" ]; then
+      [ "$2" != 1 ] || [ -z "$since" ] || orphan=1
+      { while read -r part || [ -n "$part" ]; do
+        case $part in *"BENCH_EXEC=$mark"*) hit=1 ;; *BENCH_EXEC=*) orphan= ;; esac
+      done <"$folder/environ"; } 2>/dev/null
     fi
-    [ -n "$hit" ] || continue
+    [ -n "$hit$orphan" ] || continue
     killed="$killed$pid " found=1
     kill -9 "$pid" 2>/dev/null
   done
@@ -45,7 +42,11 @@ done
 exit 1
 """
 """Kills a program and all that it has started: processes of its session, children, processes with its mark, and orphans
-without any mark that are not older. Uses nothing but `sh` and `cat`."""
+that are not older, unless they have the mark of another call. Uses nothing but `sh`, so it needs only one process."""
+
+ALIVE = r"""{ read -r line <"/proc/$1/stat"; } 2>/dev/null || exit 3
+pid=$1; set -- ${line##*) }; case $1 in Z | X | "") exit 3 ;; esac; [ "$4" = "$pid" ] || exit 3"""
+"""Exits with code 0 if the program of a call is running, and with 3 if not."""
 
 
 class BothEnds(BoundedOutput):
@@ -54,21 +55,21 @@ class BothEnds(BoundedOutput):
     def __init__(self, bound: int) -> None:
         super().__init__(bound)
         self._half = max(1, bound // 2)
-        self._end = b""
+        self._end = bytearray()
 
     def add(self, chunk: bytes) -> None:
         """Add a chunk; store its part at the start and the end."""
-        earlier = self._end if self.is_truncated else bytes(self.data)
         super().add(chunk)
-        if self.is_truncated:
-            self._end = (earlier + chunk)[-self._half :]
+        self._end += chunk[-self._half :]
+        if len(self._end) > 4 * self._half:  # seldom, since this copies it
+            del self._end[: -self._half]
 
     @property
     def text(self) -> str:
         """The stored bytes as text."""
         if not self.is_truncated:
             return super().text
-        start, end = (part.decode("utf-8", "replace") for part in (self.data[: self._half], self._end))
+        start, end = (part.decode("utf-8", "replace") for part in (self.data[: self._half], self._end[-self._half :]))
         return f"{start}\n[… {self.seen - 2 * self._half} bytes left out …]\n{end}"
 
 

@@ -1,7 +1,7 @@
 """Images of containers: a name, or a folder with a Dockerfile, which is built once for each content.
 
-The tag of a built image is the hash of the folder, so that rollouts, runs and concurrent processes share it. A lock in
-the temporary folder lets one process build while the others wait."""
+The tag of a built image is the hash of the folder, so that rollouts, runs and concurrent processes share it. A lock
+file lets one process build while the others wait."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.sandbox.engine_client import Engine, turn
+from harness.sandbox.leftovers import private_folder
 from harness.usercode.deadline import waiting
 from harness.usercode.threads import offload
 
@@ -34,6 +36,9 @@ _COPY_FROM = re.compile(r"^(\s*COPY\s+(?:--\S+\s+)*--from=)(\S+)", re.IGNORECASE
 
 _ready: set[tuple[str, str]] = set()
 """Images, by engine and name, that this process has found or made."""
+
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], asyncio.Lock]] = WeakKeyDictionary()
+"""Locks of images, so that only one task of a process waits for other processes."""
 
 _failed: dict[tuple[str, str], tuple[float, type[Exception], str]] = {}
 """Images that could not be had: until when this is not tried again, and the error."""
@@ -98,26 +103,43 @@ def content_hash(folder: Path, text: str) -> str:
     return total.hexdigest()[:32]
 
 
+async def is_missing(engine: Engine, name: str) -> bool:
+    """Return whether an image is no longer on this machine; then `local_image` gets it again.
+
+    Raises:
+        SandboxError: the engine does not answer.
+    """
+    found = await engine.call("image", "inspect", "--format", "{{.Id}}", name)
+    if found.code:
+        _ready.discard((engine.program, name))
+    return found.code != 0
+
+
 async def _ensure(engine: Engine, name: str, make: Callable[[], Awaitable[None]]) -> str:
     key = (engine.program, name)
     if key in _ready:
         return name
-    async with _lock(name):
+    locks = _locks.setdefault(asyncio.get_running_loop(), {})
+    async with locks.setdefault(key, asyncio.Lock()):
         until, kind, words = _failed.get(key, (0.0, SandboxError, ""))
         if time.monotonic() < until:
             raise kind(words)
-        if key in _ready:
-            return name
-        found = await engine.call("image", "inspect", "--format", "{{.Id}}", name)
-        if found.code:
-            try:
-                async with turn("builds"):
-                    await make()
-            except (SandboxError, EnvironmentFault) as failure:
-                _failed[key] = (time.monotonic() + FAILED_SECONDS, type(failure), str(failure))
-                raise
+        if key not in _ready and await is_missing(engine, name):
+            async with _lock(name):
+                await _make(engine, name, make)
         _ready.add(key)
     return name
+
+
+async def _make(engine: Engine, name: str, make: Callable[[], Awaitable[None]]) -> None:
+    if not await is_missing(engine, name):  # another process has made it meanwhile
+        return
+    try:
+        async with turn("builds"):
+            await make()
+    except (SandboxError, EnvironmentFault) as failure:
+        _failed[engine.program, name] = (time.monotonic() + FAILED_SECONDS, type(failure), str(failure))
+        raise
 
 
 async def _pull(engine: Engine, name: str, seconds: float) -> None:
@@ -141,10 +163,12 @@ async def _build(engine: Engine, name: str, folder: Path, text: str, seconds: fl
 
 @asynccontextmanager
 async def _lock(name: str) -> AsyncGenerator[None, None]:
-    """Hold the lock of an image, and of a few others, which excludes other tasks and processes of this user."""
-    number = hashlib.sha256(name.encode()).hexdigest()[:2]  # so that few files remain
-    path = Path(tempfile.gettempdir(), f"bench-image-{os.getuid()}-{number}.lock")
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Hold the lock of an image, which excludes other processes of this user."""
+    path = private_folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SandboxError(f"{path} cannot be opened: {error.strerror}") from error
     try:
         pause = 0.01
         while True:

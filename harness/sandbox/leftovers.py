@@ -12,13 +12,17 @@ import contextlib
 import hashlib
 import os
 import socket
+import stat
 import subprocess
+import tempfile
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.core.errors import SandboxError
 from harness.usercode.scope import scope
 
 EXIT_SECONDS = 10.0
@@ -35,14 +39,18 @@ read -r word
 [ "$word" != done ] || exit 0
 for pause in 0 2 4; do # again, since a start may still be in progress
   sleep $pause
-  ids=$("$1" ps -aq -f "label=$2")
-  [ -z "$ids" ] || "$1" rm -f $ids
+  for id in $("$1" ps -aq -f "label=$2"); do "$1" rm -f -v "$id"; done # podman removes none if one does not exist
 done
 """
 
-_KEPT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
-"""Environment variables that the engine's client needs in addition to the engine's own. The container gets none of
-them."""
+_KEPT = frozenset(
+    {"PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE",
+     "SSL_CERT_DIR", "REGISTRY_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
+)  # fmt: skip
+"""Environment variables that the engine's client needs in addition to the engine's own: programs, sockets, proxies and
+registries. The container gets none of them."""
+
+_OF_ENGINES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
 
 
 def client_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -51,8 +59,21 @@ def client_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[s
     Args:
         more: Additional ones, which it passes to a container.
     """
-    own = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
-    return {**more, **{name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(own)}}
+    own = os.environ.items()
+    return {**{name: text for name, text in own if name.upper() in _KEPT or name.startswith(_OF_ENGINES)}, **more}
+
+
+@cache
+def private_folder() -> Path:
+    """A folder that only this user can enter, for locks and as the working folder of clients: old versions of podman
+    write a file `oom` there when a container runs out of memory."""
+    folder = Path(tempfile.gettempdir(), f"bench-{os.getuid()}")
+    with contextlib.suppress(OSError):
+        folder.mkdir(0o700, exist_ok=True)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="bench-"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +99,12 @@ def labels() -> list[str]:
 
 @cache
 def machine() -> str:
-    """Identifier of this machine. The engine may be on another one, with containers of several."""
+    """Identifier of this machine and user. The engine may be on another machine, with containers of several; and users
+    may not see each other's processes."""
+    known = ""
     with contextlib.suppress(OSError):
         known = Path("/etc/machine-id").read_text().strip()
-        return hashlib.sha256(f"{known} {socket.gethostname()}".encode()).hexdigest()[:16]
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{known or uuid.getnode()} {socket.gethostname()} {os.getuid()}".encode()).hexdigest()[:16]
 
 
 def owner(pid: int) -> str:
@@ -91,32 +113,44 @@ def owner(pid: int) -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = os.readlink("/proc/self/ns/pid").strip("pid:[]")
-        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+    except OSError:
         return f"--{pid}-"
-    return f"{boot.replace('-', '')}-{space}-{pid}-{started}"
+    return f"{boot.replace('-', '')}-{space}-{pid}-{_started(pid)}"
 
 
-def is_over(label: str) -> bool:
+def _started(pid: int) -> str:
+    """When a process was started, in ticks since the boot; "" if this cannot be seen."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def is_over(label: str, is_running: bool) -> bool:
     """Return whether the process of an owner label has certainly ended. A process of another process namespace cannot
-    be seen, so it may be alive."""
+    be seen, so it may be alive.
+
+    Args:
+        label: The owner label of a container.
+        is_running: Whether the container is running. One of another boot that runs may belong to a copy of this machine
+            that uses the same engine.
+    """
     boot, space, pid, started = (*label.split("-"), "", "", "", "")[:4]
     if not pid.isdecimal():
         return False
     own_boot, own_space, *_ = owner(os.getpid()).split("-")
     if boot != own_boot:
-        return True
+        return not is_running
     if space != own_space:
         return False
-    if started:
-        return owner(int(pid)) != label
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return True
     except OSError:
         return False
-    return False
+    now = _started(int(pid))
+    return bool(started and now) and now != started
 
 
 class _Helper:
@@ -127,8 +161,8 @@ class _Helper:
         self._live = live
         self._process = subprocess.Popen(
             ["sh", "-c", _HELPER_SCRIPT, HELPER, program, label], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=client_environment(), cwd="/",
-            start_new_session=True, bufsize=0,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=client_environment(),
+            cwd=private_folder(), start_new_session=True, bufsize=0,
         )  # fmt: skip
         assert self._process.stdin is not None
         self._pipe = self._process.stdin
@@ -136,10 +170,11 @@ class _Helper:
     def at_exit(self) -> None:
         """Let the helper end. If containers are left, such as those of an event loop that was stopped, it removes
         them."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             if not self._live:
                 self._pipe.write(b"done\n")
                 self._process.wait(EXIT_SECONDS)
+        with contextlib.suppress(OSError):
             self._pipe.close()
 
     def forget(self) -> None:
@@ -160,9 +195,15 @@ def watch(program: str, live: set[str]) -> None:
     Args:
         program: The engine's client program.
         live: Names of the containers that this process has now.
+
+    Raises:
+        SandboxError: it cannot be started.
     """
     if program not in _helpers:
-        _helpers[program] = helper = _Helper(program, live)
+        try:
+            _helpers[program] = helper = _Helper(program, live)
+        except OSError as error:
+            raise SandboxError(f"the process that removes containers cannot be started: {error}") from error
         atexit.register(helper.at_exit)
 
 

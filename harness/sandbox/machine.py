@@ -4,13 +4,13 @@ containers and bubblewrap; `container_machine` and `bubblewrap_machine` implemen
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, TypedDict, Unpack
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox.api import Result
 
 FILE_BYTES = 16 << 20
@@ -142,6 +142,21 @@ class Machine(ABC):
     name: str
     """`docker`, `podman`, `bubblewrap` or `unsafe-local`."""
 
+    failure: SandboxError | None = None
+    """The first failure of the machine itself. Every later call raises it, too: code that catches it must not reach a
+    result that looks like one of the programs."""
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """Remember the first failure inside the block, and raise it instead of entering another one."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            yield
+        except SandboxError as error:
+            self.failure = self.failure or error
+            raise
+
     async def exec(self, argv: Sequence[str], **options: Unpack[ExecOptions]) -> Result:
         """Run a program to its end. Processes that it leaves in the background keep running.
 
@@ -153,8 +168,9 @@ class Machine(ABC):
 
         Returns:
             How the program ended: `exited`, `timeout` or `output`; a program that cannot be started has `exited` with
-            code 126 or 127, as in a shell. In bubblewrap, `signalled` means that the machine was lost with its files,
-            for example because it used too much memory; it starts afresh with the next call.
+            code 126 or 127, as in a shell. `signalled` means that it was lost with all other programs: in a container,
+            since another program had to be ended by a restart; in bubblewrap, for example because of too much memory,
+            with the files, and the machine starts afresh with the next call.
 
         Raises:
             ConfigError: an invalid argument, or one that this machine cannot have.
@@ -177,6 +193,7 @@ class Machine(ABC):
         Raises:
             FileNotFoundError: there is no regular file with this path.
             ValueError: it is larger than `limit`.
+            OSError: the file exists, but cannot be read.
             SandboxError: the machine itself failed.
         """
 
@@ -209,6 +226,7 @@ class Machine(ABC):
 
         Raises:
             FileNotFoundError: there is no such folder.
+            OSError: the folder exists, but cannot be read.
             ValueError: the files are larger than `limit`, or more than 100,000.
         """
         raise ConfigError(f"copy_out needs a container; {self.name} has read_file and write_file")

@@ -133,7 +133,7 @@ def test_after_failed_starts_in_a_row_an_engine_is_left_alone_for_a_while() -> N
     async def main() -> None:
         for _ in range(FAILURES):
             with pytest.raises(SandboxError, match=r"podman does not start a container: .*no-such-option"):
-                await engine.start(f"bench-test-{secrets.token_hex(4)}", ["--no-such-option", IMAGE], {})
+                await engine.start(f"bench-test-{secrets.token_hex(4)}", ["--no-such-option"], IMAGE, [], {})
         with pytest.raises(SandboxError, match=r"podman is out of order: 3 starts in a row failed.*no-such-option"):
             await engine.start("bench-test", [IMAGE], {})
         assert engine.live == set()
@@ -224,7 +224,7 @@ def test_what_a_killed_process_left_is_removed_before_the_next_start_and_nothing
         [told] = check_containers()
         assert told.status == "note" and told.name == "podman containers"
         assert "1 container of bench, 1 of them left by processes that were killed (run-" in told.says
-        assert told.fix is not None and f"podman rm --force {living[:12]}" in told.fix
+        assert told.fix is not None and f"podman rm --force --volumes {living[:12]}" in told.fix
         command = [sys.executable, "-c", KEEPS, IMAGE, "next", machine]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
             assert following.stdout is not None
@@ -243,12 +243,12 @@ def test_what_a_killed_process_left_is_removed_before_the_next_start_and_nothing
 def test_owners_are_known_by_boot_namespace_process_and_start() -> None:
     own = owner(os.getpid())
     boot, space, pid, started = own.split("-")
-    assert not is_over(own)
-    assert is_over(f"{'0' * 32}-{space}-{pid}-{started}"), "of an earlier boot"
-    assert is_over(f"{boot}-{space}-{pid}-{int(started) + 1}"), "the id was given to another process"
-    assert not is_over(f"{boot}-1-{pid}-{int(started) + 1}"), "its process namespace cannot be seen"
+    assert not is_over(own, True)
+    assert is_over(f"{'0' * 32}-{space}-{pid}-{started}", False), "of an earlier boot"
+    assert is_over(f"{boot}-{space}-{pid}-{int(started) + 1}", True), "the id was given to another process"
+    assert not is_over(f"{boot}-1-{pid}-{int(started) + 1}", False), "its process namespace cannot be seen"
     for strange in ("", "a", "a-b-c-d", "----"):
-        assert not is_over(strange)
+        assert not is_over(strange, False)
     assert f"bench.owner={own}" in labels()
 
 

@@ -235,7 +235,7 @@ def check_containers() -> list[Diagnosis]:
     for name in ENGINES:
         engine = find_engine(name)
         if not isinstance(engine, Engine):
-            continue  # told among the sandboxes
+            continue  # `check_sandbox` reports it
         left, running = engine.leftovers(), engine.count()
         words = f"answers; {running or 'no'} container{'' if running == 1 else 's'} of bench"
         if not left:
@@ -244,6 +244,6 @@ def check_containers() -> list[Diagnosis]:
         runs = ", ".join(dict.fromkeys(each.run or "no run" for each in left))
         ids = " ".join(each.container[:12] for each in left)
         says = f"{words}, {len(left)} of them left by processes that were killed ({runs})"
-        fix = f"the next start of a container removes them; or now: {name} rm --force {ids}"
+        fix = f"the next start of a container removes them; or now: {name} rm --force --volumes {ids}"
         found.append(note("sandbox", f"{name} containers", says, fix))
     return found
