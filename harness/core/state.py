@@ -58,7 +58,7 @@ _FAITHFUL = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME |
 class State(dict[str, Any]):
     """The state of one rollout: a dict that also gives access to its input fields."""
 
-    __slots__ = ("chat", "example", "lost", "machine", "start", "transcript")
+    __slots__ = ("chat", "example", "is_verifying", "lost", "machine", "start", "transcript")
 
     chat: Chat | None
     """The rollout's model, while the rollout runs."""
@@ -66,6 +66,8 @@ class State(dict[str, Any]):
     """The example of the rollout. Shared by all of its rollouts, so it must not be changed."""
     lost: frozenset[str]
     """Names of the values that are not in the journal. Reading one of them raises `StateLost`."""
+    is_verifying: bool
+    """Whether the result is being examined. An error then fails the rollout, even if a limit has ended it before."""
     machine: Any
     """The rollout's machine (`harness.sandbox.Machine`) while the rollout runs in a `MachineEnv`, else None."""
     transcript: Prompt
@@ -79,6 +81,7 @@ class State(dict[str, Any]):
         self.example = None
         self.lost = frozenset()
         self.machine = None
+        self.is_verifying = False
         self.transcript = []
         self.start = 0
 

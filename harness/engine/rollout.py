@@ -181,9 +181,11 @@ class _Play:
         """Return the attempt with its record. `error` is the error that the environment raised, or None."""
         gate = self._meter.gate
         # A refused call decides the outcome, even if the environment's code catches the refusal.
-        # But a sandbox that fails afterwards, for example in tests of the result, would make it look wrong.
-        is_decided = gate is not None and gate.refusal is not None and not isinstance(error, SandboxError)
-        refusal = gate.refusal if gate is not None and is_decided else error
+        # But an error afterwards, in tests of the result or of a sandbox, would make it look wrong.
+        refusal = gate.refusal if gate is not None else None
+        fails_later = error is not None and (self._state.is_verifying or isinstance(error, SandboxError))
+        if refusal is None or (fails_later and isinstance(refusal, LimitReached)):
+            refusal = error
         if isinstance(refusal, BudgetSpent):
             return self._failed(BUDGET_SPENT, str(refusal), retryable=True)
         if isinstance(refusal, LimitReached):

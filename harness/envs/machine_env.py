@@ -161,6 +161,11 @@ class MachineEnv(StatefulToolEnv):
         """Hook after the last turn; store results in `state` for the reward functions. Also called if a limit has ended
         the rollout. An exception fails the rollout, which is then unscored."""
 
+    async def _verify(self, machine: Machine, state: State) -> None:
+        state.is_verifying = True  # until it has ended without an error
+        await self.verify(machine, state)
+        state.is_verifying = False
+
     # Tools
 
     def add_tool(self, tool: Callable[..., Any], args_to_skip: Sequence[str] = ()) -> None:
@@ -190,10 +195,10 @@ class MachineEnv(StatefulToolEnv):
                 try:
                     await self.take_turns(state)
                 except LimitReached:
-                    await self.verify(machine, state)
+                    await self._verify(machine, state)
                     raise
                 if state["error"] is None:
-                    await self.verify(machine, state)
+                    await self._verify(machine, state)
             finally:
                 state.machine = None
 

@@ -36,6 +36,12 @@ BOOT = "import json; exec(json.loads(open(0, 'rb', 0, closefd=False).readline())
 """Runs the program given as the first line of input. If it were on the command line, every list of processes would show
 it."""
 
+KILL_SECONDS = 5.0
+"""How long the end of a killed process is awaited."""
+
+MAX_PASSES = 50
+"""How often all processes are searched for those to kill."""
+
 NOT_DUMPABLE = (4, 0, 0, 0, 0)
 """Arguments of PR_SET_DUMPABLE to switch it off: other processes of the same user cannot read this process's memory or
 open its pipes."""
@@ -162,7 +168,7 @@ class RequestRunner:
                 except subprocess.TimeoutExpired:
                     timed_out = True
                     kill_all(child, f"{MARK}={request['mark']}".encode(), self.is_isolated)
-                code = child.returncode
+                code = -signal.SIGKILL if child.returncode is None else child.returncode
                 return {
                     "stdout": shown(output, bound), "stderr": shown(errors, bound), "timed_out": timed_out,
                     "exit_code": code if code >= 0 else 128 - code,
@@ -178,7 +184,10 @@ def file(request: dict[str, Any]) -> dict[str, Any]:
     try:
         if "data" in request:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            with open(path, "wb") as target:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666), "wb") as target:
+                if not stat.S_ISREG(os.fstat(target.fileno()).st_mode):  # a pipe would block
+                    return {"error": "not a regular file"}
+                target.truncate()
                 target.write(base64.b64decode(request["data"]))
             os.chmod(path, request["mode"])
             return {"data": ""}
@@ -211,7 +220,8 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(KILL_SECONDS)
 
 
 def kill_all(process: subprocess.Popen[bytes], mark: bytes, is_isolated: bool) -> None:
@@ -220,7 +230,9 @@ def kill_all(process: subprocess.Popen[bytes], mark: bytes, is_isolated: bool) -
     killed, found = {process.pid}, os.path.isdir("/proc")
     begun = process_of(process.pid)[2] if found else 0
     parents = (1, os.getppid()) if is_isolated else ()
-    while found:
+    for _ in range(MAX_PASSES):  # a process that waits for a device may not end
+        if not found:
+            break
         found = False
         for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
             try:

@@ -5,7 +5,8 @@ environment's process ends or the parent exits, the keeper ends all descendants 
                  ▲                                          │
                  └──────────── adopts orphans ──────────────┘
 
-On Linux, the keeper adopts orphaned descendants, even daemons. Elsewhere, it ends the environment's session.
+On Linux, the keeper adopts orphaned descendants, even daemons. Elsewhere, it ends the environment's session. It spares
+the process that removes the environment's containers, which ends by itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ PATIENCE = 5.0
 
 LOOK = 1.0
 """Seconds between checks that the parent still runs: another process forked from the parent may hold its pipe open."""
+
+_SPARED = b"bench-container-cleanup"
+"""An argument of the process that removes containers: `harness.sandbox.leftovers.HELPER`, which is not imported, so
+that this process stays small."""
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
@@ -108,11 +113,11 @@ def _kill_all(pid: int, woken: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Return the process ids of this process's children; only `pid` if the system does not list them."""
+    """Return the process ids of this process's children to end; only `pid` if the system does not list them."""
     own = os.getpid()
     try:
         with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
-            return [int(word) for word in file.read().split()]
+            return [child for word in file.read().split() if not _is_spared(child := int(word))]
     except OSError:
         pass
     try:
@@ -120,6 +125,14 @@ def _children(pid: int) -> list[int]:
     except ProcessLookupError:
         return []
     return [pid]
+
+
+def _is_spared(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return _SPARED in file.read().split(b"\0")
+    except OSError:
+        return False
 
 
 def _kill(pid: int, *, group: bool = False) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from harness.core.errors import SandboxError
 from harness.sandbox.find import find_machines
 from harness.sandbox.machine import Machine, MachineSpec
 from harness.sandbox.workbench import OUTPUT_BYTES, Ran
@@ -20,10 +21,13 @@ class ContainerBench:
     Args:
         spec: Description of the container.
         start: Command that is started in the background on opening.
+        seconds: How long its commands may run after the opening, in seconds.
     """
 
-    def __init__(self, spec: MachineSpec, start: str | None) -> None:
-        self._spec, self._start = spec, start
+    def __init__(self, spec: MachineSpec, start: str | None, seconds: float) -> None:
+        self._spec, self._start, self._seconds = spec, start, seconds
+        self._is_closed = False
+        self._opened = 0.0
         self._machine: Machine | None = None
         self._lock = asyncio.Lock()
         self.open_seconds = 0.0
@@ -34,6 +38,9 @@ class ContainerBench:
     ) -> Ran:
         """Run a command in a new shell; see `Workbench.command`."""
         machine = await self._open()
+        seconds = min(seconds, self._opened + self._seconds - time.monotonic())
+        if seconds <= 0:
+            return Ran("", f"the sandbox has reached its lifetime of {self._seconds:g} s", 137, True)
         done = await machine.exec(
             ["sh", "-c", _SHELL, "sh", command], timeout=seconds, cwd=folder, env=environment or {},
         )  # fmt: skip
@@ -42,18 +49,22 @@ class ContainerBench:
 
     async def close(self) -> None:
         """Remove the container, if it was started."""
-        machine, self._machine = self._machine, None
-        if machine is not None:
-            await machine.close()
+        async with self._lock:  # a container that is being opened is closed, too
+            self._is_closed = True
+            if self._machine is not None:
+                await self._machine.close()
 
     async def _open(self) -> Machine:
         async with self._lock:
+            if self._is_closed:
+                raise SandboxError("the sandbox of this rollout is closed")
             if self._machine is None:
                 started = time.monotonic()
                 self._machine = machine = await find_machines(self._spec).open(self._spec)
                 if self._start is not None:
                     await machine.exec(["sh", "-c", 'nohup sh -c "$1" >/dev/null 2>&1 &', "sh", self._start])
-                self.open_seconds = time.monotonic() - started
+                self._opened = time.monotonic()
+                self.open_seconds = self._opened - started
             return self._machine
 
 

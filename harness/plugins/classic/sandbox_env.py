@@ -190,7 +190,7 @@ class SandboxEnv(StatefulToolEnv):
         start = None if request.start_command == START_COMMAND else request.start_command
         sandbox_id = uuid.uuid4().hex
         if needs_container(request):
-            self._benches[sandbox_id] = ContainerBench(machine_of(request, who), start)
+            self._benches[sandbox_id] = ContainerBench(machine_of(request, who), start, limits.wall_seconds)
         else:
             sandbox = find_sandbox(packages=self._modules)
             self._benches[sandbox_id] = Workbench(sandbox, limits, request.environment_vars, self._modules, start)
