@@ -101,7 +101,7 @@ class Containers:
         answer = await engine.start(name, [*_options(spec), *environment], local, ["-c", _WAIT], secret)
         if answer.code:
             raise EnvironmentFault(
-                f"the image {str(spec.image or IMAGE)!r} has no program /bin/sh, which machines need: {answer.error}"
+                f"containers of {str(spec.image or IMAGE)!r} cannot run /bin/sh, which machines need: {answer.error}"
             )
         return ContainerMachine(engine, name)
 
@@ -334,8 +334,8 @@ class ContainerMachine(Machine):
         async with self._restarting:
             if self.restarts != seen:
                 return
+            self.restarts += 1  # before, since programs end meanwhile
             done = await self._engine.call("restart", "-t", "0", self.container, seconds=CALL_SECONDS)
-            self.restarts += 1
             if done.code:
                 if not _NO_SHELL.search(done.error):
                     raise SandboxError(f"{self.name} does not restart the container: {done.error}")

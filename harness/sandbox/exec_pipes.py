@@ -44,7 +44,8 @@ exit 1
 """Kills a program and all that it has started: processes of its session, children, processes with its mark, and orphans
 that are not older, unless they have the mark of another call. Uses nothing but `sh`, so it needs only one process."""
 
-ALIVE = r"""{ read -r line <"/proc/$1/stat"; } 2>/dev/null || exit 3
+ALIVE = r"""[ "$1" != "$$" ] || exit 3
+{ read -r line <"/proc/$1/stat"; } 2>/dev/null || exit 3
 pid=$1; set -- ${line##*) }; case $1 in Z | X | "") exit 3 ;; esac; [ "$4" = "$pid" ] || exit 3"""
 """Exits with code 0 if the program of a call is running, and with 3 if not."""
 

@@ -22,7 +22,7 @@ from sandboxes import eventually, marked
 from harness.cli.doctor.machine import check_containers
 from harness.core.errors import SandboxError, SandboxMissing
 from harness.sandbox import Limits, Sandbox, engine_client, find_sandbox, leftovers
-from harness.sandbox.engine_client import FAILURES, Engine
+from harness.sandbox.engine_client import Engine
 from harness.sandbox.find import find_engine
 from harness.sandbox.leftovers import HELPER, is_over, labels, owner
 
@@ -126,21 +126,6 @@ def test_an_engine_that_does_not_answer_is_not_taken(tmp_path: Path, monkeypatch
         find_engine.cache_clear()
 
 
-def test_after_failed_starts_in_a_row_an_engine_is_left_alone_for_a_while() -> None:
-    need_podman()
-    engine = Engine("podman", PODMAN)
-
-    async def main() -> None:
-        for _ in range(FAILURES):
-            with pytest.raises(SandboxError, match=r"podman does not start a container: .*no-such-option"):
-                await engine.start(f"bench-test-{secrets.token_hex(4)}", ["--no-such-option"], IMAGE, [], {})
-        with pytest.raises(SandboxError, match=r"podman is out of order: 3 starts in a row failed.*no-such-option"):
-            await engine.start("bench-test", [IMAGE], {})
-        assert engine.live == set()
-
-    asyncio.run(main())
-
-
 KEEPS = textwrap.dedent("""
     import asyncio, sys
     from harness.sandbox import MachineSpec, engine_client, leftovers, open_machine
@@ -204,6 +189,34 @@ def test_an_interrupted_process_removes_its_container(keeper: tuple[subprocess.P
     process.wait()
     assert eventually(lambda: not exists(name), 20)
     assert eventually(lambda: not Path(f"/proc/{helper}").exists(), 20)
+
+
+KEPT = """
+import os, sys
+from harness.engine.isolation.keeper import keep
+keep(int(sys.argv[4]), ())
+"""
+
+
+@pytest.mark.parametrize("how", ["process", "parent"])
+def test_the_containers_of_an_isolated_process_are_removed_when_it_is_killed(how: str) -> None:
+    need_podman()
+    life, alive = os.pipe()
+    program = KEPT + KEEPS.replace("print(machine.container,", "print(os.getpid(), machine.container,")
+    command = [sys.executable, "-c", program, IMAGE, "r", secrets.token_hex(8), str(life)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, pass_fds=[life]) as keeper:
+        os.close(life)
+        assert keeper.stdout is not None
+        pid, name = keeper.stdout.readline().split()
+        try:
+            assert exists(name)
+            if how == "process":
+                os.kill(int(pid), signal.SIGKILL)
+            os.close(alive)
+            keeper.wait()
+            assert eventually(lambda: not exists(name), 20)
+        finally:
+            podman("rm", "--force", name, check=False)
 
 
 def test_what_a_killed_process_left_is_removed_before_the_next_start_and_nothing_else(

@@ -1,0 +1,423 @@
+"""Container engines that fail or are slow, programs that fight their end, and what is left behind. The engine is a real
+podman, in some tests behind a script that lets single calls fail."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from containers import IMAGE, PODMAN, exists, need_podman, podman
+from sandboxes import marked
+
+from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
+from harness.sandbox import MachineSpec, engine_client
+from harness.sandbox.container_machine import ContainerMachine, Containers
+from harness.sandbox.engine_client import AT_ONCE, FAILURES, Engine
+
+FAULTY = f"""#!/bin/sh
+# Fails once for each file in the folder `faults`, if the call contains its name.
+for fault in "$0".faults/*; do
+  [ -e "$fault" ] || continue
+  case " $* " in *"${{fault##*/}}"*) echo "Error: $(cat "$fault")" >&2; rm "$fault"; exit 125 ;; esac
+done
+exec {PODMAN} "$@"
+"""
+
+
+class Faults:
+    """An engine whose next calls can be made to fail."""
+
+    def __init__(self, folder: Path) -> None:
+        need_podman()
+        self.program = folder / "podman"
+        self.program.write_text(FAULTY)
+        self.program.chmod(0o755)
+        self.folder = folder / "podman.faults"
+        self.folder.mkdir()
+        self.engine = Engine("podman", str(self.program))
+
+    def fail(self, call: str, error: str = "something is broken") -> None:
+        """Let the next call whose arguments contain `call` fail."""
+        (self.folder / call).write_text(error)
+
+    @property
+    def left(self) -> list[str]:
+        """Faults that have not happened yet."""
+        return os.listdir(self.folder)
+
+    def on(self, body: Callable[[ContainerMachine], Awaitable[Any]], **more: Any) -> Any:
+        async def main() -> Any:
+            spec = MachineSpec(**{"sandbox": "podman", "image": IMAGE, "memory_mb": 128, "processes": 40, **more})
+            machine = await Containers(self.engine).open(spec)
+            assert isinstance(machine, ContainerMachine)
+            try:
+                return await body(machine)
+            finally:
+                await machine.close()
+
+        return uvloop.run(main())
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path)
+
+
+def new_mark() -> str:
+    return f"{secrets.randbelow(10**9)}.{secrets.randbelow(10**9):09}"
+
+
+def sleepers(mark: str) -> list[int]:
+    """Processes `sleep` with this argument."""
+    return [pid for pid in marked(mark) if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - processes send no event
+            await asyncio.sleep(0.005)
+
+
+# Programs that fight their end
+
+SPY = """cp /bin/sh /bin/real-sh
+cat >/bin/spy <<'END'
+#!/bin/real-sh
+while read -r name value; do [ "$name" != CapEff: ] || echo "$value" >>/rights; done </proc/$$/status
+exec /bin/real-sh "$@"
+END
+chmod +x /bin/spy
+mv /bin/spy /bin/sh
+"""
+
+
+def test_a_replaced_shell_never_has_more_rights_than_the_programs(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        await machine.exec(["sh", "-c", SPY])
+        assert (await machine.exec(["sleep", "300"], timeout=2)).outcome == "timeout"
+        rights = (await machine.read_file("/rights")).decode().split()
+        assert len(rights) >= 2 and len(set(rights)) == 1
+        assert int(rights[0], 16) & 1 << 21 == 0  # CAP_SYS_ADMIN
+
+    faults.on(body)
+
+
+LIARS = {
+    "cat": """printf '#!/bin/sh\\n' >/bin/cat""",
+    "sh": """cp /bin/sh /bin/real-sh
+cat >/bin/liar <<'END'
+#!/bin/real-sh
+case "$2" in *BENCH_EXEC*) exit 0 ;; esac
+exec /bin/real-sh "$@"
+END
+chmod +x /bin/liar
+mv /bin/liar /bin/sh
+""",
+}
+
+
+@pytest.mark.parametrize("liar", LIARS)
+def test_a_program_that_has_replaced_its_killer_ends_nevertheless(faults: Faults, liar: str) -> None:
+    mark = new_mark()
+
+    async def body(machine: ContainerMachine) -> None:
+        await machine.exec(["sh", "-c", LIARS[liar]])
+        done = await machine.exec(["sleep", mark], timeout=2)
+        assert (done.outcome, marked(mark)) == ("timeout", [])
+        assert machine.restarts == (liar == "sh")
+
+    faults.on(body)
+
+
+def test_programs_of_other_users_are_killed_with_what_they_have_started(faults: Faults) -> None:
+    mark = new_mark()
+
+    async def body(machine: ContainerMachine) -> None:
+        script = f"(setsid sleep {mark} &); setsid env -i sleep {mark} & sleep {mark}"
+        call = asyncio.ensure_future(machine.exec(["sh", "-c", script], user="nobody", timeout=300))
+        await until(lambda: len(sleepers(mark)) == 3)
+        call.cancel()
+        await asyncio.wait([call])
+        assert marked(mark) == [] and machine.restarts == 0
+
+    faults.on(body)
+
+
+# An engine that fails
+
+
+def test_a_call_that_fails_once_neither_restarts_the_machine_nor_leaves_its_program(faults: Faults) -> None:
+    mark = new_mark()
+
+    async def body(machine: ContainerMachine) -> None:
+        faults.fail("BENCH_EXEC=$mark")  # the script that kills
+        assert (await machine.exec(["sleep", mark], timeout=2)).outcome == "timeout"
+        assert (faults.left, marked(mark), machine.restarts) == ([], [], 0)
+        faults.fail("exec")
+        assert (await machine.exec(["echo", "works"])).stdout == "works\n"
+        assert (faults.left, machine.restarts) == ([], 0)
+
+    faults.on(body)
+
+
+def test_a_client_that_is_killed_is_an_error_which_cannot_be_swallowed(faults: Faults) -> None:
+    mark = new_mark()
+
+    async def body(machine: ContainerMachine) -> None:
+        call = asyncio.ensure_future(machine.exec(["sleep", mark], timeout=300))
+        await until(lambda: len(sleepers(mark)) == 1)
+        [client] = {*marked(mark)} - {*sleepers(mark)}
+        os.kill(client, signal.SIGKILL)
+        with pytest.raises(SandboxError, match="podman exec ended before its program"):
+            await call
+        assert sleepers(mark) == []
+        for later in (machine.exec(["true"]), machine.read_file("/etc/passwd"), machine.restart()):
+            with pytest.raises(SandboxError, match="ended before its program"):
+                await later
+
+    faults.on(body)
+
+
+def test_a_restart_that_fails_is_an_error_of_the_sandbox(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        faults.fail("restart", "no space left on device")
+        with pytest.raises(SandboxError, match="does not restart the container: Error: no space left"):
+            await machine.restart()
+
+    faults.on(body)
+
+
+def test_programs_that_a_restart_has_ended_did_not_end_by_themselves(faults: Faults) -> None:
+    mark = new_mark()
+
+    async def body(machine: ContainerMachine) -> None:
+        call = asyncio.ensure_future(machine.exec(["sleep", mark], timeout=300))
+        await until(lambda: len(sleepers(mark)) == 1)
+        await machine.restart()
+        done = await call
+        assert (done.outcome, done.exit_code, machine.restarts) == ("signalled", None, 1)
+
+    faults.on(body)
+
+
+def test_a_container_that_was_stopped_from_outside_is_an_error_of_the_sandbox(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        podman("kill", machine.container)
+        with pytest.raises(SandboxError, match="the container of this rollout was ended, with exit code 137"):
+            await machine.exec(["true"])
+
+    faults.on(body)
+
+
+def test_a_file_that_the_engine_cannot_copy_is_not_a_missing_file(faults: Faults, tmp_path: Path) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        for call in (machine.read_file("/etc/passwd"), machine.copy_out("/etc", tmp_path / "out")):
+            faults.fail("cp", "no space left on device")
+            with pytest.raises(OSError, match="cannot be read in the machine: Error: no space left") as caught:
+                await call
+            assert not isinstance(caught.value, FileNotFoundError)
+        with pytest.raises(FileNotFoundError):
+            await machine.read_file("/etc/none")
+
+    faults.on(body)
+
+
+def test_a_working_folder_that_is_gone_is_told_by_the_shell(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        await machine.exec(["sh", "-c", "mv /srv /old"])
+        gone = await machine.exec(["true"])
+        assert (gone.exit_code, gone.outcome) == (126, "exited") and "/srv" in gone.stderr
+        assert (await machine.exec(["pwd"], cwd="/", user="0")).stdout == "/\n"
+        assert machine.restarts == 0
+
+    faults.on(body, folder="/srv")
+
+
+def test_arguments_that_are_too_long_are_told_as_by_a_shell(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        done = await machine.exec(["sh", "-c", "# " + "x" * 200_000])
+        assert (done.exit_code, done.stderr) == (126, "sh: Argument list too long")
+        assert (await machine.exec(["true"])).exit_code == 0
+
+    faults.on(body)
+
+
+def test_failed_starts_in_a_row_delay_the_next_ones_and_one_is_tried(
+    faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_client, "PAUSE_SECONDS", 1.0)
+    engine = faults.engine
+
+    async def start(option: str, image: str = IMAGE) -> object:
+        name = f"bench-test-{secrets.token_hex(4)}"
+        try:
+            await engine.start(name, ["--memory", "64m", option], image, ["true"], {})
+        except SandboxError as error:
+            return str(error)
+        await engine.discard(name)
+        return "started"
+
+    async def main() -> None:
+        bad = [await start("--no-such-option") for _ in range(FAILURES)]
+        assert all("does not start a container" in str(each) for each in bad)
+        others = await asyncio.gather(*(start("--no-such-option") for _ in range(4)))
+        assert sum("does not start a container: " in str(each) for each in others) == 1, "one is tried"
+        assert sum("out of order" in str(each) and "no-such-option" in str(each) for each in others) == 3
+        assert await start("--tty", "debian:bookworm") == "started", "another image is not delayed"
+        assert await start("--tty") == "started"
+        assert engine.live == set()
+
+    asyncio.run(main())
+
+
+# What is left
+
+
+def test_a_removal_that_fails_is_tried_again_with_the_next(faults: Faults) -> None:
+    async def machine() -> ContainerMachine:
+        found = await Containers(faults.engine).open(MachineSpec(sandbox="podman", image=IMAGE, memory_mb=64))
+        assert isinstance(found, ContainerMachine)
+        return found
+
+    async def main() -> None:
+        first, second = await machine(), await machine()
+        faults.fail("rm --force")
+        await first.close()
+        assert faults.engine.live == {first.container, second.container} and exists(first.container)
+        await second.close()
+        assert faults.engine.live == set() and not exists(first.container)
+
+    asyncio.run(main())
+
+
+def test_a_start_that_is_cancelled_twice_leaves_nothing(faults: Faults) -> None:
+    async def main() -> str:
+        spec = MachineSpec(sandbox="podman", image=IMAGE, memory_mb=64)
+        starting = asyncio.ensure_future(Containers(faults.engine).open(spec))
+        await until(lambda: bool(faults.engine.live))
+        [name] = faults.engine.live
+        for _ in range(2):
+            starting.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await until(lambda: not faults.engine.live)
+        return name
+
+    assert not exists(asyncio.run(main()))
+
+
+def image_of(folder: Path, *lines: str) -> Path:
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("\n".join([f"FROM {IMAGE}", f"ENV ID={secrets.token_hex(8)}", *lines]) + "\n")
+    return folder
+
+
+def test_volumes_are_removed_and_a_missing_image_is_made_again(faults: Faults, tmp_path: Path) -> None:
+    names: list[str] = []
+
+    async def body(machine: ContainerMachine) -> None:
+        form = "{{range .Mounts}}{{.Name}}{{end}} {{.Image}}"
+        names.extend(podman("inspect", "--format", form, machine.container).stdout.split())
+
+    folder = image_of(tmp_path / "image", "VOLUME /data")
+    faults.on(body, image=folder)
+    podman("rmi", "--force", names[1])
+    faults.on(body, image=folder)
+    podman("rmi", "--force", names[3])
+    assert [podman("volume", "exists", name, check=False).returncode for name in names[::2]] == [1, 1]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timeout"])
+def test_a_build_that_is_ended_leaves_no_programs(faults: Faults, tmp_path: Path, how: str) -> None:
+    mark = new_mark()
+    folder = image_of(tmp_path / "image", f"RUN (setsid sleep {mark} &) ; sleep {mark}")
+
+    async def main() -> None:
+        spec = MachineSpec(sandbox="podman", image=folder, build_seconds=3600 if how == "cancelled" else 10)
+        opening = asyncio.ensure_future(Containers(faults.engine).open(spec))
+        await until(lambda: len(sleepers(mark)) == 2)
+        if how == "cancelled":
+            opening.cancel()
+        with pytest.raises((asyncio.CancelledError, SandboxError)):
+            await opening
+
+    before = podman("ps", "--all", "--external", "--quiet").stdout.split()
+    asyncio.run(main())
+    assert marked(mark) == []
+    left = {*podman("ps", "--all", "--external", "--quiet").stdout.split()} - {*before}
+    assert not [each for each in left if mark in podman("inspect", each, check=False).stdout]
+
+
+# The client
+
+
+def test_a_container_without_memory_leaves_no_file_in_the_users_folder(
+    faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    async def body(machine: ContainerMachine) -> None:
+        await machine.exec(["python3", "-c", "x = bytearray(1 << 30); print(len(x))"])
+
+    faults.on(body)
+    assert os.listdir(tmp_path / "here") == []
+
+
+def test_proxies_reach_the_client_but_not_the_container(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://user:hidden@127.0.0.1:9")
+
+    async def body(machine: ContainerMachine) -> str:
+        return (await machine.exec(["sh", "-c", "env; cat /proc/1/environ"])).stdout
+
+    assert "hidden" not in faults.on(body)
+    with pytest.raises(SandboxError, match=r"cannot be pulled: .*127\.0\.0\.1:9"):
+        faults.on(body, image="registry.invalid/no/such:1")
+
+
+def test_values_of_variables_are_not_in_the_list_of_processes(faults: Faults) -> None:
+    values = {name: secrets.token_hex(16) for name in ("PGPASS", "GH_PAT", "DATABASE_URL", "COOKIE", "DOCKER_TOKEN")}
+
+    async def body(machine: ContainerMachine) -> None:
+        lines: list[bytes] = []
+        done = await machine.exec(
+            ["sh", "-c", "tr '\\0' '\\n' </proc/$$/environ; sleep 0.2"], env=values,
+            on_output=lambda *_: lines.extend(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in marked("exec")),
+        )  # fmt: skip
+        assert all(f"{name}={value}\n" in done.stdout for name, value in values.items()) and lines
+        assert not [line for line in lines for value in values.values() if value.encode() in line]
+
+    faults.on(body, env={"PGPASS": "x"})
+
+
+def test_programs_of_one_machine_do_not_wait_for_each_other(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(AT_ONCE, "execs", 1)
+
+    async def body(machine: ContainerMachine) -> None:
+        server, client = (
+            machine.exec(["sh", "-c", script], timeout=60)
+            for script in ("mkfifo /tmp/p; cat /tmp/p", "until [ -e /tmp/p ]; do :; done; echo hello >/tmp/p")
+        )
+        served, _ = await asyncio.gather(server, client)
+        assert served.stdout == "hello\n"
+
+    faults.on(body)
+
+
+def test_an_image_without_a_shell_is_a_fault_of_the_environment(faults: Faults, tmp_path: Path) -> None:
+    folder = tmp_path / "image"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
+    with pytest.raises(EnvironmentFault, match="cannot run /bin/sh"):
+        faults.on(lambda machine: machine.exec(["true"]), image=folder)
+    with pytest.raises(ConfigError, match="unable to find user nosuch"):
+        faults.on(lambda machine: machine.exec(["true"], user="nosuch"))
