@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import posixpath
-import re
 import secrets
 import subprocess
 import time
@@ -25,6 +24,7 @@ from harness.sandbox.container import IMAGE
 from harness.sandbox.engine_client import (
     CALL_SECONDS,
     MAIN_FAILED,
+    NO_SHELL,
     Answer,
     Engine,
     end,
@@ -48,12 +48,6 @@ T = TypeVar("T")
 
 _DOUBTFUL = (125, 137, 255)
 """Exit codes of programs that are also those of an engine's client that has lost its program."""
-
-_NO_SHELL = re.compile(
-    r"/bin/sh.*(no such file|not found|permission denied|exec format|too many (levels|symbolic))|work(ing )?dir|chdir",
-    re.IGNORECASE,
-)
-"""Errors of engines if the programs in a container have destroyed its shell or its working folder."""
 
 NOT_STARTED = 127
 """Exit code of a program that the container cannot start, as in a shell."""
@@ -317,7 +311,7 @@ class ContainerMachine(Machine):
         done = await self._call(":")
         if done.code:
             await self._check()
-            self._is_destroyed = self._is_destroyed or _NO_SHELL.search(done.error) is not None
+            self._is_destroyed = self._is_destroyed or NO_SHELL.search(done.error) is not None
         return done.code == 0
 
     async def _check(self) -> None:
@@ -337,7 +331,7 @@ class ContainerMachine(Machine):
             self.restarts += 1  # before, since programs end meanwhile
             done = await self._engine.call("restart", "-t", "0", self.container, seconds=CALL_SECONDS)
             if done.code:
-                if not _NO_SHELL.search(done.error):
+                if not NO_SHELL.search(done.error):
                     raise SandboxError(f"{self.name} does not restart the container: {done.error}")
                 self._is_destroyed = True
 

@@ -55,6 +55,12 @@ BUILD_END_SECONDS = 10.0
 MAIN_FAILED = 83
 """Exit code of a container whose main process can no longer wait, since its programs were destroyed."""
 
+NO_SHELL = re.compile(
+    r"/bin/sh.*(no such file|not found|permission denied|exec format|too many (levels|symbolic))|work(ing )?dir|chdir",
+    re.IGNORECASE,
+)
+"""Errors of engines if a container has no shell or no working folder."""
+
 REST_SECONDS = 1.0
 """How long output is read after the end of a process if another one keeps its pipes open."""
 
@@ -286,7 +292,7 @@ class Engine:
             env: Environment variables of the client that the options name.
 
         Returns:
-            An answer whose code is 0, or 126 or 127 if the image does not have the program.
+            An answer whose code is 0, or 126 or 127 if the image has no shell.
 
         Raises:
             SandboxError: the engine does not start it, or is out of order.
@@ -309,7 +315,7 @@ class Engine:
         # A client that is killed while it creates a container may leave one, so the start is not interrupted.
         # It runs in a thread, since the container keeps the sockets of uvloop open, which uses no pipes.
         answer = await threads.run(self.call_now, *arguments, seconds=START_SECONDS, env=env)
-        works = answer.code in (0, 126, 127)
+        works = answer.code == 0 or (answer.code in (126, 127) and NO_SHELL.search(answer.error) is not None)
         self.breaker.record(image, "" if works else answer.error)
         if answer.code:
             await threads.run(self.remove, name)

@@ -95,7 +95,7 @@ class ExecPipes(Pipes):
         self.begun = asyncio.Event()
         """Set when the program has been started, or the engine's client has ended."""
         self.flood = asyncio.Event()
-        """Set when a stream is so long that the program must be killed."""
+        """Set when the program must be killed: a stream is too long, or `on_output` has failed."""
         self.on_output: OnOutput | None = None
         self.fault: Exception | None = None
         """Error of `on_output`."""
@@ -113,6 +113,7 @@ class ExecPipes(Pipes):
                     self.on_output("stdout" if fd == 1 else "stderr", data)
                 except Exception as error:  # raised by `exec`; here it would be lost
                     self.fault = error
+                    self.flood.set()
         self._notify()
 
     def _after_start(self, data: bytes) -> bytes:

@@ -154,7 +154,9 @@ class Machine(ABC):
         try:
             yield
         except SandboxError as error:
-            self.failure = self.failure or error
+            if self.failure is not None:
+                raise self.failure from error
+            self.failure = error
             raise
 
     async def exec(self, argv: Sequence[str], **options: Unpack[ExecOptions]) -> Result:

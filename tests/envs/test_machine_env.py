@@ -152,13 +152,17 @@ class Breaks(Answers):
     async def verify(self, machine: Machine, state: State) -> None:
         if self.when == "verify":
             await self.break_it(machine)
+        if self.when == "raises":
+            raise OSError("the disk is full")
         await super().verify(machine, state)
 
     async def break_it(self, machine: Machine) -> None:
         podman("rm", "--force", self.names[-1])
 
 
-@pytest.mark.parametrize(("when", "limit"), [("setup", None), ("verify", None), ("verify", 1), ("never", 1)])
+@pytest.mark.parametrize(
+    ("when", "limit"), [("setup", None), ("verify", None), ("verify", 1), ("raises", 1), ("never", 1)]
+)
 def test_a_machine_that_fails_leaves_the_rollout_without_a_score(
     when: str, limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +178,7 @@ def test_a_machine_that_fails_leaves_the_rollout_without_a_score(
     else:
         assert (summary["scored"], summary["reward"]["mean"]) == (0, None)
         failed = json.loads((Path(run.path) / "journal.jsonl").read_text().splitlines()[-1])
-        assert "SandboxError" in json.dumps(failed)
+        assert ("the disk is full" if when == "raises" else "SandboxError") in json.dumps(failed)
     assert [name for name in env.names if exists(name)] == []
 
 

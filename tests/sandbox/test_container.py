@@ -260,9 +260,28 @@ def test_owners_are_known_by_boot_namespace_process_and_start() -> None:
     assert is_over(f"{'0' * 32}-{space}-{pid}-{started}", False), "of an earlier boot"
     assert is_over(f"{boot}-{space}-{pid}-{int(started) + 1}", True), "the id was given to another process"
     assert not is_over(f"{boot}-1-{pid}-{int(started) + 1}", False), "its process namespace cannot be seen"
+    assert not is_over(f"{'0' * 32}-{space}-{pid}-{started}", True), "of a copy of this machine"
     for strange in ("", "a", "a-b-c-d", "----"):
         assert not is_over(strange, False)
     assert f"bench.owner={own}" in labels()
+
+
+HIDDEN = """mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@" """
+
+
+def test_a_process_of_another_user_that_cannot_be_seen_is_not_over() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can hide processes")
+    program = "import sys; from harness.sandbox.leftovers import *; print(is_over(sys.argv[1], True), machine())"
+    command = [sys.executable, "-c", program, owner(os.getpid())]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    hidden = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", HIDDEN, "sh", *command], capture_output=True, text=True, check=False, cwd="/"
+    )
+    if hidden.returncode:
+        pytest.skip(f"processes cannot be hidden here: {hidden.stderr.strip()[-200:]}")
+    assert (seen[0], hidden.stdout.split()[0]) == ("False", "False")
+    assert seen[1] != hidden.stdout.split()[1], "containers of another user are not looked at"
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,9 @@ def test_files_are_written_and_read_as_they_are(way: str) -> None:
                 await machine.read_file(path)
         with pytest.raises(ValueError, match="more than 100"):
             await machine.read_file("/tmp/new/folder/f", limit=100)
-        with pytest.raises(OSError, match="/tmp/new"):
-            await machine.write_file("/tmp/new", b"")
+        for path in ("/tmp/new", "/tmp/fifo")[: 1 if way == "podman" else 2]:  # an engine replaces the pipe
+            with pytest.raises(OSError, match=path):
+                await machine.write_file(path, b"")
 
     on(way, body)
 

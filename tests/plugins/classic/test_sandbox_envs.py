@@ -3,6 +3,7 @@ long, what is refused, and that a broken sandbox is no score. The sandbox is a r
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
@@ -16,6 +17,10 @@ from classic_runs import KEYS, Played, results, run_command
 from classic_server import ScriptedModel, offered
 from containers import IMAGE, need_podman, podman
 from sandboxes import eventually, marked, sandbox
+
+from harness.core.errors import SandboxError
+from harness.plugins.classic.container_bench import ContainerBench
+from harness.sandbox import MachineSpec
 
 pytestmark = pytest.mark.slow
 
@@ -281,6 +286,26 @@ def test_an_image_of_its_own_is_used_in_a_container(shop: Workshop) -> None:
     assert third.startswith("1\n2\n3\n") and third.endswith("99999\n100000") and "left out" in third
     assert last == "Error: Command timed out after 10s"
     assert only(played)["reward"] == 1.0
+
+
+def test_a_container_opens_neither_after_its_rollout_nor_longer_than_its_lifetime() -> None:
+    need_podman()
+    spec = MachineSpec(sandbox="podman", image=IMAGE, memory_mb=64)
+
+    async def main() -> None:
+        bench = ContainerBench(spec, None, 3.0)
+        assert (await bench.command("echo a", 60)).stdout == "a\n"
+        assert (await bench.command("sleep 300", 60)).timed_out
+        assert "lifetime of 3 s" in (await bench.command("echo a", 60)).stderr
+        closing = ContainerBench(spec, None, 60.0)
+        opening = asyncio.ensure_future(closing.command("sleep 300", 60))
+        await asyncio.sleep(0)
+        await asyncio.gather(bench.close(), closing.close())
+        for each in (opening, bench.command("echo a", 60)):
+            with pytest.raises(SandboxError, match="closed"):
+                await each
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ["shell_pack", "python_pack"])
