@@ -59,8 +59,8 @@ LINES = {
     # a dict of the keys that were added last; log-probabilities of a reply
     # room for keys that are expected
     # a dict of the keys that were added last
-    # the machine of a rollout
-    "core": (2789, 1538),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # the machine of a rollout; whether its result is being verified
+    "core": (2792, 1540),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # figures of a run that its environment computes
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -68,10 +68,11 @@ LINES = {
     # figures of a run that its environment computes; errors of sources, which say what is missing
     # what a resume passes over, in an array
     # a sandbox that fails after a limit of the rollout
-    "engine": (7434, 5091),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
+    "engine": (7451, 5102),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
-    # a hook around the turns on a machine
-    "envs": (2698, 1625),  # kept connections to MCP servers; errors of state.openai
+    # a hook around the turns on a machine; errors of verify after a limit
+    "envs": (2703, 1629),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -84,8 +85,8 @@ LINES = {
         2628,
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
-    # containers for images of SandboxEnv
-    "plugins/classic": (5978, 3863),
+    # containers for images of SandboxEnv, and their lifetime
+    "plugins/classic": (5989, 3873),
     "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
@@ -118,7 +119,8 @@ LINES = {
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
     # machines: a container or workbench for each rollout, docker and podman, images, containers that were left
     # timeouts of builds
-    "sandbox": (4264, 2756),
+    # checks that programs, containers, volumes and builds have ended; engines that fail, restart or lose a program
+    "sandbox": (4703, 3057),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers

@@ -17,10 +17,12 @@ workbench       a shell and an interpreter that persist between the tool calls o
 session_program the program in the sandbox that runs the workbench's requests
 repl            the interpreter loop
 machine         a machine for each rollout: the interface, and `open_machine`
+containers      start of machines in containers
 container_machine, bubblewrap_machine  machines in containers and in a workbench
 exec_pipes      a program in a container: the scripts that start and kill it, and its pipes
 archives        files and folders as tar archives, in which container engines copy them
 engine_client   the command line of docker and podman
+engine_load     limits on the work of an engine, and pauses for one that is out of order
 leftovers       containers that a killed process has left
 images          images of containers, built once for each content"""
 

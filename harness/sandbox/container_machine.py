@@ -17,28 +17,23 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
+from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.archives import NoArchive, pack, read_regular, unpack, write_regular
-from harness.sandbox.container import IMAGE
 from harness.sandbox.engine_client import (
     CALL_SECONDS,
-    MAIN_FAILED,
     NO_SHELL,
     Answer,
     Engine,
     end,
     ended,
-    kept,
     last_line,
-    threads,
-    turn,
     variables,
 )
-from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes
-from harness.sandbox.images import is_missing, local_image
+from harness.sandbox.engine_load import kept, threads, turn
+from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes, result_of
 from harness.sandbox.leftovers import client_environment, private_folder
-from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine, MachineSpec
+from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
 from harness.usercode.deadline import waiting
 
 COPY_SECONDS = 600.0
@@ -49,80 +44,8 @@ T = TypeVar("T")
 _DOUBTFUL = (125, 137, 255)
 """Exit codes of programs that are also those of an engine's client that has lost its program."""
 
-NOT_STARTED = 127
-"""Exit code of a program that the container cannot start, as in a shell."""
-
 SHELL = "/bin/sh"
 """The shell of containers. An absolute path, since programs may write to folders of PATH."""
-
-_WAIT = f"while :; do sleep 3600 || [ $? -gt 128 ] || exit {MAIN_FAILED}; done"
-"""Main process: also continues if its `sleep` is killed. A shell as process 1 removes processes whose parent has
-ended."""
-
-
-class Containers:
-    """Starts machines in containers.
-
-    Args:
-        engine: The container engine.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def open(self, spec: MachineSpec) -> Machine:
-        """Start a machine; see `open_machine`."""
-        engine = self._engine
-        if spec.disk_mb is not None and (problem := await engine.refuses_disk_limit()):
-            raise ConfigError(
-                f"MachineSpec(disk_mb={spec.disk_mb}): {engine.name} cannot limit the disk space here ({problem}). "
-                "Omit disk_mb, or move the storage of the engine to xfs that is mounted with pquota"
-            )
-        image = spec.image or IMAGE
-        local = await local_image(engine, image, spec.images, spec.build_seconds)
-        try:
-            return await self._start(spec, local)
-        except SandboxError:
-            if not await is_missing(engine, local):
-                raise
-        await local_image(engine, image, spec.images, spec.build_seconds)  # it was removed after its last use
-        return await self._start(spec, local)
-
-    async def _start(self, spec: MachineSpec, local: str) -> Machine:
-        engine = self._engine
-        name = f"bench-{secrets.token_hex(8)}"
-        environment, secret = variables(spec.env)
-        answer = await engine.start(name, [*_options(spec), *environment], local, ["-c", _WAIT], secret)
-        if answer.code:
-            raise EnvironmentFault(
-                f"containers of {str(spec.image or IMAGE)!r} cannot run /bin/sh, which machines need: {answer.error}"
-            )
-        return ContainerMachine(engine, name)
-
-
-def _options(spec: MachineSpec) -> list[str]:
-    options = {
-        "--entrypoint": SHELL,
-        "--hostname": "machine",
-        "--ipc": "private",
-        "--log-driver": "none",
-        "--stop-timeout": "0",
-        "--pids-limit": str(spec.processes + 1),  # plus the main process's `sleep`
-        "--memory": f"{spec.memory_mb}m",
-        "--memory-swap": f"{spec.memory_mb}m",
-    }
-    if not spec.network:
-        options["--network"] = "none"
-    if spec.cpus is not None:
-        options["--cpus"] = f"{spec.cpus:g}"
-    if spec.disk_mb is not None:
-        options["--storage-opt"] = f"size={spec.disk_mb}m"
-    if spec.user is not None:
-        options["--user"] = spec.user
-    if spec.folder is not None:
-        options["--workdir"] = spec.folder
-    pairs = [*options.items(), ("--cap-drop", "MKNOD"), ("--cap-drop", "NET_RAW")]
-    return [part for pair in pairs for part in pair]
 
 
 class ContainerMachine(Machine):
@@ -207,7 +130,7 @@ class ContainerMachine(Machine):
             options.append("--interactive")
         pipes, changed = await self._spawn(options, [folder, *call.argv], call.output_bytes, secret)
         pipes.on_output = call.on_output
-        feeding = asyncio.ensure_future(_feed(pipes, call.input))
+        feeding = asyncio.ensure_future(pipes.feed(call.input))
         try:
             outcome, wall = await self._wait(pipes, changed, call.timeout, mark)
         finally:
@@ -218,7 +141,7 @@ class ContainerMachine(Machine):
                 outcome = "signalled"
             else:
                 await self._check_end(pipes, mark)
-        return pipes, _result(pipes, outcome, wall)
+        return pipes, result_of(pipes, outcome, wall)
 
     async def _check_end(self, pipes: ExecPipes, mark: str) -> None:
         """Check that the program has ended, and not only the engine's client.
@@ -273,7 +196,7 @@ class ContainerMachine(Machine):
         return outcome, time.monotonic() - started
 
     async def _stop(self, mark: str, pipes: ExecPipes, ending: asyncio.Future[None]) -> None:
-        """Kill a program and wait for its end. If it goes on, restart the container.
+        """Kill a program and wait for its end. If it continues, restart the container.
 
         The script that kills programs runs with their rights only, since they may have replaced the shell."""
         seen = self.restarts
@@ -442,31 +365,6 @@ class ContainerMachine(Machine):
             await self._engine.discard(self.container)
 
 
-async def _feed(pipes: ExecPipes, data: bytes) -> None:
-    """Write the input of a program once it has started: if it ends before its input is read, podman otherwise loses its
-    output, with the report of its start."""
-    if data:
-        await pipes.begun.wait()
-    pipes.write(data)
-    pipes.close_stdin()
-
-
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None
     return pipe
-
-
-def _result(pipes: ExecPipes, outcome: Outcome, wall: float) -> Result:
-    errors = pipes.stderr.text
-    code = pipes.exit_code if pipes.exit_code is not None else -1
-    if pipes.pid is None:
-        errors, code = pipes.head.decode("utf-8", "replace"), NOT_STARTED
-    return Result(
-        exit_code=code if outcome == "exited" else None,
-        stdout=pipes.stdout.text,
-        stderr=errors,
-        outcome=outcome,
-        wall_seconds=wall,
-        stdout_truncated=pipes.stdout.is_truncated,
-        stderr_truncated=pipes.stderr.is_truncated,
-    )

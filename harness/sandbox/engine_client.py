@@ -13,15 +13,14 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TypeVar
 
 from harness.core.errors import SandboxError
 from harness.core.redact import names_secret
+from harness.sandbox.engine_load import Breaker, kept, threads, turn
 from harness.sandbox.leftovers import (
     MACHINE,
     OWNER,
@@ -36,8 +35,6 @@ from harness.sandbox.leftovers import (
 )
 from harness.sandbox.pipes import Pipes
 from harness.sandbox.tree import usage
-from harness.usercode.deadline import waiting
-from harness.usercode.threads import Offload, cores
 
 T = TypeVar("T")
 
@@ -50,7 +47,7 @@ CALL_SECONDS = 60.0
 """Timeout of the engine's other calls."""
 
 BUILD_END_SECONDS = 10.0
-"""How long the client of a cancelled build may remove what it has made."""
+"""How long the client of a cancelled build may take to remove its container."""
 
 MAIN_FAILED = 83
 """Exit code of a container whose main process can no longer wait, since its programs were destroyed."""
@@ -64,53 +61,12 @@ NO_SHELL = re.compile(
 REST_SECONDS = 1.0
 """How long output is read after the end of a process if another one keeps its pipes open."""
 
-FAILURES = 3
-"""Number of failed starts in a row after which no container is started for a while."""
-
-PAUSE_SECONDS = 30.0
-"""How long no container is started then, in seconds, before one start is tried."""
-
 _OF_CLIENT = re.compile(
     r"PATH|HOME|TMPDIR|TZ|_?(DOCKER|CONTAINER|CONTAINERS|PODMAN|BUILDAH|STORAGE|REGISTRY|XDG|SSH|SSL|LD|LISTEN)_.*|GO[A-Z]+"
     r"|NOTIFY_SOCKET|DBUS_.*|.*_PROXY",
     re.IGNORECASE,
 )
 """Names of environment variables that would change the client itself."""
-
-Gate = Literal["builds", "starts", "execs"]
-
-AT_ONCE: dict[Gate, int] = {"builds": 2, "starts": max(2, 2 * cores()), "execs": 16 * cores()}
-"""Maximum numbers of concurrent builds, starts and programs in containers. Waiting counts towards no timeout."""
-
-threads = Offload()
-"""Threads for calls of engines, so that slow ones do not delay the code of environments."""
-
-os.register_at_fork(after_in_child=threads._forget)  # pyright: ignore[reportPrivateUsage]
-
-_kept: set[asyncio.Future[Any]] = set()
-
-_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Gate, asyncio.Semaphore]] = WeakKeyDictionary()
-
-
-@asynccontextmanager
-async def turn(gate: Gate) -> AsyncGenerator[None, None]:
-    """Wait for a turn. The time does not count towards the timeout of the rollout."""
-    loop = asyncio.get_running_loop()
-    gates = _gates.setdefault(loop, {name: asyncio.Semaphore(count) for name, count in AT_ONCE.items()})
-    with waiting():
-        await gates[gate].acquire()
-    try:
-        yield
-    finally:
-        gates[gate].release()
-
-
-async def kept(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, which goes on if the await is cancelled."""
-    task = asyncio.ensure_future(work)
-    _kept.add(task)
-    task.add_done_callback(_kept.discard)
-    return await asyncio.shield(task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,57 +76,6 @@ class Answer:
     code: int
     output: bytes
     error: str
-
-
-class Breaker:
-    """Delays starts after several have failed in a row, so that thousands of rollouts neither fail at once nor wait for
-    an engine that is out of order. After a pause, one start is tried; if it fails, those that wait fail, too.
-
-    Failed starts of one image delay only those of this image."""
-
-    def __init__(self) -> None:
-        self._failed: list[str] = []
-        self._reason = ""
-        self._until = 0.0
-        self._trial: str | None = None
-        self._trial_ends = 0.0
-        self._trial_failed = 0.0
-
-    async def admit(self, engine: str, image: str, since: float) -> None:
-        """Wait until a container of `image` may be started. The time does not count towards the timeout of the rollout.
-
-        Args:
-            engine: Its name, for messages.
-            image: Name of the image.
-            since: When the rollout began to wait, in seconds of the monotonic clock.
-
-        Raises:
-            SandboxError: a start that was tried meanwhile has failed.
-        """
-        with waiting():
-            while self._failed.count(image) >= FAILURES or len(set(self._failed)) >= FAILURES:
-                if self._trial_failed > since:
-                    raise SandboxError(
-                        f"{engine} is out of order: {len(self._failed)} starts in a row failed, also one after a "
-                        f"pause. The last error was: {self._reason}"
-                    )
-                left = max(self._until, self._trial_ends) - time.monotonic()
-                if left <= 0:
-                    self._trial, self._trial_ends = image, time.monotonic() + START_SECONDS + CALL_SECONDS
-                    return
-                await asyncio.sleep(min(left, 1.0))
-
-    def record(self, image: str, error: str = "") -> None:
-        """Record a failed start; without an error, a successful one."""
-        if error:
-            self._failed = [*self._failed[-99:], image]
-            self._reason, self._until = error, time.monotonic() + PAUSE_SECONDS
-            if self._trial == image:
-                self._trial_failed = time.monotonic()
-        else:
-            self._failed.clear()
-        if self._trial == image:
-            self._trial, self._trial_ends = None, 0.0
 
 
 class Engine:
@@ -336,7 +241,7 @@ class Engine:
         return ("--http-proxy=false",) if self.name == "podman" else ()
 
     async def discard(self, name: str) -> None:
-        """Remove a container and all of its processes. Goes on if the await is cancelled; if it fails, it is tried
+        """Remove a container and all of its processes. Continues if the await is cancelled; if it fails, it is tried
         again with the next container, and by the helper process."""
         await kept(threads.run(self.remove, name))
 
@@ -445,7 +350,7 @@ async def ended(pipes: Pipes, changed: asyncio.Event) -> None:
 
 async def end_build(pipes: Pipes, changed: asyncio.Event) -> None:
     """End a build. The client of podman runs the commands of the Dockerfile itself, in sessions of their own; once they
-    are killed, it removes what it has made, and ends. A client without such programs is killed.
+    are killed, it removes its container, and ends. A client without such programs is killed.
 
     Args:
         pipes: The pipes of the client.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from harness.sandbox.api import Outcome, Result
 from harness.sandbox.machine import OnOutput
 from harness.sandbox.pipes import BoundedOutput, Pipes
 
@@ -48,6 +49,10 @@ ALIVE = r"""[ "$1" != "$$" ] || exit 3
 { read -r line <"/proc/$1/stat"; } 2>/dev/null || exit 3
 pid=$1; set -- ${line##*) }; case $1 in Z | X | "") exit 3 ;; esac; [ "$4" = "$pid" ] || exit 3"""
 """Exits with code 0 if the program of a call is running, and with 3 if not."""
+
+
+NOT_STARTED = 127
+"""Exit code of a program that the container cannot start, as in a shell."""
 
 
 class BothEnds(BoundedOutput):
@@ -129,3 +134,34 @@ class ExecPipes(Pipes):
     def process_exited(self) -> None:
         self.begun.set()
         super().process_exited()
+
+    async def feed(self, data: bytes) -> None:
+        """Write the input of the program once it has started: if it ends before its input is read, podman otherwise
+        loses its output, with the report of its start."""
+        if data:
+            await self.begun.wait()
+        self.write(data)
+        self.close_stdin()
+
+
+def result_of(pipes: ExecPipes, outcome: Outcome, wall: float) -> Result:
+    """The result of a program.
+
+    Args:
+        pipes: Its pipes.
+        outcome: How it ended.
+        wall: Its duration in seconds.
+    """
+    errors = pipes.stderr.text
+    code = pipes.exit_code if pipes.exit_code is not None else -1
+    if pipes.pid is None:
+        errors, code = pipes.head.decode("utf-8", "replace"), NOT_STARTED
+    return Result(
+        exit_code=code if outcome == "exited" else None,
+        stdout=pipes.stdout.text,
+        stderr=errors,
+        outcome=outcome,
+        wall_seconds=wall,
+        stdout_truncated=pipes.stdout.is_truncated,
+        stderr_truncated=pipes.stderr.is_truncated,
+    )

@@ -17,7 +17,7 @@ from harness.sandbox.backend import Sandbox
 from harness.sandbox.bubblewrap import Bubblewrap
 from harness.sandbox.bubblewrap_machine import Workbenches
 from harness.sandbox.container import IMAGE, Container
-from harness.sandbox.container_machine import Containers
+from harness.sandbox.containers import Containers
 from harness.sandbox.engine_client import Engine, last_line
 from harness.sandbox.images import dockerfile
 from harness.sandbox.launch_data import encode_request

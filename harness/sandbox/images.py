@@ -21,7 +21,8 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
-from harness.sandbox.engine_client import Engine, turn
+from harness.sandbox.engine_client import Engine
+from harness.sandbox.engine_load import turn
 from harness.sandbox.leftovers import private_folder
 from harness.usercode.deadline import waiting
 from harness.usercode.threads import offload

@@ -17,9 +17,11 @@ from containers import IMAGE, PODMAN, exists, need_podman, podman
 from sandboxes import marked
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
-from harness.sandbox import MachineSpec, engine_client
-from harness.sandbox.container_machine import ContainerMachine, Containers
-from harness.sandbox.engine_client import AT_ONCE, FAILURES, Engine
+from harness.sandbox import MachineSpec, engine_load
+from harness.sandbox.container_machine import ContainerMachine
+from harness.sandbox.containers import Containers
+from harness.sandbox.engine_client import Engine
+from harness.sandbox.engine_load import AT_ONCE, FAILURES
 
 FAULTY = f"""#!/bin/sh
 # Fails once for each file in the folder `faults`, if the call contains its name.
@@ -252,7 +254,7 @@ def test_arguments_that_are_too_long_are_told_as_by_a_shell(faults: Faults) -> N
 def test_failed_starts_in_a_row_delay_the_next_ones_and_one_is_tried(
     faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_client, "PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(engine_load, "PAUSE_SECONDS", 1.0)
     engine = faults.engine
 
     async def start(option: str, image: str = IMAGE) -> object:
