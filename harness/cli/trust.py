@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +29,9 @@ TRUST = "--trust"
 
 _CODE_ARGS = ("agent", "mcp", "eval_fns", "score_output")
 """Arguments of the built-in environments that refer to code."""
+
+_MODULE = re.compile(r"([^\W\d]\w*)(?:\.\w+)*:\w+(?:\.\w+)*")
+"""`module:attribute`; the group is the module's top-level package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model
     now: list[str] = []
     later: list[str] = []
     for run in resolution.runs:
-        now += [f"run the code in {path}" for path in _code(run, folder, known=known)]
+        now += _code(run, folder, known=known)
         if not known:
             now += _of_arguments(run, file)
             (now if asks_model else later).extend(_of_model(run, file))
@@ -115,26 +119,56 @@ def _reasons(folder: RunDir, resolution: Resolution, config: Path, *, asks_model
     return _Reasons(tuple(dict.fromkeys(now)), tuple(dict.fromkeys([*now, *later])))
 
 
-def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[Path]:
-    """Iterate over the untrusted code that the run's settings refer to. Code is untrusted if it is in or next to the
-    run folder or, for a run from another machine, outside of the working directory."""
+def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[str]:
+    """Describe the untrusted code that the run's settings refer to. Code is untrusted if it is in or next to the run
+    folder or, for a run from another machine, outside of the working directory. Arguments that are code are also
+    untrusted if they are not found: they may be addresses, or modules that only an import finds."""
     cwd, found = Path.cwd(), run.found
     named = [found.path] if found is not None and found.path is not None else []
-    if built_in(found) is not None:
-        for text in _texts([run.settings.env.env_args.get(name) for name in _CODE_ARGS]):
-            # The existing paths to which `module:attribute` or a folder's path may refer.
-            module = text.partition(":")[0]
-            near = [Path(text).expanduser(), module.replace(".", "/"), f"{module.replace('.', '/')}.py"]
-            near += [f"{module.partition('.')[0]}.py"]
-            named += [cwd / each for each in near if (cwd / each).exists()]
-    of_source = [run.settings.env.env_args.get(name) for name in (found.code_args if found is not None else ())]
-    named += [path for text in _texts(of_source) if (path := cwd / text).exists()]
+    for name in (*_CODE_ARGS, *found.code_args) if found is not None else ():
+        is_code = name in found.code_args if found is not None else False
+        for text in _texts(run.settings.env.env_args.get(name)) if is_code or built_in(found) is not None else ():
+            places = _places(text, cwd)
+            named += places
+            is_missing = not places and not _is_installed(text) and (is_code or ":" in text)
+            if is_missing and not known and not _is_typed(run, name):
+                yield f"run the code that {name} = {text!r} names"
     for path in named:
         if _is_in(path, folder.path) or (not known and _is_foreign(path, folder.path, cwd)):
-            yield path
+            yield f"run the code in {path}"
     for path in found.source_files if found is not None and found.path is None else ():
         if _is_in(path, folder.path) or (not known and _is_in(path, _home(folder.path))):
-            yield path
+            yield f"run the code in {path}"
+
+
+def _places(text: str, cwd: Path) -> list[Path]:
+    """Return the existing paths to which a path or `module:attribute` may refer. For a module also the folders that
+    contain it, since its file may have another name, such as that of an extension."""
+    near = [os.path.expanduser(text)]
+    for module in (text.partition(":")[0], text.rpartition(":")[0]):
+        parts = [part for part in module.split(".") if part]
+        near += ["/".join(parts[: count + 1]) for count in range(len(parts))]
+        near += ["/".join(parts) + ".py", *(f"{part}.py" for part in parts[:1])]
+    return [cwd / each for each in dict.fromkeys(near) if each and os.path.exists(cwd / each)]
+
+
+def _is_installed(text: str) -> bool:
+    """Return whether `module:attribute` is in an installed module. Does not import it."""
+    module = _MODULE.fullmatch(text)
+    try:
+        spec = find_spec(module[1]) if module is not None else None
+    except (ImportError, ValueError):
+        return False
+    if spec is None:
+        return False
+    places = list(spec.submodule_search_locations or filter(None, [spec.origin]))
+    return bool(places) and Path.cwd().resolve() not in {Path(each).resolve().parent for each in places}
+
+
+def _is_typed(run: ResolvedRun, name: str) -> bool:
+    """Return whether the user has typed this argument of the environment."""
+    origin = run.origins.get(f"env.env_args.{name}")
+    return origin is not None and origin.layer in ("cli", "set")
 
 
 def _is_foreign(path: Path, run: Path, cwd: Path) -> bool:
@@ -181,10 +215,14 @@ def _of_arguments(run: ResolvedRun, file: str) -> Iterator[str]:
             if each.place.file == file:
                 key = each.values.get(("model", "api_key_var"))
                 yield from _leak(str(each.values.get(("model", "api_base_url"))), str(key) if key else None)
+    declared = run.found.trust_args if run.found is not None else {}
     for table in ("env.env_args.", "env.extra_env_kwargs."):
         for path, line in run.described().items():
             if path.startswith(table) and run.origins[path].source.startswith(f"{file}: "):
                 yield from _of_argument(path.rpartition(".")[2], line["value"])
+                words = declared.get(path.removeprefix(table).partition(".")[0])
+                if words is not None:
+                    yield from (words.format(text) for text in _texts(line["value"]))
 
 
 def _of_argument(name: str, value: object) -> Iterator[str]:

@@ -39,7 +39,11 @@ class FoundEnvironment:
     code: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Hashes of classes and functions that are not defined in a file, such as those of a notebook."""
     code_args: tuple[str, ...] = ()
-    """Names of arguments that are files or folders with code that the environment runs."""
+    """Names of arguments that are code which the environment runs: files, folders, addresses, `module:attribute`. A run
+    from another machine that has one asks first, unless it is installed or in the user's own folder."""
+    trust_args: dict[str, str] = field(default_factory=dict[str, str])
+    """Names of other arguments for which a run from another machine asks first, with the action to confirm. `{}` in it
+    is replaced by each text in the value: `{"pass_env": "read the variable {}"}`."""
 
 
 class EnvironmentSource:

@@ -303,6 +303,54 @@ def test_a_folder_of_tasks_that_a_strange_run_names_is_code(bench: Bench, write:
         assert "--trust" in done.err
 
 
+TABLE = "[eval.env.env_args]\n"
+HARBOR = (
+    ('agent = "strange.run_1.evil:Agent"', "run the code in"),
+    ('agent = "strange.run_1.e:vil:Agent"', "run the code in"),
+    ('agent = "strange.run_1.compiled:Agent"', "run the code in"),
+    ('agent = "no_such_module:Agent"', "no_such_module:Agent"),
+    ('path = "file://{tmp}/repository"', "file://{tmp}/repository"),
+    ('path = "git+file://{tmp}/repository@main#tasks"', "git+file://"),
+    ('path = "git+ssh://git@evil.example/tasks"', "evil.example/tasks"),
+    ('path = "git+https://evil.example/tasks"', "run the code that path"),
+    ('path = "git@evil.example:tasks"', "evil.example:tasks"),
+    ('path = "{tmp}"', "run the code in {tmp}"),
+    ('path = "~no-such-user/{long}"', "run the code that path"),
+    ('pass_env = ["BENCH_TEST_KEY"]', "give the variable BENCH_TEST_KEY of this computer"),
+    ('logs = "elsewhere"', "write files to elsewhere"),
+    ('images = {{ "debian:bookworm" = "evil.example/x" }}', "run programs of the image evil.example/x"),
+)
+
+
+def test_arguments_that_a_source_declares_as_code_are_asked_for_however_they_are_written(
+    bench: Bench, write: Write, tmp_path: Path
+) -> None:
+    run = strange(bench, write, lambda text: text.replace("./by_file.py", "harbor"))
+    settings = (run / "config.toml").read_text()
+    (run.parents[2] / "run_1").mkdir()
+    for name in ("evil.py", "e:vil.py"):
+        (run.parents[2] / "run_1" / name).write_text(EVIL)
+    names = {"tmp": str(tmp_path.parent), "long": "x" * 5000}
+    for index, (argument, words) in enumerate(HARBOR):
+        (run / "config.toml").write_text(settings.replace(TABLE, f"{TABLE}{argument.format(**names)}\n"))
+        for command in REPEATING if index == 0 else REPEATING[index % len(REPEATING) :][:1]:
+            done = said(bench, run, command)
+            assert done.code == 2 and "--trust" in done.err, (argument, command, done.err)
+            assert words.format(**names) in done.err, (argument, command, done.err)
+    assert not Path("ran").exists()
+
+
+def test_the_agent_in_the_folder_of_the_user_and_installed_ones_are_not_asked_for(bench: Bench, write: Write) -> None:
+    write("own_agent.py", EVIL)
+    run = strange(bench, write, lambda text: text.replace("./by_file.py", "harbor"))
+    settings = (run / "config.toml").read_text()
+    for agent in ("own_agent:Agent", "harness.eval:RolloutAgentLoop"):
+        (run / "config.toml").write_text(settings.replace(TABLE, f"{TABLE}agent = '{agent}'\n"))
+        done = said(bench, run, ("run", "RUN/config.toml"))
+        assert done.code and "trust" not in done.err, done.err
+    assert Path("ran").exists()
+
+
 def test_code_in_the_run_folder_is_asked_for_even_if_its_settings_are_ours(bench: Bench, write: Write) -> None:
     run = make_run(bench, write)
     shutil.copy("by_file.py", run)

@@ -35,6 +35,11 @@ class HarborSource(EnvironmentSource):
             defaults=DEFAULTS,
             defaults_source="harbor [built-in]",
             code_args=("agent", "path"),
+            trust_args={
+                "images": "run programs of the image {}",
+                "pass_env": "give the variable {} of this computer to the programs of tasks",
+                "logs": "write files to {}",
+            },
         )
 
     def function(self, name: str) -> Callable[..., object]:
