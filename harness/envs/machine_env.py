@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from typing import Any, Literal, Unpack
@@ -13,12 +14,15 @@ from harness.envs.options import EnvOptions
 from harness.envs.stateful_tool_env import StatefulToolEnv
 from harness.envs.tool_env import ErrorFormatter
 from harness.sandbox.api import Result
-from harness.sandbox.find import find_machines
+from harness.sandbox.find import ENGINES, find_machines
 from harness.sandbox.machine import Machine, MachineSpec, open_machine
+from harness.sandbox.user_machine import UserMachine
 from harness.tools import Tool, read_tool
 
 MAX_VIEW = 1 << 20
 """Maximum size in bytes of a file that the tool `edit` shows or changes."""
+
+_MAX_PATH = 4096
 
 
 async def bash(command: str, machine: Machine, timeout: float) -> str:
@@ -66,6 +70,8 @@ async def edit(
         new_str: The new text.
         insert_line: Line number after which to insert; 0 for the start of the file.
     """
+    if not path or "\0" in path or len(os.fsencode(path)) > _MAX_PATH:
+        raise ValueError("path is not the path of a file")
     if command == "create":
         await machine.write_file(path, file_text)
         return f"{path} has been written"
@@ -108,7 +114,8 @@ class MachineEnv(StatefulToolEnv):
     the rollout, also if it fails or is cancelled.
 
     Override `machine_spec` for other machines for some rows, `setup_machine` to prepare the machine, and `verify` to
-    look at it after the model's last reply. While the rollout runs, the machine is also `state.machine`.
+    look at it after the model's last reply. Hooks may write files as root. While the rollout runs, the machine is also
+    `state.machine`, which tools get: in a container it reads and writes files with the rights of the container's user.
 
     Args:
         machine: Description of the machine.
@@ -188,8 +195,9 @@ class MachineEnv(StatefulToolEnv):
 
     async def play(self, state: State) -> None:
         """Run the turns on a new machine."""
-        async with open_machine(self.machine_spec(state)) as machine:
-            state.machine = machine
+        spec = self.machine_spec(state)
+        async with open_machine(spec) as machine:
+            state.machine = UserMachine(machine, spec.user) if machine.name in ENGINES else machine
             try:
                 await self.setup_machine(machine, state)
                 try:
@@ -201,6 +209,13 @@ class MachineEnv(StatefulToolEnv):
                     await self._verify(machine, state)
             finally:
                 state.machine = None
+
+    async def _verify(self, machine: Machine, state: State) -> None:
+        """Call `verify`, unless the machine has failed: the model or agent may have caught this error and gone on, but
+        would look worse for it."""
+        if isinstance(state.machine, UserMachine) and state.machine.failure is not None:
+            raise state.machine.failure
+        await self.verify(machine, state)
 
 
 def output_text(done: Result, timeout: float) -> str:

@@ -15,7 +15,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -32,8 +32,19 @@ FAILED_SECONDS = 60.0
 
 PREFIX = "localhost/bench/"
 
-_FROM = re.compile(r"^(\s*FROM\s+(?:--platform=\S+\s+)?)(\S+)", re.IGNORECASE | re.MULTILINE)
-_COPY_FROM = re.compile(r"^(\s*COPY\s+(?:--\S+\s+)*--from=)(\S+)", re.IGNORECASE | re.MULTILINE)
+_FROM = re.compile(r"(\s*FROM\s+(?:--platform=\S+\s+)?)(\S+)(?:\s+AS\s+(\S+))?", re.IGNORECASE)
+_COPY_FROM = re.compile(r"(\s*COPY\s+(?:--\S+\s+)*--from=)(\S+)", re.IGNORECASE)
+_MOUNT_FROM = re.compile(r"(\s*RUN\s+(?:--\S+\s+)*--mount=(?:[^\s,]+,)*from=)([^\s,]+)", re.IGNORECASE)
+_ARG = re.compile(r"(\s*ARG\s+\w+=)(\S+)", re.IGNORECASE)
+_WITH_FILES = re.compile(r"\s*(RUN|COPY|ADD)\s", re.IGNORECASE)
+_HEREDOC = re.compile(r"\s\d*<<-?([\"']?)(\w+)\1")
+
+_NAME = re.compile(r"[\w.]+[\w.-]*(:\d+)?(/[\w.-]+)*(:\w[\w.-]*)?(@\w+:[0-9a-fA-F]+)?", re.ASCII)
+_TRANSPORT = re.compile(r"(containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif|tarball):")
+"""With these, podman reads an image from a path of this computer."""
+
+_hashes: dict[tuple[Path, str, int], tuple[list[object], str]] = {}
+"""Hashes of folders, with the names, modes, sizes and times of the files that they had."""
 
 _ready: set[tuple[str, str]] = set()
 """Images, by engine and name, that this process has found or made."""
@@ -65,7 +76,10 @@ async def local_image(engine: Engine, image: str | Path, images: Mapping[str, st
             name = images.get(image, image)
             return await _ensure(engine, name, lambda: _pull(engine, name, seconds))
         text = dockerfile(image, images)
-        name = PREFIX + await offload.run(content_hash, image, text)
+        try:
+            name = PREFIX + await offload.run(content_hash, image, text)
+        except OSError as error:
+            raise EnvironmentFault(f"the folder {image} cannot be read: {error}") from error
         return await _ensure(engine, name, lambda: _build(engine, name, image, text, seconds))
 
 
@@ -76,32 +90,89 @@ def dockerfile(folder: Path, images: Mapping[str, str]) -> str:
         ConfigError: the folder has no Dockerfile.
     """
     try:
-        text = (folder / "Dockerfile").read_text("utf-8")
+        text = (folder / "Dockerfile").read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"image={str(folder)!r} must be a folder with a Dockerfile; the name of an image is a string: {error}"
         ) from error
-    for pattern in (_FROM, _COPY_FROM):
-        text = pattern.sub(lambda found: found[1] + images.get(found[2], found[2]), text)
-    return text
+    return "".join(_replaced(text, images)) if images else text
 
 
-def content_hash(folder: Path, text: str) -> str:
-    """Hash of a folder's files with their modes, and of the text that is used as its Dockerfile. Blocks."""
+def _replaced(text: str, images: Mapping[str, str]) -> Iterator[str]:
+    """Iterate over the lines of a Dockerfile, with other images in instructions that name one."""
+    stages: set[str] = set()
+    inside: list[str] = []
+    is_continued = False
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if inside:  # the lines of a file in the Dockerfile, up to this word
+            if line.strip() == inside[0]:
+                inside.pop(0)
+            yield line
+            continue
+        if not is_continued:
+            if _WITH_FILES.match(line):
+                words = [found[2] for found in _HEREDOC.finditer(line)]
+                inside = [word for word in words if word in map(str.strip, lines[number + 1 :])]
+            patterns = (_FROM, _COPY_FROM, _MOUNT_FROM, *(() if stages else (_ARG,)))
+            found = next((match for pattern in patterns if (match := pattern.match(line))), None)
+            if found is not None and found[2].lower() not in stages:
+                line = found[1] + images.get(found[2], found[2]) + line[found.end(2) :]
+            if found is not None and found.re is _FROM:
+                stages.add((found[3] or "").lower())
+        is_continued = line.rstrip().endswith("\\") or (is_continued and line.lstrip().startswith("#"))
+        yield line
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether a text is the name of an image in a registry or in the engine, and not a path or an option."""
+    return _NAME.fullmatch(name) is not None and _TRANSPORT.match(name) is None
+
+
+def content_hash(folder: Path, text: str, modes: int = 0o7777) -> str:
+    """Hash of a folder's files and folders with their modes, and of a text, such as its Dockerfile. Files are read
+    again only if their sizes or times have changed. Blocks.
+
+    Args:
+        folder: The folder.
+        text: The text.
+        modes: Bits of the modes that count.
+
+    Raises:
+        OSError: a file or folder cannot be read.
+    """
+    entries = sorted(_entries(folder))
+    seen: list[object] = [
+        (path, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino) for path, info in entries
+    ]
+    key = (folder, text, modes)
+    known = _hashes.get(key)
+    if known is not None and known[0] == seen:
+        return known[1]
     total = hashlib.sha256(json.dumps(text).encode())
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted([*files, *(each for each in folders if Path(parent, each).is_symlink())]):
-            path = Path(parent, name)
-            mode = path.lstat().st_mode
-            entry = f"{path.relative_to(folder)}\0{stat.S_IFMT(mode):o}{mode & 0o111:o}\0"
-            total.update(entry.encode(errors="surrogateescape"))
-            if stat.S_ISLNK(mode):
-                total.update(os.fsencode(os.readlink(path)))
-            elif stat.S_ISREG(mode):
-                with path.open("rb") as file:
-                    total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()[:32]
+    for path, info in entries:
+        mode = info.st_mode
+        entry = f"{os.path.relpath(path, folder)}\0{stat.S_IFMT(mode):o}{mode & modes:o}\0"
+        total.update(entry.encode(errors="surrogateescape"))
+        if stat.S_ISLNK(mode):
+            total.update(os.fsencode(os.readlink(path)) + b"\0")
+        elif stat.S_ISREG(mode):
+            with open(path, "rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+    _hashes[key] = (seen, total.hexdigest()[:32])
+    return _hashes[key][1]
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Iterate over all files and folders below a folder."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for parent, folders, files in os.walk(folder, onerror=fail):
+        for name in (*folders, *files):
+            path = os.path.join(parent, name)
+            yield path, os.lstat(path)
 
 
 async def is_missing(engine: Engine, name: str) -> bool:

@@ -3,6 +3,7 @@ containers and bubblewrap; `container_machine` and `bubblewrap_machine` implemen
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +16,8 @@ from harness.sandbox.api import Result
 
 FILE_BYTES = 16 << 20
 FOLDER_BYTES = 1 << 30
+ARGUMENT_BYTES = 128 << 10
+"""Linux starts no program with an argument of this size."""
 
 OnOutput: TypeAlias = Callable[[str, bytes], object]
 """Called with `stdout` or `stderr` and the next part of the output, as it arrives."""
@@ -46,6 +49,7 @@ class Exec:
 
     Raises:
         ConfigError: an invalid value.
+        ValueError: a text in `argv` that no program can have as an argument, which may be a model's.
     """
 
     argv: Sequence[str]
@@ -58,8 +62,13 @@ class Exec:
     on_output: OnOutput | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.argv, str) or not self.argv or any("\0" in part for part in self.argv):
+        if isinstance(self.argv, str) or not self.argv:
             raise ConfigError(f"argv must be a list with a program and its arguments, not {self.argv!r}")
+        for part in self.argv:
+            if "\0" in part:
+                raise ValueError("a program and its arguments cannot contain a NUL character")
+            if len(os.fsencode(part)) >= ARGUMENT_BYTES:
+                raise ValueError(f"an argument of a program must have less than {ARGUMENT_BYTES:,} bytes")
         for name, value in {"timeout": self.timeout, "output_bytes": self.output_bytes}.items():
             if not 0 < value < float("inf"):
                 raise ConfigError(f"exec({name}=…) must be above 0, not {value!r}")
@@ -176,6 +185,7 @@ class Machine(ABC):
 
         Raises:
             ConfigError: an invalid argument, or one that this machine cannot have.
+            ValueError: a text in `argv` contains a NUL character or has 131,072 bytes or more.
             SandboxError: the machine itself failed.
         """
         return await self.run(Exec(argv, **options))

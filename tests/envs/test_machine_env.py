@@ -201,3 +201,37 @@ def test_a_wrong_name_fails_before_the_first_rollout(tmp_path: Path, monkeypatch
             MachineEnv(MachineSpec(image="debian"), dataset=ROWS)
     finally:
         find_engine.cache_clear()
+
+
+def test_texts_that_no_program_can_have_are_the_models_mistake() -> None:
+    state = play(
+        answers("bubblewrap"),
+        bash("printf 'a\0b'"),
+        bash("x" * 140_000),
+        call("edit", command="view", path=""),
+        call("edit", command="create", path="a\0b", file_text="x"),
+        bash("echo 42 >answer.txt"),
+    )
+    said = told(state)
+    assert "NUL" in said[0] and "131,072 bytes" in said[1]
+    assert said[2:4] == ["path is not the path of a file"] * 2 and state["found"] == "42"
+
+
+def test_edit_has_the_rights_of_the_containers_user() -> None:
+    need_podman()
+    env = Answers(MachineSpec(sandbox="podman", image=IMAGE, user="games", folder="/tmp"), dataset=ROWS)
+    state = play(
+        env,
+        call("edit", command="create", path="/etc/x", file_text="x"),
+        call("edit", command="view", path="/etc/shadow"),
+        call("edit", command="create", path="mine", file_text="x" * 2_000_000),
+        bash("stat -c '%U %a %s' mine"),
+        call("edit", command="view", path="mine"),
+        call("edit", command="view", path="/dev/null"),
+        bash("printf 'a\\0\\377' >raw"),
+        call("edit", command="view", path="raw"),
+    )
+    said = told(state)
+    assert "cannot be written" in said[0] and "not a file that the user may read" in said[1]
+    assert said[3] == "games 644 2000000" and "more than 1,048,576 bytes" in said[4]
+    assert "not a file" in said[5] and said[7] == "     1\ta\0\ufffd"

@@ -43,11 +43,11 @@ def load(path: Path | str, **arguments: Any) -> HarborEnv:
     return load_environment(path=str(path), sandbox="podman", images=IMAGES, containers=2, **arguments)
 
 
-def play(env: HarborEnv, *replies: object, row: int = 0) -> State:
+def play(env: HarborEnv, *replies: object, row: int = 0, model: str = "m") -> State:
     """Play a row with these replies, and score it."""
     found = env.row(row)
     example = Example("k", found.example_id or 0, found.prompt, info=found.info)
-    state = State.begin(example, 0, "m", {})
+    state = State.begin(example, 0, model, {})
 
     async def main() -> None:
         await env.rollout(state, ScriptedChat([*replies, "done"]))

@@ -18,7 +18,7 @@ from harness.agents.loading import LoadedAgent
 from harness.agents.outcome import failure_of
 from harness.agents.run import AgentOptions, AgentRun
 from harness.agents.schemas import RolloutRequest
-from harness.core.errors import ConfigError, SandboxError
+from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.core.keys import digest, hash_files
 from harness.core.records import Example
 from harness.core.state import State, own
@@ -26,14 +26,17 @@ from harness.core.types import JsonDict, Message, Messages, Prompt
 from harness.envs.hooks import stop
 from harness.envs.machine_env import MachineEnv
 from harness.envs.tool_env import called_tools, tool_message
-from harness.plugins.harbor.agent_machine import AgentMachine
 from harness.plugins.harbor.task_file import HarborTask
 from harness.plugins.harbor.verifier import AGENT_LOGS, VerifierRubric, prepare, run_script, verify
+from harness.reference.policies import is_reference
 from harness.sandbox.container_machine import ContainerMachine
 from harness.sandbox.engine_client import Engine
 from harness.sandbox.find import ENGINES, find_engine
+from harness.sandbox.images import is_image_name
 from harness.sandbox.machine import Machine, MachineSpec
+from harness.sandbox.user_machine import UserMachine
 from harness.usercode.deadline import Deadline, waiting
+from harness.usercode.threads import offload
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ SUBMIT = "submit"
 
 SOLUTION = "play_solution"
 """Name of the call with which the reference policy plays the task's solution. It is not offered to models, and is
-obeyed only with the hash of the task's files, which no model knows."""
+obeyed only if a reference model sends it with the hash of the task's files."""
 
 _BACKGROUND = 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null &'
 
@@ -94,6 +97,8 @@ class HarborOptions:
         pairs = cast("Mapping[object, object]", images).items() if isinstance(images, Mapping) else [(None, None)]
         if not all(isinstance(each, str) for pair in pairs for each in pair):
             raise ConfigError(f"images must be a table of names of images, not {images!r}")
+        if wrong := [name for name in self.images.values() if not is_image_name(name)]:
+            raise ConfigError(f"images: {wrong[0]!r} is not the name of an image")
 
 
 class HarborEnv(MachineEnv):
@@ -118,6 +123,11 @@ class HarborEnv(MachineEnv):
         for task in tasks:
             for table in ("environment", "verifier", "solution"):
                 task.variables(table, options.pass_env)
+        if wanting := [task.name for task in tasks if _wants_more(task)]:
+            logger.warning(
+                "%d of %d tasks, such as %s, ask for more processors than the %d of this computer: they get all",
+                len(wanting), len(tasks), wanting[0], os.cpu_count() or 1,
+            )  # fmt: skip
         self._limits_disk: bool | None = None if options.limit_storage else False
         self._entry_points: dict[str, list[str]] = {}
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -162,13 +172,12 @@ class HarborEnv(MachineEnv):
     def _spec_of(self, task: HarborTask) -> MachineSpec:
         options = self._options
         image = task.build_folder if options.build or task.docker_image is None else task.docker_image
-        cpus = task.cpus if task.cpus is None or task.cpus <= (os.cpu_count() or 1) else None
         return MachineSpec(
             sandbox=options.sandbox,
             image=image or task.docker_image,
             images=options.images,
             network=task.network and options.network,
-            cpus=cpus,
+            cpus=None if _wants_more(task) else task.cpus,
             memory_mb=task.memory_mb,
             processes=_PROCESSES,
             disk_mb=task.storage_mb if self._limits_disk else None,
@@ -179,6 +188,7 @@ class HarborEnv(MachineEnv):
 
     async def play(self, state: State) -> None:
         """Run the agent and the tests on a new machine."""
+        await offload.run(self.task_of(state).require_unchanged)
         if self.task_of(state).storage_mb is not None and self._limits_disk is None:
             self._limits_disk = await self._can_limit_disk()
         gate = self._gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._options.containers))
@@ -206,11 +216,12 @@ class HarborEnv(MachineEnv):
 
     async def setup_machine(self, machine: Machine, state: State) -> None:
         """Make the folders of logs, and start the image's entry point; the agent then has the rights of its user."""
-        await prepare(machine)
+        if problem := await prepare(machine, self.task_of(state)):
+            raise EnvironmentFault(f"the container of {self.task_of(state).name} cannot be prepared: {problem}")
         if entry := await self._entry_point(machine, self.task_of(state)):
             command = ["sh", "-c", _BACKGROUND, "sh", f"{AGENT_LOGS}/entrypoint.txt", *entry, *_WAIT]
             await machine.exec(command)
-        state.machine = AgentMachine(machine, self.task_of(state).agent_user)
+        state.machine = UserMachine(machine, self.task_of(state).agent_user)
 
     async def _entry_point(self, machine: Machine, task: HarborTask) -> list[str]:
         """The image's ENTRYPOINT, which may start services; a machine does not run it by itself."""
@@ -264,7 +275,7 @@ class HarborEnv(MachineEnv):
         """Answer tool calls; play the solution if the reference policy asks for it."""
         task = self.task_of(state)
         calls: Sequence[JsonDict] = messages[-1].get("tool_calls") or [{}]
-        if calls[0].get("function") == _solution_call(task)["function"]:
+        if is_reference(state["model"]) and calls[0].get("function") == _solution_call(task)["function"]:
             return [tool_message(await self._play_solution(task, state), str(calls[0].get("id")))]
         answers = await super().env_response(messages, state)
         if SUBMIT in called_tools(messages[-1:]):
@@ -272,7 +283,7 @@ class HarborEnv(MachineEnv):
         return answers
 
     async def _play_solution(self, task: HarborTask, state: State) -> str:
-        machine = cast(Machine, state.machine)
+        machine: Machine = state.machine
         await machine.copy_in(task.folder / "solution", "/solution")
         done, state["solution_output"] = await run_script(
             machine, "/solution/solve.sh", f"{AGENT_LOGS}/oracle.txt", user=task.agent_user,
@@ -291,12 +302,13 @@ class HarborEnv(MachineEnv):
     async def verify(self, machine: Machine, state: State) -> None:
         """Run the task's tests, and keep the logs if a folder for them is set."""
         task = self.task_of(state)
+        await offload.run(task.require_unchanged)
         await verify(task, machine, task.variables("verifier", self._options.pass_env), state)
         if self._options.logs is not None:
             target = self._options.logs / task.name / f"{state['rollout_index']}-{state['trajectory_id']}"
             try:
                 await machine.copy_out("/logs", target)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, SandboxError) as error:  # the reward is known
                 logger.warning("%s: the logs cannot be kept in %s: %s", task.name, target, error)
 
     # Reference policies
@@ -317,6 +329,11 @@ class HarborEnv(MachineEnv):
     def null_reply(self, example: Example, messages: Messages) -> Message | str:
         """Do nothing."""
         return "I do nothing."
+
+
+def _wants_more(task: HarborTask) -> bool:
+    """Return whether a task asks for more processors than this computer has, which engines refuse."""
+    return task.cpus is not None and task.cpus > (os.cpu_count() or 1)
 
 
 def _solution_call(task: HarborTask) -> JsonDict:

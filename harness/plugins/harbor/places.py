@@ -26,6 +26,20 @@ _MOST = 100_000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
+_KEPT = ("GIT_ASKPASS", "GIT_CONFIG_", "GIT_HTTP_", "GIT_LFS_", "GIT_PROXY_", "GIT_SSH", "GIT_SSL_")
+"""Beginnings of git's variables that it gets. Others, such as GIT_INDEX_FILE in a hook, name files of another
+repository."""
+
+_OPTIONS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.autocrlf": "false",
+    "core.eol": "lf",
+    "core.attributesFile": "/dev/null",
+    "protocol.ext.allow": "never",
+}
+"""Nothing is run, and files are the same for all users."""
+
 _SCHEMES = ("https", "http", "ssh", "file")
 
 
@@ -71,7 +85,10 @@ def split_url(path: str) -> tuple[str, str, str]:
         ConfigError: the URL is invalid.
     """
     address, _, inside = path.removeprefix("git+").partition("#")
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise ConfigError(f"path={path!r}: {error}") from error
     location, at, ref = parts.path.rpartition("@")
     location = location if at else parts.path
     ref = ref if at else ""
@@ -127,13 +144,17 @@ def _clone(url: str, commit: str) -> Path:
 
 def _git(*arguments: str, folder: str | None = None) -> str:
     """Run git without hooks and without questions, and return its output."""
-    options = ["-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false"]
+    options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
     where = ["-C", folder] if folder else []
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_DIR")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or (name.startswith(_KEPT) and name != "GIT_CONFIG_PARAMETERS")
+    }
     try:
         done = subprocess.run(
             ["git", *options, *where, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS,
-            env={**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}, check=False,
+            env={**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}, umask=0o022, check=False,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise EnvironmentLoadError("tasks in a git repository need the program git, which is not installed") from error
@@ -152,11 +173,11 @@ def task_folders(place: Place) -> Mapping[str, Path]:
         ConfigError: there are no tasks, or a name cannot be used.
     """
     if (place.folder / "task.toml").exists():
-        return {place.folder.name: place.folder}
+        return {_name(place.folder.name): place.folder}
     found: dict[str, Path] = {}
     queue, searched = [(place.folder, 0)], 0
     for folder, level in queue:
-        for each in sorted(folder.iterdir()):
+        for each in _entries(folder):
             searched += 1
             if searched > _MOST:
                 raise ConfigError(f"{place.folder} has more than {_MOST:,} files and folders: name a smaller folder")
@@ -169,6 +190,13 @@ def task_folders(place: Place) -> Mapping[str, Path]:
     if not found:
         raise ConfigError(f"{place.folder} has no tasks: no folder in it has a task.toml")
     return dict(sorted(found.items()))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def _name(name: str) -> str:

@@ -3,6 +3,7 @@ untrusted: types are checked, and links that leave its collection are refused.""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, EnvironmentFault
+from harness.core.redact import names_secret
 from harness.core.safe_text import clean
 from harness.core.types import JsonDict
-from harness.sandbox.images import content_hash
+from harness.sandbox.images import content_hash, is_image_name
 from harness.store.safe_files import read_file
 
 MOST_BYTES = 1 << 20
@@ -143,12 +145,27 @@ class HarborTask:
             if value is None:
                 why = "is not set" if reference is not None and reference[1] in allowed else "is not given to tasks"
                 name = reference[1] if reference is not None else key
+                if names_secret(name):
+                    why += " (in a process of its own, only with --worker-vars)"
                 raise ConfigError(
                     f"{self.file}: {table}.env.{key} needs the variable {name} of this computer, which {why}; to give "
                     f'it to the task, set it and name it: pass_env = ["{name}"] in env_args'
                 )
             found[key] = value
         return found
+
+    def require_unchanged(self) -> None:
+        """Raise an error if a file of the task is not as it was when the run began. Blocks.
+
+        Raises:
+            EnvironmentFault: a file has changed, or cannot be read.
+        """
+        try:
+            is_unchanged = _digest(self.folder, self.instruction) == self.digest
+        except OSError:
+            is_unchanged = False
+        if not is_unchanged:
+            raise EnvironmentFault(f"{self.folder}: files of the task have changed since the run began")
 
 
 def read_task(name: str, folder: Path, root: Path) -> HarborTask:
@@ -163,6 +180,13 @@ def read_task(name: str, folder: Path, root: Path) -> HarborTask:
         UnsupportedTask: the task needs something that is not supported.
         ConfigError: a file is missing or invalid; the message names it and the key.
     """
+    try:
+        return _read_task(name, folder, root)
+    except (OSError, RuntimeError) as error:  # no rights, or links in a circle
+        raise ConfigError(f"{folder} cannot be read: {error}") from error
+
+
+def _read_task(name: str, folder: Path, root: Path) -> HarborTask:
     _check_files(folder, root)
     task = _TaskReader(folder / "task.toml", _table_of(folder / "task.toml"))
     task.refuse()
@@ -189,12 +213,34 @@ def _check_files(folder: Path, root: Path) -> None:
     for part, words in {"steps": "several steps", "tests/docker-compose.yaml": "several containers"}.items():
         if (folder / part).exists():
             raise UnsupportedTask(f"{folder / part}: {words} are not supported")
+    _check_links(folder)
     for path in sorted((folder / "environment").glob("*compose*.y*ml")):
         raise UnsupportedTask(f"{path}: several containers (compose) are not supported")
     if not (folder / "tests" / "test.sh").is_file():
         if (folder / "tests" / "test.bat").exists():
             raise UnsupportedTask(f"{folder / 'tests' / 'test.bat'}: tasks for Windows are not supported")
         raise ConfigError(f"{folder / 'tests' / 'test.sh'} is missing: the task has no tests")
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse links to files that exist outside of the folder that is copied into the container, where they are missing.
+    Absolute links, and those to files that do not exist here, may be meant for the container."""
+    for part in ("environment", "tests", "solution"):
+        whole = (folder / part).resolve()
+        for parent, folders, files in os.walk(whole):
+            for path in (Path(parent, name) for name in (*folders, *files)):
+                if not path.is_symlink() or os.path.isabs(os.readlink(path)) or path == whole / "Dockerfile":
+                    continue
+                if path.exists() and not path.resolve().is_relative_to(whole):
+                    raise UnsupportedTask(f"{path}: links to a place outside of the folder {part} are not supported")
+
+
+def _digest(folder: Path, instruction: str) -> str:
+    """Hash of all files of a task, also of those that it has by links, apart from rights to read and write."""
+    linked = [folder / part for part in ("environment", "tests", "solution") if (folder / part).is_symlink()]
+    files = [path for path in (folder / "task.toml", folder / "environment" / "Dockerfile") if path.is_symlink()]
+    texts = [instruction, *(path.read_text("utf-8", "replace") for path in files)]
+    return content_hash(folder, json.dumps([*texts, *(content_hash(each, "", 0o111) for each in linked)]), 0o111)
 
 
 def _table_of(file: Path) -> JsonDict:
@@ -231,7 +277,7 @@ class _TaskReader:
             name=name,
             folder=folder,
             instruction=instruction,
-            digest=content_hash(folder, ""),
+            digest=_digest(folder, instruction),
             docker_image=self._text("environment.docker_image"),
             network=self._network(),
             cpus=self._number("environment.cpus"),
@@ -314,7 +360,7 @@ class _TaskReader:
             raise self._wrong(key, "a text", value)
         if key == "environment.workdir" and value is not None and not value.startswith("/"):
             raise self._wrong(key, "an absolute path", value)
-        if key == "environment.docker_image" and value is not None and value.startswith("-"):
+        if key == "environment.docker_image" and value is not None and not is_image_name(value):
             raise self._wrong(key, "the name of an image", value)
         return value
 

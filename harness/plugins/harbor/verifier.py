@@ -21,6 +21,9 @@ LOGS = "/logs/verifier"
 AGENT_LOGS = "/logs/agent"
 TESTS = "/tests"
 
+DESTROYED = "machine_destroyed"
+"""Stop condition of a rollout whose container was usable before the agent started, but not after it has ended."""
+
 OUTPUT_BYTES = 32_768
 """Maximum size of the output of a script that the state keeps: its end."""
 
@@ -29,16 +32,38 @@ _MOST_BYTES = 1 << 20
 
 _MOST_METRICS = 50
 
-_WRITABLE = f"{LOGS} {AGENT_LOGS} /logs/artifacts"
+_PREPARE = f"""
+mkdir -p /logs && chown 0 /logs && chmod 0755 /logs || exit 1
+rm -rf -- {TESTS} {LOGS} 2>/dev/null
+for folder in {TESTS} {LOGS}; do
+  [ -e "$folder" ] || continue
+  left=$(ls -A "$folder") && [ -z "$left" ] || {{ echo "$folder cannot be emptied" >&2; exit 1; }}
+  chown 0 "$folder" && chmod 0755 "$folder" || exit 1
+done
+mkdir -p {LOGS} {AGENT_LOGS} /logs/artifacts && chmod 0777 {AGENT_LOGS} /logs/artifacts || exit 1
+if [ "$1" = shared ]; then chmod 0777 {LOGS}; else
+  [ -n "$2" ] || while read -r key id _; do [ "$key" != Uid: ] || set -- own "$id"; done </proc/1/status
+  chmod 0755 {LOGS} && chown -- "$2" {LOGS}
+fi
+"""
+"""Makes empty folders. A mount can only be emptied. Process 1 has the image's user."""
 
-_PREPARE = f"rm -rf -- {TESTS} {LOGS} && mkdir -p {_WRITABLE} && chmod 0777 {_WRITABLE}"
+_RUN = """
+run='exec "$1" >"$2" 2>&1'
+if command -v bash >/dev/null; then exec bash -c "$run" bash "$@"; fi
+eval "$run"
+"""
+"""Runs a script with its output in a file. Bash, if the image has it, runs a script without a first line that names a
+shell itself."""
 
-_RUN = 'exec "$1" >"$2" 2>&1'
 
+async def prepare(machine: Machine, task: HarborTask) -> str:
+    """Make empty folders for logs, and remove tests and rewards that the agent may have made; return the error.
 
-async def prepare(machine: Machine) -> str:
-    """Make empty folders for logs, and remove tests and rewards that the agent may have made; return the error."""
-    done = await machine.exec(["sh", "-c", _PREPARE], user="0", cwd="/")
+    Only the tests' user may write rewards. If it is the agent's user, too, programs of other users may do so, as tests
+    may start some."""
+    kind = "shared" if task.agent_user == task.verifier_user else "own"
+    done = await machine.exec(["sh", "-c", _PREPARE, "sh", kind, task.verifier_user or ""], user="0", cwd="/")
     return "" if done.exit_code == 0 else (done.stderr.strip() or f"sh ended with exit code {done.exit_code}")
 
 
@@ -71,10 +96,12 @@ async def verify(task: HarborTask, machine: Machine, env: dict[str, str], state:
     Raises:
         SandboxError: the machine failed.
     """
-    result: JsonDict = {"reward": None, "metrics": {}, "exit_code": None, "seconds": 0.0, "problem": ""}
+    result: JsonDict = {"reward": None, "metrics": {}, "exit_code": None, "seconds": 0.0}
+    result["problem"] = "the tests did not end"
     state["verifier"], state["verifier_output"] = result, ""
-    if problem := await prepare(machine):
-        result["problem"] = f"the container cannot be prepared for the tests: {problem}"
+    if problem := await prepare(machine, task):
+        result["problem"] = f"the agent has left a container that cannot be prepared for the tests: {problem}"
+        state["stop_condition"] = DESTROYED
         return
     await machine.copy_in(task.folder / "tests", TESTS)
     done, state["verifier_output"] = await run_script(
@@ -89,6 +116,7 @@ async def verify(task: HarborTask, machine: Machine, env: dict[str, str], state:
     try:
         written = [await _read(machine, f"{LOGS}/reward.{ending}") for ending in ("json", "txt")]
         result["reward"], result["metrics"] = rewards_of(*written)
+        result["problem"] = ""
     except ValueError as error:
         result["problem"] = f"{error} (test.sh ended with exit code {done.exit_code})"
 

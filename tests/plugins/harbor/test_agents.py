@@ -57,7 +57,7 @@ def test_agent_tests_and_solution_have_their_user_their_variables_and_the_workin
     assert state["stop_condition"] == "submitted"
     assert state["verifier_output"] == "13\n/srv\nred from here other [only for tests]\n"
     assert state["reward"] == 1.0
-    solved = play(env, env.reference_reply(_example(env), [{"role": "user", "content": "x"}]))
+    solved = play(env, env.reference_reply(_example(env), [{"role": "user", "content": "x"}]), model="reference/oracle")
     assert told(solved) == ["solution/solve.sh ended with exit code 4"]
     assert solved["solution_output"] == "5\n/srv\nblue from here other []\n"
 

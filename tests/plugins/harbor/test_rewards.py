@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+import nursery
 import pytest
 from bench_command import Bench
+from containers import IMAGE, PODMAN, need_podman
 from harbor_tasks import IMAGES, bash, load, make_task, play
 from tables import for_each_row
 
+from harness.core.errors import EnvironmentFault
 from harness.plugins.harbor.verifier import rewards_of
 from harness.store.outcomes import outcomes, read_journal
 from harness.store.rundir import RunDir
@@ -99,3 +103,93 @@ def test_rewards_and_tests_that_the_agent_leaves_do_not_count(tmp_path: Path) ->
         "/logs/verifier:", "test-stdout.txt", "", "/tests:", "test.sh", "wanted", "hidden",
     ]  # fmt: skip
     assert state["reward"] is None and "wrote neither" in state["verifier"]["problem"]
+
+
+WAITS = "mkdir /tmp/d; mkfifo /tmp/d/go /tmp/d/done"
+FORGES = (
+    "(cat /tmp/d/go; echo '{\"reward\": 1}' >/logs/verifier/reward.json; echo tried >/tmp/d/done) >/dev/null 2>&1 &"
+)
+LETS = "echo go >/tmp/d/go; cat /tmp/d/done; echo 0 >/logs/verifier/reward.txt"
+
+
+def test_an_agent_with_a_user_of_its_own_leaves_no_program_that_writes_rewards(tmp_path: Path) -> None:
+    for users in ('[agent]\nuser = "games"\n', '[agent]\nuser = "games"\n[verifier]\nuser = 13\n'):
+        env = load(make_task(tmp_path, test=LETS, toml=f"\n{users}"))
+        state = play(env, bash(f"umask 0; {WAITS}; {FORGES}"))
+        assert state["verifier_output"] == "tried\n"
+        assert state["reward"] == 0.0
+
+
+def test_a_script_without_a_first_line_runs_in_bash(tmp_path: Path) -> None:
+    script = 'words=(a b); echo "${#words[@]}" >/logs/verifier/reward.txt\n'
+    state = play(load(make_task(tmp_path, files={"tests/test.sh": script})))
+    assert state["reward"] == 2.0
+
+
+def test_a_container_that_the_agent_has_destroyed_has_a_stop_condition_and_no_score(tmp_path: Path) -> None:
+    state = play(load(make_task(tmp_path)), bash("rm -f /bin/chmod /usr/bin/chmod"))
+    assert state["reward"] is None and state["stop_condition"] == "machine_destroyed"
+    assert "the agent has left a container that cannot be prepared for the tests" in state["verifier"]["problem"]
+
+
+def test_mounts_of_the_image_are_emptied_before_the_tests(tmp_path: Path) -> None:
+    dockerfile = f"FROM {IMAGE}\nVOLUME /tests /logs/verifier\n"
+    test = "[ ! -e /tests/planted ] && [ ! -e /logs/verifier/reward.json ] && echo 0.5 >/logs/verifier/reward.txt"
+    env = load(make_task(tmp_path, test=test, files={"environment/Dockerfile": dockerfile}), build=True)
+    planted = "touch /tests/planted; echo '{\"reward\": 1}' >/logs/verifier/reward.json"
+    assert play(env, bash(planted))["reward"] == 0.5
+
+
+def test_a_task_that_has_changed_since_the_run_began_is_not_scored(tmp_path: Path) -> None:
+    folder = make_task(tmp_path)
+    env = load(folder)
+    (folder / "tests" / "test.sh").write_text("#!/bin/sh\necho 0 >/logs/verifier/reward.txt\n")
+    with pytest.raises(EnvironmentFault, match="files of the task have changed since the run began"):
+        play(env)
+
+
+AGENT = """
+from pathlib import Path
+
+from harness.eval import RolloutAgentLoop
+
+
+class Careless(RolloutAgentLoop):
+    name = "careless"
+
+    def get_tools(self, request):
+        return []
+
+    async def run(self, ctx):
+        reply = await ctx.chat(list(ctx.request.messages))
+        Path("{flag}").touch()
+        try:
+            await ctx.machine.exec(["true"])
+        except Exception as error:
+            Path("{flag}.said").write_text(type(error).__name__)
+        Path("{flag}").unlink()
+        await ctx.machine.exec(["true"])
+        return ctx.complete([*ctx.request.messages, reply.message])
+"""
+
+
+def test_an_engine_that_fails_for_a_while_is_no_score_even_if_the_agent_catches_its_error(
+    tmp_path: Path, bench: Bench, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_podman()
+    flag, programs = tmp_path / "broken", tmp_path / "bin"
+    programs.mkdir()
+    (programs / "podman").write_text(f'#!/bin/sh\n[ ! -e "{flag}" ] || exit 125\nexec {PODMAN} "$@"\n')
+    (programs / "podman").chmod(0o755)
+    (here / "careless_agent.py").write_text(AGENT.replace("{flag}", str(flag)))
+    make_task(tmp_path / "tasks", test="echo 0 >/logs/verifier/reward.txt")
+    arguments = {
+        "path": str(tmp_path / "tasks"), "sandbox": "podman", "images": IMAGES, "agent": "careless_agent:Careless",
+    }  # fmt: skip
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    command = ["bench", "run", "harbor", "-a", json.dumps(arguments), "-m", "reference/echo", "-o", "out", "-q"]
+    nursery.run(command, cwd=here, environ={**os.environ, **path})
+    assert Path(f"{flag}.said").read_text() == "SandboxError"
+    [folder] = [path.parent for path in (here / "out" / "evals").glob("*/*/journal.jsonl")]
+    [found] = outcomes(read_journal(RunDir(folder)))
+    assert found.reward is None

@@ -71,6 +71,8 @@ WRONG: list[tuple[str, str]] = [
     ("[environment]\ncpus = 1e400", "environment.cpus must be a number above 0, not inf"),
     ("[environment]\nworkdir = 'app'", "environment.workdir must be an absolute path"),
     ("[environment]\ndocker_image = '--privileged'", "environment.docker_image must be the name of an image"),
+    ("[environment]\ndocker_image = 'dir:/etc'", "environment.docker_image must be the name of an image"),
+    ("[environment]\ndocker_image = 'oci:x'", "environment.docker_image must be the name of an image"),
     ("[environment]\nallow_internet = 'no'", "environment.allow_internet must be true or false"),
     ("[environment]\nnetwork_mode = ['x']", "environment.network_mode must be 'public' or 'no-network'"),
     ("", "neither environment.docker_image nor environment/Dockerfile"),
@@ -161,8 +163,40 @@ def test_links_that_leave_the_folder_and_special_files_are_refused(tmp_path: Pat
         task_folders(place_of(str(root)))
     with pytest.raises(ConfigError, match="has no tasks"):
         task_folders(place_of(str(folder / "tests")))
+    make_task(tmp_path, "alone\nodd")
+    with pytest.raises(ConfigError, match="name that cannot be used"):
+        task_folders(place_of(str(tmp_path / "alone\nodd")))
     with pytest.raises(ConfigError, match="there is no such folder"):
         place_of(str(tmp_path / "none"))
+
+
+def test_links_within_a_collection_are_refused_if_they_do_not_exist_in_the_container(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "Dockerfile").write_text("FROM x\n")
+    folder = make_task(tmp_path, files={"tests/deep/data": "x"})
+    (folder / "environment").mkdir()
+    (folder / "environment" / "Dockerfile").symlink_to("../../shared/Dockerfile")
+    for name, target in {"inside": "deep/data", "container": "/app/x", "missing": "../app/x"}.items():
+        (folder / "tests" / name).symlink_to(target)
+    before = read_task("a-task", folder, tmp_path).digest
+    (tmp_path / "shared" / "Dockerfile").write_text("FROM y\n")
+    assert read_task("a-task", folder, tmp_path).digest != before
+    (folder / "tests" / "deep" / "link").symlink_to("../../../shared")
+    with pytest.raises(UnsupportedTask, match=r"tests/deep/link: links to a place outside of the folder tests"):
+        read_task("a-task", folder, tmp_path)
+    (folder / "tests" / "test.sh").unlink()
+    (folder / "tests" / "test.sh").symlink_to("test.sh")
+    with pytest.raises(ConfigError, match=r"a-task cannot be read"):
+        read_task("a-task", folder, tmp_path)
+
+
+def test_more_processors_than_this_computer_has_are_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = make_task(tmp_path, toml="cpus = 4096\n")
+    with caplog.at_level(logging.WARNING, "harness"):
+        assert load(folder).machine.cpus is None
+    assert "1 of 1 tasks, such as a-task, ask for more processors than" in caplog.text
 
 
 def test_a_changed_file_of_a_task_changes_the_fingerprint(tmp_path: Path) -> None:
@@ -200,7 +234,7 @@ def test_tasks_of_a_git_repository_are_those_of_a_commit(tmp_path: Path, monkeyp
     origin.rename(tmp_path / "gone")
     assert list(task_folders(place_of(f"{url}@{first}#sub"))) == ["a-task"]  # from the cache
     for wrong, error in {
-        f"{url}@main": EnvironmentLoadError, "git+ext::sh -c x": ConfigError,
+        f"{url}@main": EnvironmentLoadError, "git+https://[x": ConfigError, "git+ext::sh -c x": ConfigError,
         "git+https://a:b@example.org/x": ConfigError,
         f"{url}@{first}#../..": ConfigError, f"{url}@{first}#none": ConfigError, f"{url}@--upload-pack=x": ConfigError,
     }.items():  # fmt: skip
@@ -209,12 +243,39 @@ def test_tasks_of_a_git_repository_are_those_of_a_commit(tmp_path: Path, monkeyp
     assert split_url("git+ssh://git@example.org/a/b.git@v1#x/y") == ("ssh://git@example.org/a/b.git", "v1", "x/y")
 
 
+def test_a_clone_does_not_depend_on_the_settings_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    origin, other = tmp_path / "origin", tmp_path / "other"
+    make_task(origin, files={"tests/data": "a\r\nb\n"})
+    for folder in (origin, other):
+        folder.mkdir(exist_ok=True)
+        git(folder, "init", "--quiet")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "one", "--allow-empty")
+    (tmp_path / "settings").write_text("[core]\nautocrlf = true\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    index = (other / ".git" / "index").read_bytes()
+    before = os.umask(0o077)
+    try:
+        place = place_of(f"file://{origin}")
+    finally:
+        os.umask(before)
+    tests = task_folders(place)["a-task"] / "tests"
+    assert (tests / "data").read_bytes() == b"a\r\nb\n"
+    assert (tests / "test.sh").read_bytes() == (origin / "a-task" / "tests" / "test.sh").read_bytes()
+    assert tests.stat().st_mode & 0o777 == 0o755 and (tests / "data").stat().st_mode & 0o777 == 0o644
+    assert (other / ".git" / "index").read_bytes() == index and os.listdir(other) == [".git"]
+
+
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"path": 3}, "path must be a text, not 3"),
     ({"build": "yes"}, "build must be true or false"),
     ({"sandbox": "bubblewrap"}, "sandbox='bubblewrap': tasks need a container"),
     ({"images": {"a": 1}}, "images must be a table of names of images"),
     ({"images": ["a"]}, "images must be a table of names of images"),
+    ({"images": {"a": "--volume=/:/x"}}, "images: '--volume=/:/x' is not the name of an image"),
     ({"tasks": 3}, "tasks must be a list of texts, not 3"),
     ({"pass_env": [3]}, "pass_env must be a list of texts"),
     ({"command_timeout": 0}, "command_timeout must be a number above 0"),

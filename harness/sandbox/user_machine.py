@@ -1,0 +1,90 @@
+"""The container of a rollout for a model or an agent: programs, and the reading and writing of files, have the rights
+of one user. Container engines read and write files as root."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from harness.core.errors import SandboxError
+from harness.sandbox.api import Result
+from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
+
+FILE_SECONDS = 60.0
+
+_READ = '[ -f "$1" ] && exec cat -- "$1"; exit 1'
+
+_WRITE = """
+case $1 in */*) mkdir -p -- "${1%/*}" ;; esac
+if [ -e "$1" ]; then cat >"$1"; else cat >"$1" && chmod -- "$2" "$1"; fi || { cat >/dev/null; exit 1; }
+"""
+"""Writes the input to a file. Reads all of it even if this fails, since podman may otherwise lose the error message."""
+
+T = TypeVar("T")
+
+
+class UserMachine(Machine):
+    """A container whose default user is the given one. Copies of folders are made as root, as in every machine.
+
+    Args:
+        machine: The rollout's container, which the caller closes.
+        user: The user; None for that of the image.
+    """
+
+    def __init__(self, machine: Machine, user: str | None) -> None:
+        self.name = machine.name
+        self.failure: SandboxError | None = None
+        """The first failure of the machine itself, which callers of the methods may have caught."""
+        self._machine = machine
+        self._user = user
+
+    async def run(self, call: Exec) -> Result:
+        """Run a program; see `Machine.exec`."""
+        return await self._noting(self._machine.run(replace(call, user=call.user or self._user)))
+
+    async def read_file(self, path: str, limit: int = FILE_BYTES) -> bytes:
+        """Read a file; see `Machine.read_file`."""
+        parts: list[bytes] = []
+
+        def keep(stream: str, data: bytes) -> None:
+            if stream == "stdout":
+                parts.append(data)
+
+        done = await self.exec(
+            ["sh", "-c", _READ, "sh", path], timeout=FILE_SECONDS, output_bytes=limit, on_output=keep
+        )
+        if done.outcome == "output" or done.stdout_truncated:
+            raise ValueError(f"{path} has more than {limit:,} bytes")
+        if done.exit_code != 0:
+            raise FileNotFoundError(f"{path} is not a file that the user may read")
+        return b"".join(parts)
+
+    async def write_file(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
+        """Write a file; see `Machine.write_file`. An existing file keeps its mode and its owner."""
+        done = await self.exec(["sh", "-c", _WRITE, "sh", path, f"{mode:o}"], stdin=data, timeout=FILE_SECONDS)
+        if done.exit_code != 0:
+            raise OSError(f"{path} cannot be written in the machine: {done.stderr.strip()[-500:]}")
+
+    async def copy_in(self, source: Path, target: str) -> None:
+        """Copy a folder into the machine as root; see `Machine.copy_in`."""
+        await self._noting(self._machine.copy_in(source, target))
+
+    async def copy_out(self, source: str, target: Path, limit: int = FOLDER_BYTES) -> None:
+        """Copy a folder out of the machine as root; see `Machine.copy_out`."""
+        await self._noting(self._machine.copy_out(source, target, limit))
+
+    async def restart(self) -> None:
+        """End all processes; see `Machine.restart`."""
+        await self._noting(self._machine.restart())
+
+    async def close(self) -> None:
+        """Do nothing: the caller of the constructor closes the machine."""
+
+    async def _noting(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except SandboxError as error:
+            self.failure = self.failure or error
+            raise
