@@ -52,7 +52,8 @@ LINES = {
     # completion for a named shell; usage of cancelled rollouts; trust of folders of code
     # completion for a named shell; usage of cancelled rollouts
     # containers in doctor
-    "cli": (10091, 6944),
+    # trust of all arguments that are code, in any spelling
+    "cli": (10130, 6971),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -72,7 +73,9 @@ LINES = {
     "engine": (7451, 5102),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
-    "envs": (2703, 1629),  # kept connections to MCP servers; errors of state.openai
+    # a hook around the turns on a machine
+    # a machine that failed is never verified; texts of models that no program can have
+    "envs": (2713, 1635),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -96,7 +99,8 @@ LINES = {
     # files that cannot be read are named before the whole index is
     "plugins/lm_eval_tasks": (1148, 739),
     # tasks in the Harbor format: folders and repositories, task.toml, the environment, its tests
-    "plugins/harbor": (1297, 896),
+    # rights of rewards, links that dangle in the container, tasks that change during a run, git of the user
+    "plugins/harbor": (1357, 955),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -120,12 +124,14 @@ LINES = {
     # machines: a container or workbench for each rollout, docker and podman, images, containers that were left
     # timeouts of builds
     # checks that programs, containers, volumes and builds have ended; engines that fail, restart or lose a program
-    "sandbox": (4703, 3057),
+    # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
+    "sandbox": (4441, 2866),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers
     # sources whose prefix alone is an environment
-    "settings": (4747, 3143),  # messages that spell settings as Python calls do
+    # arguments of environment sources that need trust
+    "settings": (4751, 3144),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders

@@ -130,7 +130,8 @@ def _code(run: ResolvedRun, folder: RunDir, *, known: bool) -> Iterator[str]:
         for text in _texts(run.settings.env.env_args.get(name)) if is_code or built_in(found) is not None else ():
             places = _places(text, cwd)
             named += places
-            is_missing = not places and not _is_installed(text) and (is_code or ":" in text)
+            is_found = "://" not in text and (places or _is_installed(text))
+            is_missing = not is_found and (is_code or ":" in text)
             if is_missing and not known and not _is_typed(run, name):
                 yield f"run the code that {name} = {text!r} names"
     for path in named:

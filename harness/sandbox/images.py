@@ -43,6 +43,9 @@ _NAME = re.compile(r"[\w.]+[\w.-]*(:\d+)?(/[\w.-]+)*(:\w[\w.-]*)?(@\w+:[0-9a-fA-
 _TRANSPORT = re.compile(r"(containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif|tarball):")
 """With these, podman reads an image from a path of this computer."""
 
+_SETTLED_NS = 2_000_000_000
+"""Age of a file's last change, above which another change gives it another time."""
+
 _hashes: dict[tuple[Path, str, int], tuple[list[object], str]] = {}
 """Hashes of folders, with the names, modes, sizes and times of the files that they had."""
 
@@ -141,6 +144,7 @@ def content_hash(folder: Path, text: str, modes: int = 0o7777) -> str:
     Raises:
         OSError: a file or folder cannot be read.
     """
+    began = time.time_ns()
     entries = sorted(_entries(folder))
     seen: list[object] = [
         (path, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino) for path, info in entries
@@ -159,8 +163,10 @@ def content_hash(folder: Path, text: str, modes: int = 0o7777) -> str:
         elif stat.S_ISREG(mode):
             with open(path, "rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
-    _hashes[key] = (seen, total.hexdigest()[:32])
-    return _hashes[key][1]
+    found = total.hexdigest()[:32]
+    if all(info.st_ctime_ns < began - _SETTLED_NS for _, info in entries):
+        _hashes[key] = (seen, found)
+    return found
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -330,6 +330,8 @@ def test_arguments_that_a_source_declares_as_code_are_asked_for_however_they_are
     (run.parents[2] / "run_1").mkdir()
     for name in ("evil.py", "e:vil.py"):
         (run.parents[2] / "run_1" / name).write_text(EVIL)
+    for name in ("file", "git+file", "git+ssh"):
+        Path(name).mkdir()
     names = {"tmp": str(tmp_path.parent), "long": "x" * 5000}
     for index, (argument, words) in enumerate(HARBOR):
         (run / "config.toml").write_text(settings.replace(TABLE, f"{TABLE}{argument.format(**names)}\n"))

@@ -20,6 +20,7 @@ from harness.sandbox import Machine, MachineSpec, Result, open_machine
 from harness.sandbox.container_machine import ContainerMachine
 from harness.sandbox.engine_client import Engine
 from harness.sandbox.find import find_engine
+from harness.sandbox.images import content_hash, dockerfile
 
 WAYS = ["bubblewrap", "podman"]
 
@@ -322,6 +323,63 @@ def test_an_image_is_built_once_for_all_from_a_dockerfile_that_is_not_changed(tm
     assert name.startswith("localhost/bench/")
     assert (folder / "Dockerfile").read_text() == before
     podman("rmi", name.removesuffix(":latest"))
+
+
+DOCKERFILE = """ARG BASE=x:1
+ARG OTHER=y
+FROM --platform=linux/amd64 x:1 AS base
+ARG LATER=x:1
+RUN --mount=type=bind,from=x:1,target=/x cat <<EOF && \\
+    FROM x:1
+FROM x:1
+EOF
+# FROM x:1
+FROM base AS other
+RUN echo $((1<<2)) <<<x \\
+FROM x:1
+COPY --chown=1 --from=base /a /b
+copy --from=x:1 /a /b
+from x:1
+FROM ${BASE}
+"""
+
+
+def test_images_are_replaced_in_the_instructions_that_name_them(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("\ufeff" + DOCKERFILE)
+    assert dockerfile(tmp_path, {}) == DOCKERFILE
+    found = dockerfile(tmp_path, {"x:1": "new", "base": "wrong"})
+    changed = {number: line for number, line in enumerate(found.splitlines(), 1) if "new" in line}
+    assert changed == {
+        1: "ARG BASE=new",
+        3: "FROM --platform=linux/amd64 new AS base",
+        5: "RUN --mount=type=bind,from=new,target=/x cat <<EOF && \\",
+        14: "copy --from=new /a /b",
+        15: "from new",
+    }
+    assert "wrong" not in found
+
+
+def test_a_folder_has_another_hash_if_anything_in_it_has_changed(tmp_path: Path) -> None:
+    def seen() -> str:
+        found = content_hash(tmp_path, "text")
+        assert found == content_hash(tmp_path, "text") != content_hash(tmp_path, "other")
+        return found
+
+    file, empty, link = tmp_path / "a", tmp_path / "empty", tmp_path / "link"
+    hashes = [seen()]
+    changes: list[Callable[[], object]] = [
+        lambda: file.write_text("1"),
+        lambda: file.write_text("2"),
+        lambda: file.chmod(0o600),
+        empty.mkdir,
+        lambda: empty.chmod(0o700),
+        lambda: link.symlink_to("a"),
+        lambda: (link.unlink(), link.symlink_to("b")),
+    ]
+    for change in changes:
+        change()
+        hashes.append(seen())
+    assert len(set(hashes)) == len(hashes)
 
 
 def test_images_that_cannot_be_had_say_why(tmp_path: Path) -> None:
