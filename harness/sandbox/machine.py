@@ -49,7 +49,7 @@ class Exec:
 
     Raises:
         ConfigError: an invalid value.
-        ValueError: a text in `argv` that no program can have as an argument, which may be a model's.
+        ValueError: a text that no program can have as an argument or input, which may be a model's.
     """
 
     argv: Sequence[str]
@@ -69,6 +69,8 @@ class Exec:
                 raise ValueError("a program and its arguments cannot contain a NUL character")
             if len(os.fsencode(part)) >= ARGUMENT_BYTES:
                 raise ValueError(f"an argument of a program must have less than {ARGUMENT_BYTES:,} bytes")
+        if isinstance(self.stdin, str):
+            self.stdin.encode()  # raises for half of a character, such as "\\ud800"
         for name, value in {"timeout": self.timeout, "output_bytes": self.output_bytes}.items():
             if not 0 < value < float("inf"):
                 raise ConfigError(f"exec({name}=…) must be above 0, not {value!r}")
@@ -185,7 +187,7 @@ class Machine(ABC):
 
         Raises:
             ConfigError: an invalid argument, or one that this machine cannot have.
-            ValueError: a text in `argv` contains a NUL character or has 131,072 bytes or more.
+            ValueError: a text in `argv` contains a NUL character or has 131,072 bytes or more, or a text is not Unicode.
             SandboxError: the machine itself failed.
         """
         return await self.run(Exec(argv, **options))

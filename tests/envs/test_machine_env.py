@@ -205,16 +205,20 @@ def test_a_wrong_name_fails_before_the_first_rollout(tmp_path: Path, monkeypatch
 
 def test_texts_that_no_program_can_have_are_the_models_mistake() -> None:
     state = play(
-        answers("bubblewrap"),
+        answers("bubblewrap", machine_tools=("bash", "python", "edit")),
         bash("printf 'a\0b'"),
         bash("x" * 140_000),
+        call("python", code="print('\ud800')"),
+        bash("echo \ud800"),
+        call("edit", command="create", path="x", file_text="\ud800"),
         call("edit", command="view", path=""),
         call("edit", command="create", path="a\0b", file_text="x"),
         bash("echo 42 >answer.txt"),
     )
     said = told(state)
     assert "NUL" in said[0] and "131,072 bytes" in said[1]
-    assert said[2:4] == ["path is not the path of a file"] * 2 and state["found"] == "42"
+    assert all("surrogates not allowed" in each for each in said[2:5])
+    assert said[5:7] == ["path is not the path of a file"] * 2 and state["found"] == "42"
 
 
 def test_edit_has_the_rights_of_the_containers_user() -> None:
