@@ -61,7 +61,9 @@ def test_a_program_has_its_input_its_variables_and_its_folder_and_tells_how_it_e
         nothing = await machine.exec(["no-such-program"])
         assert (nothing.exit_code, nothing.outcome) == (127, "exited") and "not found" in nothing.stderr
         assert (await machine.exec(["true"], cwd="/no/such")).exit_code == 126
-        for argv in ([], "ls -l", ["a\0b"]):
+        with pytest.raises(ValueError, match="NUL"):
+            await machine.exec(["a\0b"])
+        for argv in ([], "ls -l"):
             with pytest.raises(ConfigError, match="argv must be a list"):
                 await machine.exec(argv)
         with pytest.raises(ConfigError, match="timeout"):

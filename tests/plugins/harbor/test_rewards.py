@@ -140,6 +140,13 @@ def test_mounts_of_the_image_are_emptied_before_the_tests(tmp_path: Path) -> Non
     assert play(env, bash(planted))["reward"] == 0.5
 
 
+def test_an_image_that_cannot_be_prepared_is_said_before_the_agent_works(tmp_path: Path) -> None:
+    dockerfile = {"environment/Dockerfile": f"FROM {IMAGE}\nRUN rm /bin/chmod\n"}
+    env = load(make_task(tmp_path, files=dockerfile), build=True)
+    with pytest.raises(EnvironmentFault, match="the container of a-task cannot be prepared: .*chmod"):
+        play(env, "the agent is not asked")
+
+
 def test_a_task_that_has_changed_since_the_run_began_is_not_scored(tmp_path: Path) -> None:
     folder = make_task(tmp_path)
     env = load(folder)
