@@ -75,7 +75,7 @@ LINES = {
     # a hook around the turns on a machine; errors of verify after a limit
     # a hook around the turns on a machine
     # a machine that failed is never verified; texts of models that no program can have
-    "envs": (2713, 1635),  # kept connections to MCP servers; errors of state.openai
+    "envs": (2715, 1637),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -125,7 +125,7 @@ LINES = {
     # timeouts of builds
     # checks that programs, containers, volumes and builds have ended; engines that fail, restart or lose a program
     # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
-    "sandbox": (4441, 2866),
+    "sandbox": (4829, 3139),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers

@@ -168,11 +168,6 @@ class MachineEnv(StatefulToolEnv):
         """Hook after the last turn; store results in `state` for the reward functions. Also called if a limit has ended
         the rollout. An exception fails the rollout, which is then unscored."""
 
-    async def _verify(self, machine: Machine, state: State) -> None:
-        state.is_verifying = True  # until it has ended without an error
-        await self.verify(machine, state)
-        state.is_verifying = False
-
     # Tools
 
     def add_tool(self, tool: Callable[..., Any], args_to_skip: Sequence[str] = ()) -> None:
@@ -213,9 +208,11 @@ class MachineEnv(StatefulToolEnv):
     async def _verify(self, machine: Machine, state: State) -> None:
         """Call `verify`, unless the machine has failed: the model or agent may have caught this error and gone on, but
         would look worse for it."""
-        if isinstance(state.machine, UserMachine) and state.machine.failure is not None:
-            raise state.machine.failure
+        state.is_verifying = True  # until it has ended without an error
+        if machine.failure is not None:
+            raise machine.failure
         await self.verify(machine, state)
+        state.is_verifying = False
 
 
 def output_text(done: Result, timeout: float) -> str:

@@ -187,7 +187,7 @@ class Machine(ABC):
 
         Raises:
             ConfigError: an invalid argument, or one that this machine cannot have.
-            ValueError: a text in `argv` contains a NUL character or has 131,072 bytes or more, or a text is not Unicode.
+            ValueError: a text in `argv` has a NUL character or 131,072 bytes or more, or a text is not Unicode.
             SandboxError: the machine itself failed.
         """
         return await self.run(Exec(argv, **options))

@@ -3,12 +3,9 @@ of one user. Container engines read and write files as root."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
-from harness.core.errors import SandboxError
 from harness.sandbox.api import Result
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
 
@@ -22,8 +19,6 @@ if [ -e "$1" ]; then cat >"$1"; else cat >"$1" && chmod -- "$2" "$1"; fi || { ca
 """
 """Writes the input to a file. Reads all of it even if this fails, since podman may otherwise lose the error message."""
 
-T = TypeVar("T")
-
 
 class UserMachine(Machine):
     """A container whose default user is the given one. Copies of folders are made as root, as in every machine.
@@ -35,14 +30,12 @@ class UserMachine(Machine):
 
     def __init__(self, machine: Machine, user: str | None) -> None:
         self.name = machine.name
-        self.failure: SandboxError | None = None
-        """The first failure of the machine itself, which callers of the methods may have caught."""
         self._machine = machine
         self._user = user
 
     async def run(self, call: Exec) -> Result:
         """Run a program; see `Machine.exec`."""
-        return await self._noting(self._machine.run(replace(call, user=call.user or self._user)))
+        return await self._machine.run(replace(call, user=call.user or self._user))
 
     async def read_file(self, path: str, limit: int = FILE_BYTES) -> bytes:
         """Read a file; see `Machine.read_file`."""
@@ -69,22 +62,15 @@ class UserMachine(Machine):
 
     async def copy_in(self, source: Path, target: str) -> None:
         """Copy a folder into the machine as root; see `Machine.copy_in`."""
-        await self._noting(self._machine.copy_in(source, target))
+        await self._machine.copy_in(source, target)
 
     async def copy_out(self, source: str, target: Path, limit: int = FOLDER_BYTES) -> None:
         """Copy a folder out of the machine as root; see `Machine.copy_out`."""
-        await self._noting(self._machine.copy_out(source, target, limit))
+        await self._machine.copy_out(source, target, limit)
 
     async def restart(self) -> None:
         """End all processes; see `Machine.restart`."""
-        await self._noting(self._machine.restart())
+        await self._machine.restart()
 
     async def close(self) -> None:
         """Do nothing: the caller of the constructor closes the machine."""
-
-    async def _noting(self, call: Awaitable[T]) -> T:
-        try:
-            return await call
-        except SandboxError as error:
-            self.failure = self.failure or error
-            raise
