@@ -125,7 +125,7 @@ LINES = {
     # timeouts of builds
     # checks that programs, containers, volumes and builds have ended; engines that fail, restart or lose a program
     # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
-    "sandbox": (4829, 3139),
+    "sandbox": (4868, 3158),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers
