@@ -100,7 +100,7 @@ LINES = {
     "plugins/lm_eval_tasks": (1148, 739),
     # tasks in the Harbor format: folders and repositories, task.toml, the environment, its tests
     # rights of rewards, links that dangle in the container, tasks that change during a run, git of the user
-    "plugins/harbor": (1357, 955),
+    "plugins/harbor": (1364, 960),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;

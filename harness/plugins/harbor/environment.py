@@ -21,6 +21,7 @@ from harness.agents.schemas import RolloutRequest
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.core.keys import digest, hash_files
 from harness.core.records import Example
+from harness.core.redact import redactor
 from harness.core.state import State, own
 from harness.core.types import JsonDict, Message, Messages, Prompt
 from harness.envs.hooks import stop
@@ -123,6 +124,8 @@ class HarborEnv(MachineEnv):
         for task in tasks:
             for table in ("environment", "verifier", "solution"):
                 task.variables(table, options.pass_env)
+        # Output of scripts is recorded, and may show them: those that look like keys are redacted, whatever their names.
+        redactor.add_named({f"{name}_API_KEY": os.environ.get(name, "") for name in options.pass_env})
         if wanting := [task.name for task in tasks if _wants_more(task)]:
             logger.warning(
                 "%d of %d tasks, such as %s, ask for more processors than the %d of this computer: they get all",
@@ -218,10 +221,12 @@ class HarborEnv(MachineEnv):
         """Make the folders of logs, and start the image's entry point; the agent then has the rights of its user."""
         if problem := await prepare(machine, self.task_of(state)):
             raise EnvironmentFault(f"the container of {self.task_of(state).name} cannot be prepared: {problem}")
-        if entry := await self._entry_point(machine, self.task_of(state)):
-            command = ["sh", "-c", _BACKGROUND, "sh", f"{AGENT_LOGS}/entrypoint.txt", *entry, *_WAIT]
-            await machine.exec(command)
+        await self._start_entry_point(machine, self.task_of(state))
         state.machine = UserMachine(machine, self.task_of(state).agent_user)
+
+    async def _start_entry_point(self, machine: Machine, task: HarborTask) -> None:
+        if entry := await self._entry_point(machine, task):
+            await machine.exec(["/bin/sh", "-c", _BACKGROUND, "sh", f"{AGENT_LOGS}/entrypoint.txt", *entry, *_WAIT])
 
     async def _entry_point(self, machine: Machine, task: HarborTask) -> list[str]:
         """The image's ENTRYPOINT, which may start services; a machine does not run it by itself."""
@@ -303,6 +308,8 @@ class HarborEnv(MachineEnv):
         """Run the task's tests, and keep the logs if a folder for them is set."""
         task = self.task_of(state)
         await offload.run(task.require_unchanged)
+        if isinstance(machine, ContainerMachine) and machine.restarts:  # which ended the services that it starts
+            await self._start_entry_point(machine, task)
         await verify(task, machine, task.variables("verifier", self._options.pass_env), state)
         if self._options.logs is not None:
             target = self._options.logs / task.name / f"{state['rollout_index']}-{state['trajectory_id']}"

@@ -63,7 +63,7 @@ async def prepare(machine: Machine, task: HarborTask) -> str:
     Only the tests' user may write rewards. If it is the agent's user, too, programs of other users may do so, as tests
     may start some."""
     kind = "shared" if task.agent_user == task.verifier_user else "own"
-    done = await machine.exec(["sh", "-c", _PREPARE, "sh", kind, task.verifier_user or ""], user="0", cwd="/")
+    done = await machine.exec(["/bin/sh", "-c", _PREPARE, "sh", kind, task.verifier_user or ""], user="0", cwd="/")
     return "" if done.exit_code == 0 else (done.stderr.strip() or f"sh ended with exit code {done.exit_code}")
 
 
@@ -81,7 +81,7 @@ async def run_script(
         seconds: Timeout.
     """
     await machine.exec(["chmod", "+x", script], user="0", cwd="/")
-    done = await machine.exec(["sh", "-c", _RUN, "sh", script, log], user=user, env=env, timeout=seconds)
+    done = await machine.exec(["/bin/sh", "-c", _RUN, "sh", script, log], user=user, env=env, timeout=seconds)
     tail = await machine.exec(["tail", "-c", str(OUTPUT_BYTES), log], user="0", cwd="/", output_bytes=2 * OUTPUT_BYTES)
     output = tail.stdout if tail.exit_code == 0 else ""
     if len(output.encode()) >= OUTPUT_BYTES:
