@@ -15,7 +15,7 @@ from harness.envs.stateful_tool_env import StatefulToolEnv
 from harness.envs.tool_env import ErrorFormatter
 from harness.sandbox.api import Result
 from harness.sandbox.find import ENGINES, find_machines
-from harness.sandbox.machine import Machine, MachineSpec, open_machine
+from harness.sandbox.machine import BASH_OR_SH, Machine, MachineSpec, open_machine
 from harness.sandbox.user_machine import UserMachine
 from harness.tools import Tool, read_tool
 
@@ -34,8 +34,7 @@ async def bash(command: str, machine: Machine, timeout: float) -> str:
         machine: The rollout's machine.
         timeout: Seconds.
     """
-    script = 'command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"'
-    return output_text(await machine.exec(["sh", "-c", script, "sh", command], timeout=timeout), timeout)
+    return output_text(await machine.exec(["sh", "-c", BASH_OR_SH, "sh", command], timeout=timeout), timeout)
 
 
 async def python(code: str, machine: Machine, timeout: float) -> str:
@@ -204,14 +203,19 @@ class MachineEnv(StatefulToolEnv):
                     await self._verify(machine, state)
             finally:
                 state.machine = None
+                if machine.restarts:
+                    state["machine_restarts"] = machine.restarts
 
     async def _verify(self, machine: Machine, state: State) -> None:
         """Call `verify`, unless the machine has failed: the model or agent may have caught this error and gone on, but
-        would look worse for it."""
+        would look worse for it. So may `verify`."""
         state.is_verifying = True  # until it has ended without an error
+        if isinstance(state.machine, UserMachine):
+            await state.machine.close()
+        if machine.failure is None:
+            await self.verify(machine, state)
         if machine.failure is not None:
             raise machine.failure
-        await self.verify(machine, state)
         state.is_verifying = False
 
 
@@ -224,6 +228,8 @@ def output_text(done: Result, timeout: float) -> str:
         parts.append(f"[killed: it took longer than {timeout:g} s]")
     elif done.outcome == "output":
         parts.append("[killed: it wrote too much output]")
+    elif done.outcome == "signalled":
+        parts.append("[killed: all programs on the machine were ended]")
     elif done.exit_code:
         parts.append(f"[exit code {done.exit_code}]")
     return "\n".join(part for part in parts if part) or "(no output)"

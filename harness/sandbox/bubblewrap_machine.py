@@ -37,7 +37,11 @@ class Workbenches:
         disk = spec.disk_mb or DISK_MB
         limits = Limits(_DAY, _DAY, spec.memory_mb, spec.processes, disk, disk, _LONGEST_REPLY)
         machine = WorkbenchMachine(self._sandbox.name, Workbench(self._sandbox, limits, spec.env))
-        await machine.exec(["true"])  # an error of the sandbox is one of the start
+        try:
+            await machine.exec(["true"])  # an error of the sandbox is one of the start
+        except BaseException:
+            await machine.close()
+            raise
         return machine
 
 

@@ -1,8 +1,8 @@
 """A machine in a container of docker or podman. The image needs `sh` and `sleep`, and no Python.
 
 The main process of the container only waits. A program that exceeds its timeout is killed by a script in the container,
-since killing the engine's client does not end it. If even this script cannot be started, for example because the
-program has used up all processes, the container is restarted, which keeps its files."""
+since killing the engine's client does not end it. If programs in the container prevent this, for example because they
+have used up all processes, the container is restarted, which keeps its files. An engine that fails is an error."""
 
 from __future__ import annotations
 
@@ -10,28 +10,20 @@ import asyncio
 import contextlib
 import errno
 import posixpath
+import re
 import secrets
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.archives import NoArchive, pack, read_regular, unpack, write_regular
-from harness.sandbox.engine_client import (
-    CALL_SECONDS,
-    NO_SHELL,
-    Answer,
-    Engine,
-    end,
-    ended,
-    last_line,
-    variables,
-)
-from harness.sandbox.engine_load import kept, threads, turn
-from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes, result_of
+from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine, end, ended, last_line
+from harness.sandbox.engine_load import keep, threads, turn
+from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes, result_of, variables
 from harness.sandbox.leftovers import client_environment, private_folder
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
 from harness.usercode.deadline import waiting
@@ -39,10 +31,23 @@ from harness.usercode.deadline import waiting
 COPY_SECONDS = 600.0
 """Timeout for copying files into or out of a container."""
 
+END_SECONDS = 5.0
+"""How long the engine's client may run on after its program was killed."""
+
 T = TypeVar("T")
 
 _DOUBTFUL = (125, 137, 255)
 """Exit codes of programs that are also those of an engine's client that has lost its program."""
+
+_NO = 3
+"""Exit code of scripts whose answer is no."""
+
+_STUCK, _GONE = -1, -2
+"""Results of a script that the programs in the container have not let run, or not to its end; and of one for which
+the container has no working shell any more."""
+
+_NO_ROOM = re.compile(r"resource temporarily unavailable|cannot allocate memory|cannot fork|setns", re.IGNORECASE)
+"""Errors of engines if programs have used up the processes or the memory of a container."""
 
 SHELL = "/bin/sh"
 """The shell of containers. An absolute path, since programs may write to folders of PATH."""
@@ -58,14 +63,10 @@ class ContainerMachine(Machine):
 
     def __init__(self, engine: Engine, container: str) -> None:
         self.name = engine.name
+        self.engine = engine
         self.container = container
-        self._engine = engine
         self._folder: str | None = None
-        self.restarts = 0
-        """How often the container was restarted, which also ends the services in it."""
         self._restarting = asyncio.Lock()
-        self._is_destroyed = False
-        """Whether its programs have made it impossible to start others."""
         self._entering = asyncio.Lock()
         self._busy = 0
         self._turn = contextlib.AsyncExitStack()
@@ -106,141 +107,145 @@ class ContainerMachine(Machine):
         pipes, result = await self._run_once(call, call.cwd or ".")
         if pipes.pid is not None or result.outcome != "exited":
             return pipes, result
-        if not await self._accepts_programs():
+        code = await self._kill(pipes)
+        if code == pipes.exit_code == 0:
+            raise SandboxError(f"{self.name} exec has lost the output of a program")
+        if code:
             await self._recover(seen)
         # The working folder may be gone. Then the shell says so, while the engine would not start it.
         pipes, result = await self._run_once(call, await self._absolute(call.cwd or "."))
         if pipes.pid is not None or result.outcome != "exited":
             return pipes, result
-        words = last_line(pipes.head)
-        if await self._accepts_programs():
+        words, code = last_line(pipes.head), await self._kill(pipes)
+        if code == 0:
             raise ConfigError(f"{self.name} does not accept the arguments of exec: {words}")
-        if not self._is_destroyed:
+        if code != _GONE:
             raise SandboxError(f"{self.name} does not start programs in the container: {words}")
         return pipes, result
 
     async def _run_once(self, call: Exec, folder: str) -> tuple[ExecPipes, Result]:
-        mark, seen = secrets.token_hex(16), self.restarts
-        options, secret = variables({**call.env, MARK: mark})
+        seen, changed = self.restarts, asyncio.Event()
+        pipes = ExecPipes(call.output_bytes, changed.set, call.on_output)
+        options, secret = variables({**call.env, MARK: pipes.mark})
         if call.user is not None:
             options += ["--user", call.user]
         if folder.startswith("/"):
             options += ["--workdir", "/"]
         if call.stdin:
             options.append("--interactive")
-        pipes, changed = await self._spawn(options, [folder, *call.argv], call.output_bytes, secret)
-        pipes.on_output = call.on_output
-        feeding = asyncio.ensure_future(pipes.feed(call.input))
-        try:
-            outcome, wall = await self._wait(pipes, changed, call.timeout, mark)
-        finally:
-            feeding.cancel()
-            end(pipes)
-        if outcome == "exited" and pipes.pid is not None:
-            if self.restarts != seen:
+        program = [self.container, SHELL, "-c", BEGIN, "sh", pipes.mark, folder, *call.argv]
+        starting = self.engine.spawn(["exec", *options, *program], pipes, secret)
+        outcome, wall = await self._wait(starting, pipes, changed, call)
+        if outcome == "exited":
+            if self.restarts != seen and pipes.pid is not None:
                 outcome = "signalled"
             else:
-                await self._check_end(pipes, mark)
+                await self._check_end(pipes)
         return pipes, result_of(pipes, outcome, wall)
 
-    async def _check_end(self, pipes: ExecPipes, mark: str) -> None:
+    async def _wait(
+        self, starting: Coroutine[Any, Any, None], pipes: ExecPipes, changed: asyncio.Event, call: Exec
+    ) -> tuple[Outcome, float]:
+        """Start a program and wait for its end. Kill it if it takes too long, writes too much, or is cancelled."""
+        outcome: Outcome = "exited"
+        tasks: list[asyncio.Future[Any]] = []
+        stopping: asyncio.Future[None] | None = None
+        try:
+            await starting
+            works = (ended(pipes, changed), pipes.flood.wait(), pipes.feed(call.input))
+            tasks = [asyncio.ensure_future(work) for work in works]
+            await self._begin(pipes)
+            started = time.monotonic()
+            done, _ = await asyncio.wait(tasks[:2], timeout=call.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0] not in done:
+                outcome = "output" if tasks[1] in done else "timeout"
+                stopping = keep(self._stop(pipes, changed))
+                await asyncio.shield(stopping)
+            return outcome, time.monotonic() - started
+        except asyncio.CancelledError:
+            stopping = stopping or keep(self._stop(pipes, changed))
+            with contextlib.suppress(SandboxError):  # `failure` has it
+                await asyncio.shield(stopping)
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            end(pipes)
+
+    async def _begin(self, pipes: ExecPipes) -> None:
+        """Wait until a program has been started, or the engine's client has ended.
+
+        Raises:
+            SandboxError: neither happens in time.
+        """
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await pipes.begun.wait()
+        except TimeoutError:
+            raise SandboxError(f"{self.name} exec has not started its program in {CALL_SECONDS:g} s") from None
+
+    async def _check_end(self, pipes: ExecPipes) -> None:
         """Check that the program has ended, and not only the engine's client.
 
         Raises:
             SandboxError: only the client has ended, or how the program ended is unknown.
         """
         code = -1 if pipes.exit_code is None else pipes.exit_code
-        if code in _DOUBTFUL or code < 0:
-            done = await self._call(ALIVE, str(pipes.pid))
-            if done.code == 0:
-                await self._kill(mark, pipes)
-            elif done.code != 3:
-                await self._check()
-            if code < 0 or done.code == 0:
-                raise SandboxError(f"{self.name} exec ended before its program, with exit code {code}")
+        is_lost = code < 0
+        if code in _DOUBTFUL and pipes.pid is not None:
+            is_lost = await self._script(ALIVE, str(pipes.pid)) == 0
+        if is_lost:
+            await self._kill(pipes)
+            raise SandboxError(f"{self.name} exec ended before its program, with exit code {code}")
 
-    async def _spawn(
-        self, options: Sequence[str], program: Sequence[str], bound: int, env: Mapping[str, str]
-    ) -> tuple[ExecPipes, asyncio.Event]:
-        nonce = secrets.token_hex(16)
-
-        def make(_: str, bound: int, pauses: bool, notify: Callable[[], None]) -> ExecPipes:
-            return ExecPipes(nonce, bound, pauses, notify)
-
-        arguments = ["exec", *options, self.container, SHELL, "-c", BEGIN, "sh", nonce, *program]
-        pipes, changed = await self._engine.spawn(arguments, bound, make, env)
-        assert isinstance(pipes, ExecPipes)
-        return pipes, changed
-
-    async def _wait(self, pipes: ExecPipes, changed: asyncio.Event, timeout: float, mark: str) -> tuple[Outcome, float]:
-        """Wait for the end of a program, and kill it if it takes too long or writes too much."""
-        started = time.monotonic()
-        outcome: Outcome = "exited"
-        ending = asyncio.ensure_future(ended(pipes, changed))
-        flood = asyncio.ensure_future(pipes.flood.wait())
-        try:
-            done, _ = await asyncio.wait({ending, flood}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if ending not in done:
-                outcome = "output" if flood in done else "timeout"
-                await kept(self._stop(mark, pipes, ending))
-        except asyncio.CancelledError:
-            if outcome == "exited" and self.failure is None:
-                try:
-                    await kept(self._stop(mark, pipes, ending))
-                except SandboxError as error:
-                    self.failure = self.failure or error
-            raise
-        finally:
-            ending.cancel()
-            flood.cancel()
-        return outcome, time.monotonic() - started
-
-    async def _stop(self, mark: str, pipes: ExecPipes, ending: asyncio.Future[None]) -> None:
-        """Kill a program and wait for its end. If it continues, restart the container.
+    async def _stop(self, pipes: ExecPipes, changed: asyncio.Event) -> None:
+        """Kill a program and wait for its end. If its programs prevent this, restart the container.
 
         The script that kills programs runs with their rights only, since they may have replaced the shell."""
         seen = self.restarts
-        is_killed = await self._kill(mark, pipes)
-        if is_killed:
-            await asyncio.wait({ending}, timeout=5.0)
-        if not is_killed or not ending.done():
-            await self._recover(seen)
+        try:
+            if pipes.is_running:
+                await self._begin(pipes)  # else it would start after the others have been killed
+            is_killed = await self._kill(pipes) == 0
+            if is_killed and pipes.is_running:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(END_SECONDS):
+                        await ended(pipes, changed)
+            if not is_killed or pipes.is_running:
+                await self._recover(seen)
+        except SandboxError as error:  # nobody may be left who awaits it
+            self.failure = self.failure or error
+            raise
 
-    async def _kill(self, mark: str, pipes: ExecPipes) -> bool:
-        """Kill all processes of a call. Returns whether the script in the container has done it."""
-        with contextlib.suppress(TimeoutError):  # its start may not have been reported yet
-            async with asyncio.timeout(2.0):
-                await pipes.begun.wait()
-        for _ in range(2):
-            try:
-                done = await self._call(KILL, mark, str(pipes.pid or "unknown"))
-            except SandboxError:  # no answer in time
-                return False
-            if done.code == 0:
-                return True
-        return False
+    async def _kill(self, pipes: ExecPipes) -> int:
+        """Kill all processes of a call. Returns 0 if there are none any more, and else as `_script`."""
+        return await self._script(KILL, pipes.mark, str(pipes.pid or "unknown"))
 
-    async def _call(self, script: str, *arguments: str) -> Answer:
-        """Run a script in the container as root."""
-        command = [self.container, SHELL, "-c", script, "sh", *arguments]
-        return await self._engine.call("exec", "--user", "0", "--workdir", "/", *command)
+    async def _script(self, script: str, *arguments: str) -> int:
+        """Run a script in the container as root, and once more if the engine fails.
 
-    async def _accepts_programs(self) -> bool:
-        """Return whether the container starts a program.
+        Returns:
+            0 or 3, its exit code; or `_STUCK` or `_GONE`, for which programs in the container are the reason.
 
         Raises:
-            SandboxError: the container is gone, or the engine does not answer.
+            SandboxError: the engine has failed twice, the container is gone, or it was ended from outside.
         """
-        done = await self._call(":")
-        if done.code:
-            await self._check()
-            self._is_destroyed = self._is_destroyed or NO_SHELL.search(done.error) is not None
-        return done.code == 0
+        nonce = secrets.token_hex(8)
+        command = [self.container, SHELL, "-c", f'printf %s "$1"; shift\n{script}', "sh", nonce, *arguments]
+        done = await self.engine.attempt("exec", "--user", "0", "--workdir", "/", *command)
+        if done.output != nonce.encode():
+            done = await self.engine.attempt("exec", "--user", "0", "--workdir", "/", *command)
+        if done.output == nonce.encode():
+            return done.code if done.code in (0, _NO) else _STUCK
+        if done.code in (0, _NO) or NO_SHELL.search(done.error) or not await self._is_running():
+            return _GONE
+        if _NO_ROOM.search(done.error):
+            return _STUCK
+        raise SandboxError(f"{self.name} exec failed: {done.error}")
 
-    async def _check(self) -> None:
-        """Check that the engine works and that it has not ended the container; see `Engine.is_running`."""
-        if not self._is_destroyed:
-            await self._engine.is_running(self.container)
+    async def _is_running(self) -> bool:
+        """Return whether the container is running; see `Engine.is_running`."""
+        return await self.engine.is_running(self.container, self.restarts > 0)
 
     async def _recover(self, seen: int) -> None:
         """Restart the container after its programs have made it unusable, unless this was done since `seen` restarts.
@@ -252,11 +257,9 @@ class ContainerMachine(Machine):
             if self.restarts != seen:
                 return
             self.restarts += 1  # before, since programs end meanwhile
-            done = await self._engine.call("restart", "-t", "0", self.container, seconds=CALL_SECONDS)
-            if done.code:
-                if not NO_SHELL.search(done.error):
-                    raise SandboxError(f"{self.name} does not restart the container: {done.error}")
-                self._is_destroyed = True
+            done = await self.engine.call("restart", "-t", "0", self.container)
+            if done.code and not NO_SHELL.search(done.error):
+                raise SandboxError(f"{self.name} does not restart the container: {done.error}")
 
     async def restart(self) -> None:
         """End all processes; see `Machine.restart`. If the programs in the container have destroyed its shell, it does
@@ -288,7 +291,7 @@ class ContainerMachine(Machine):
             raise ConfigError(f"{path!r} is not a path")
         if not path.startswith("/"):
             if self._folder is None:
-                answer = await self._engine.call(
+                answer = await self.engine.call(
                     "inspect", "--type", "container", "--format", "{{.Config.WorkingDir}}", self.container
                 )
                 if answer.code:
@@ -314,9 +317,9 @@ class ContainerMachine(Machine):
             links = ["-L"] if self.name == "docker" else []  # podman follows them
             found, error = await self._transfer(work, *links, f"{self.container}:{place}", "-")
             if error:
-                await self._check()
-                done = await self._call('[ -e "$1" ] || exit 3', place)
-                kind = FileNotFoundError if done.code == 3 else OSError
+                await self._is_running()
+                code = await self._script('[ -e "$1" ] || exit 3', place)
+                kind = FileNotFoundError if code == _NO else OSError
                 raise kind(f"{path} cannot be read in the machine: {error}")
         return cast(T, found)
 
@@ -331,15 +334,17 @@ class ContainerMachine(Machine):
 
         async with self._working():
             place = (await self._absolute(path)).strip("/")
-            error = await self._transfer(work, "-", f"{self.container}:/")
+            # Else podman gives what it copies to the user of the image, who could change it.
+            options = ["--archive=false"] if self.name == "podman" else []
+            error = await self._transfer(work, *options, "-", f"{self.container}:/")
             if error:
-                await self._check()
+                await self._is_running()
                 raise OSError(f"{path} cannot be written in the machine: {error}")
 
     async def _transfer(self, work: Callable[[subprocess.Popen[bytes]], T], *arguments: str) -> T:
         """Call `work` in a thread with the engine's client that copies an archive."""
         process = subprocess.Popen(  # noqa: ASYNC220 - starting it does not block
-            [self._engine.program, "cp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [self.engine.program, "cp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=client_environment(), cwd=private_folder(), start_new_session=True,
         )  # fmt: skip
 
@@ -361,8 +366,8 @@ class ContainerMachine(Machine):
     async def close(self) -> None:
         """Remove the container; see `Machine.close` and `Engine.discard`."""
         self.failure = SandboxError("the machine of this rollout is closed")
-        if self.container in self._engine.live:
-            await self._engine.discard(self.container)
+        if self.container in self.engine.live:
+            await self.engine.discard(self.container)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -7,7 +7,8 @@ import secrets
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.sandbox.container import IMAGE
 from harness.sandbox.container_machine import SHELL, ContainerMachine
-from harness.sandbox.engine_client import MAIN_FAILED, Engine, variables
+from harness.sandbox.engine_client import MAIN_FAILED, Engine
+from harness.sandbox.exec_pipes import variables
 from harness.sandbox.images import is_missing, local_image
 from harness.sandbox.machine import Machine, MachineSpec
 
@@ -24,11 +25,11 @@ class Containers:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
 
     async def open(self, spec: MachineSpec) -> Machine:
         """Start a machine; see `open_machine`."""
-        engine = self._engine
+        engine = self.engine
         if spec.disk_mb is not None and (problem := await engine.refuses_disk_limit()):
             raise ConfigError(
                 f"MachineSpec(disk_mb={spec.disk_mb}): {engine.name} cannot limit the disk space here ({problem}). "
@@ -45,13 +46,14 @@ class Containers:
         return await self._start(spec, local)
 
     async def _start(self, spec: MachineSpec, local: str) -> Machine:
-        engine = self._engine
+        engine = self.engine
         name = f"bench-{secrets.token_hex(8)}"
         environment, secret = variables(spec.env)
         answer = await engine.start(name, [*_options(spec), *environment], local, ["-c", _WAIT], secret)
         if answer.code:
             raise EnvironmentFault(
-                f"containers of {str(spec.image or IMAGE)!r} cannot run /bin/sh, which machines need: {answer.error}"
+                f"containers of {str(spec.image or IMAGE)!r} do not start: machines need /bin/sh, and the "
+                f"working folder must exist: {answer.error}"
             )
         return ContainerMachine(engine, name)
 

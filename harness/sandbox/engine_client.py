@@ -13,14 +13,12 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
 
 from harness.core.errors import SandboxError
-from harness.core.redact import names_secret
-from harness.sandbox.engine_load import Breaker, kept, threads, turn
+from harness.sandbox.engine_load import Breaker, keep, kept, threads, turn
 from harness.sandbox.leftovers import (
     MACHINE,
     OWNER,
@@ -36,15 +34,16 @@ from harness.sandbox.leftovers import (
 from harness.sandbox.pipes import Pipes
 from harness.sandbox.tree import usage
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
 """Timeout for starting a container of an image that is on this machine."""
 
 CALL_SECONDS = 60.0
-"""Timeout of the engine's other calls."""
+"""Timeout of the engine's other calls, and for starting a program in a container."""
+
+RETRY_SECONDS = 60.0
+"""How long a removal that has failed is not tried again."""
 
 BUILD_END_SECONDS = 10.0
 """How long the client of a cancelled build may take to remove its container."""
@@ -53,7 +52,8 @@ MAIN_FAILED = 83
 """Exit code of a container whose main process can no longer wait, since its programs were destroyed."""
 
 NO_SHELL = re.compile(
-    r"/bin/sh.*(no such file|not found|permission denied|exec format|too many (levels|symbolic))|work(ing )?dir|chdir",
+    r"/bin/sh.*(no such file|not found|permission denied|exec format|too many (levels|symbolic))"
+    r"|workdir \S+ does not exist|chdir to |cannot chdir",
     re.IGNORECASE,
 )
 """Errors of engines if a container has no shell or no working folder."""
@@ -61,17 +61,10 @@ NO_SHELL = re.compile(
 REST_SECONDS = 1.0
 """How long output is read after the end of a process if another one keeps its pipes open."""
 
-_OF_CLIENT = re.compile(
-    r"PATH|HOME|TMPDIR|TZ|_?(DOCKER|CONTAINER|CONTAINERS|PODMAN|BUILDAH|STORAGE|REGISTRY|XDG|SSH|SSL|LD|LISTEN)_.*|GO[A-Z]+"
-    r"|NOTIFY_SOCKET|DBUS_.*|.*_PROXY",
-    re.IGNORECASE,
-)
-"""Names of environment variables that would change the client itself."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of an engine's client program: its exit code, its stdout and the last line of its stderr."""
+    """Answer of an engine's client: its exit code, stdout and last line of stderr. Below 0 if it failed or was killed."""
 
     code: int
     output: bytes
@@ -91,62 +84,66 @@ class Engine:
         self.breaker = Breaker()
         self.live: set[str] = set()
         """Names of the containers that this process has started and not removed."""
-        self._unremoved: set[str] = set()
+        self._unremoved: dict[str, None] = {}
         """Names of the containers whose removal has failed."""
+        self._retry_at = 0.0
         self._is_swept = False
         self._disk_limit: str | None = None
 
     # Calls
 
-    async def call(
-        self, *arguments: str, stdin: bytes = b"", seconds: float = CALL_SECONDS, bound: int = 1 << 24
-    ) -> Answer:
-        """Run the client program to its end. Cancelling kills it, with the programs of a build.
+    async def call(self, *arguments: str, seconds: float = CALL_SECONDS) -> Answer:
+        """Run the client program to its end; see `attempt`.
 
         Raises:
-            SandboxError: it cannot be started, or does not end in time.
+            SandboxError: it cannot be started, does not end in time, or was killed.
         """
-        pipes, changed = await self.spawn(arguments, bound)
+        answer = await self.attempt(*arguments, seconds=seconds)
+        if answer.code < 0:
+            raise SandboxError(answer.error)
+        return answer
+
+    async def attempt(self, *arguments: str, seconds: float = CALL_SECONDS) -> Answer:
+        """Run the client program to its end. Cancelling kills it, with the programs of a build. An error is an answer
+        with a negative code.
+
+        Raises:
+            SandboxError: it cannot be started.
+        """
+        changed = asyncio.Event()
+        pipes = Pipes(secrets.token_hex(16), 1 << 24, False, changed.set)
+        problem = ""
         try:
-            pipes.write(stdin)
+            await self.spawn(arguments, pipes)
             pipes.close_stdin()
             async with asyncio.timeout(seconds):
                 await ended(pipes, changed)
         except TimeoutError:
-            raise SandboxError(f"{self.name} {arguments[0]} took longer than {seconds:g} s") from None
+            problem = f"{self.name} {arguments[0]} took longer than {seconds:g} s"
         finally:
             try:
                 if arguments[0] == "build":
                     await end_build(pipes, changed)
             finally:
                 end(pipes)
-        code = pipes.exit_code if pipes.exit_code is not None else -1
-        return Answer(code, bytes(pipes.stdout.data), last_line(pipes.stderr.data))
+        code = -1 if problem or pipes.exit_code is None else pipes.exit_code
+        killed = f"{self.name} {arguments[0]} was killed" if code < 0 else ""
+        return Answer(code, bytes(pipes.stdout.data), problem or killed or last_line(pipes.stderr.data))
 
     async def spawn(
-        self,
-        arguments: Sequence[str],
-        bound: int,
-        make: Callable[..., Pipes] = Pipes,
-        env: Mapping[str, str] = MappingProxyType({}),
-    ) -> tuple[Pipes, asyncio.Event]:
+        self, arguments: Sequence[str], pipes: Pipes, env: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Start the client program, in a session of its own, so that Ctrl-C does not end it.
 
         Args:
             arguments: Its arguments.
-            bound: Maximum number of bytes kept of each stream.
-            make: Makes the pipes.
+            pipes: Its pipes.
             env: Additional environment variables of the client.
-
-        Returns:
-            Its pipes, and an event that is set whenever something happens on them.
 
         Raises:
             SandboxError: it cannot be started.
             OSError: the arguments or the environment are too long.
         """
-        changed = asyncio.Event()
-        pipes = make(secrets.token_hex(16), bound, False, changed.set)
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: pipes, self.program, *arguments, env=client_environment(env), cwd=private_folder(),
@@ -156,7 +153,6 @@ class Engine:
             if error.errno == errno.E2BIG:
                 raise
             raise SandboxError(f"{self.name}: {self.program} cannot be started: {error}") from error
-        return pipes, changed
 
     def call_now(
         self,
@@ -165,7 +161,7 @@ class Engine:
         env: Mapping[str, str] = MappingProxyType({}),
         stdin: bytes = b"",
     ) -> Answer:
-        """Run the client program to its end; blocks. An error is an answer with the code −1."""
+        """Run the client program to its end; blocks. See `attempt`."""
         try:
             done = subprocess.run(
                 [self.program, *arguments], input=stdin, capture_output=True, env=client_environment(env),
@@ -206,7 +202,7 @@ class Engine:
         async with turn("starts"):
             await self.remove_leftovers()
             watch(self.program, self.live)
-            await self.breaker.admit(self.name, image, since)
+            await self.breaker.admit(f"{self.name} is out of order: starts of containers", image, since)
             self.live.add(name)
             arguments = ["run", "--detach", "--name", name, *labels(), *self.run_options, *options, image, *command]
             starting = asyncio.ensure_future(self._start(name, image, arguments, env))
@@ -224,8 +220,9 @@ class Engine:
         self.breaker.record(image, "" if works else answer.error)
         if answer.code:
             await threads.run(self.remove, name)
-        if answer.code < 0:
-            self.live.add(name)  # an engine that is overloaded may create it later; then the helper process removes it
+        if answer.code < 0:  # an engine that is overloaded may create it later
+            self.live.add(name)
+            self._unremoved[name] = None
         if not works:
             raise SandboxError(f"{self.name} does not start a container: {answer.error}")
         return answer
@@ -242,21 +239,29 @@ class Engine:
 
     async def discard(self, name: str) -> None:
         """Remove a container and all of its processes. Continues if the await is cancelled; if it fails, it is tried
-        again with the next container, and by the helper process."""
+        again with later ones, and by the helper process."""
+        if self._unremoved and time.monotonic() >= self._retry_at:
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            keep(threads.run(self.remove, *self._unremoved))
         await kept(threads.run(self.remove, name))
 
-    def remove(self, name: str) -> None:
-        """Remove a container, and those whose removal has failed before; see `discard`. Blocks."""
-        for each in (name, *sorted(self._unremoved - {name})):
-            answer = self.call_now("rm", "--force", "--volumes", each)
+    def remove(self, *names: str) -> None:
+        """Remove containers, up to the first that cannot be removed; see `discard`. Blocks."""
+        for name in names:
+            self._unremoved.pop(name, None)
+            answer = self.call_now("rm", "--force", "--volumes", name)
             if answer.code and "no such container" not in answer.error.lower():
-                self._unremoved.add(each)
+                self._unremoved[name] = None  # as the last, so that it does not delay the others
                 return
-            self._unremoved.discard(each)
-            self.live.discard(each)
+            self.live.discard(name)
 
-    async def is_running(self, name: str) -> bool:
+    async def is_running(self, name: str, was_restarted: bool) -> bool:
         """Return whether a container is running. False if it has ended by the doing of its own programs.
+
+        Args:
+            name: Its name.
+            was_restarted: Whether bench has restarted it. Programs may have destroyed those that it starts with, so its
+                exit code tells nothing then.
 
         Raises:
             SandboxError: the container does not exist, it was ended from outside, or the engine does not answer.
@@ -266,12 +271,16 @@ class Engine:
         if answer.code:
             raise SandboxError(f"{self.name}: the container of this rollout is gone: {answer.error}")
         running, no_memory, code = (*answer.output.decode().split(), "", "", "")[:3]
-        if running != "true" and no_memory != "true" and code != str(MAIN_FAILED):
+        if running != "true" and not was_restarted and no_memory != "true" and code != str(MAIN_FAILED):
             raise SandboxError(f"{self.name}: the container of this rollout was ended, with exit code {code}")
         return running == "true"
 
     async def refuses_disk_limit(self) -> str:
-        """Why the engine cannot limit the disk space of containers; "" if it can. Tries it with an empty image."""
+        """Why the engine cannot limit the disk space of containers; "" if it can. Tries it with an empty image.
+
+        Raises:
+            SandboxError: the engine failed.
+        """
         if self._disk_limit is None:
             self._disk_limit = await kept(threads.run(self._try_disk_limit))
         return self._disk_limit
@@ -283,7 +292,9 @@ class Engine:
         tried = self.call_now("create", "--name", name, "--storage-opt", "size=64m", image, "sh")
         self.remove(name)
         self.call_now("rmi", image)
-        return next((answer.error for answer in (made, tried) if answer.code), "")
+        if made.code or tried.code < 0:
+            raise SandboxError(f"{self.name} does not work: {(made if made.code else tried).error}")
+        return tried.error if tried.code else ""
 
     # Leftovers
 
@@ -324,16 +335,6 @@ class Engine:
     def _own(self) -> list[str]:
         listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
         return [] if listed.code else listed.output.decode().split()
-
-
-def variables(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return options that set environment variables in a container, and those that its client needs for that.
-
-    Nearly all are among the latter, since every user of this computer can read command lines. Only names that would
-    change the client itself are not, unless they are those of secrets."""
-    secret = {name: value for name, value in values.items() if names_secret(name) or not _OF_CLIENT.fullmatch(name)}
-    texts = (name if name in secret else f"{name}={value}" for name, value in values.items())
-    return [part for text in texts for part in ("--env", text)], secret
 
 
 async def ended(pipes: Pipes, changed: asyncio.Event) -> None:

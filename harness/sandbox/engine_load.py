@@ -53,17 +53,23 @@ async def turn(gate: Gate) -> AsyncGenerator[None, None]:
         gates[gate].release()
 
 
-async def kept(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, which continues if the await is cancelled."""
+def keep(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """Start `work`, which continues without anybody who awaits it."""
     task = asyncio.ensure_future(work)
     _kept.add(task)
     task.add_done_callback(_kept.discard)
-    return await asyncio.shield(task)
+    return task
+
+
+async def kept(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, which continues if the await is cancelled."""
+    return await asyncio.shield(keep(work))
 
 
 class Breaker:
-    """Delays starts after several have failed in a row, so that thousands of rollouts neither fail at once nor wait for
-    an engine that is out of order. After a pause, one start is tried; if it fails, those that wait fail, too.
+    """Delays starts of containers, or getting an image, after it has failed several times in a row, so that thousands
+    of rollouts neither fail at once nor wait for an engine that is out of order. After a pause, it is tried once; if it
+    fails, those that wait fail, too.
 
     Failed starts of one image delay only those of this image."""
 
@@ -75,23 +81,23 @@ class Breaker:
         self._trial_ends = 0.0
         self._trial_failed = 0.0
 
-    async def admit(self, engine: str, image: str, since: float) -> None:
-        """Wait until a container of `image` may be started. The time does not count towards the timeout of the rollout.
+    async def admit(self, what: str, image: str, since: float) -> None:
+        """Wait until this may be tried for `image`. The time does not count towards the timeout of the rollout.
 
         Args:
-            engine: Its name, for messages.
+            what: A name for messages.
             image: Name of the image.
             since: When the rollout began to wait, in seconds of the monotonic clock.
 
         Raises:
-            SandboxError: a start that was tried meanwhile has failed.
+            SandboxError: it was tried meanwhile, and failed.
         """
         with waiting():
             while self._failed.count(image) >= FAILURES or len(set(self._failed)) >= FAILURES:
                 if self._trial_failed > since:
                     raise SandboxError(
-                        f"{engine} is out of order: {len(self._failed)} starts in a row failed, also one after a "
-                        f"pause. The last error was: {self._reason}"
+                        f"{what} failed {len(self._failed)} times in a row, also after a pause. "
+                        f"The last error was: {self._reason}"
                     )
                 left = max(self._until, self._trial_ends) - time.monotonic()
                 if left <= 0:
@@ -100,7 +106,7 @@ class Breaker:
                 await asyncio.sleep(min(left, 1.0))
 
     def record(self, image: str, error: str = "") -> None:
-        """Record a failed start; without an error, a successful one."""
+        """Record that it failed; without an error, that it succeeded."""
         if error:
             self._failed = [*self._failed[-99:], image]
             self._reason, self._until = error, time.monotonic() + PAUSE_SECONDS

@@ -1,11 +1,14 @@
-"""A program in a container: the scripts that start and kill it, and its pipes."""
+"""A program in a container: the scripts that start and kill it, its variables and its pipes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Mapping
 
+from harness.core.redact import names_secret
 from harness.sandbox.api import Outcome, Result
+from harness.sandbox.leftovers import OF_ENGINES
 from harness.sandbox.machine import OnOutput
 from harness.sandbox.pipes import BoundedOutput, Pipes
 
@@ -83,16 +86,16 @@ class ExecPipes(Pipes):
     """Pipes of a program in a container.
 
     Args:
-        nonce: Secret of this call, by which the report of the start is known.
         bound: Maximum number of bytes stored of each stream.
-        pauses: Unused.
         notify: Called after every event.
+        on_output: See `Machine.exec`.
     """
 
-    def __init__(self, nonce: str, bound: int, pauses: bool, notify: Callable[[], None]) -> None:
-        super().__init__(nonce, bound, pauses, notify)
+    def __init__(self, bound: int, notify: Callable[[], None], on_output: OnOutput | None) -> None:
+        self.mark = secrets.token_hex(16)
+        """Tells in the container which processes belong to this call, and here the report of its start."""
+        super().__init__(self.mark, bound, False, notify)
         self.stdout, self.stderr = BothEnds(bound), BothEnds(bound)
-        self._mark = f"\x1e{nonce} ".encode()
         self.head = b""
         """The start of stderr: messages of the engine, until the report of the start."""
         self.pid: int | None = None
@@ -101,9 +104,14 @@ class ExecPipes(Pipes):
         """Set when the program has been started, or the engine's client has ended."""
         self.flood = asyncio.Event()
         """Set when the program must be killed: a stream is too long, or `on_output` has failed."""
-        self.on_output: OnOutput | None = None
         self.fault: Exception | None = None
         """Error of `on_output`."""
+        self._on_output = on_output
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine's client has been started and has not ended."""
+        return self.transport is not None and self.exit_code is None
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2 and self.pid is None:
@@ -113,9 +121,9 @@ class ExecPipes(Pipes):
             stream.add(data)
             if stream.is_above_kill_limit:
                 self.flood.set()
-            if self.on_output is not None and self.fault is None:
+            if self._on_output is not None and self.fault is None:
                 try:
-                    self.on_output("stdout" if fd == 1 else "stderr", data)
+                    self._on_output("stdout" if fd == 1 else "stderr", data)
                 except Exception as error:  # raised by `exec`; here it would be lost
                     self.fault = error
                     self.flood.set()
@@ -123,7 +131,7 @@ class ExecPipes(Pipes):
 
     def _after_start(self, data: bytes) -> bytes:
         self.head = (self.head + data)[-65_536:]
-        _, mark, rest = self.head.partition(self._mark)
+        _, mark, rest = self.head.partition(f"\x1e{self.mark} ".encode())
         number, line, rest = rest.partition(b"\n")
         if not mark or not line:
             return b""
@@ -142,6 +150,17 @@ class ExecPipes(Pipes):
             await self.begun.wait()
         self.write(data)
         self.close_stdin()
+
+
+def variables(values: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return options that set environment variables in a container, and those that its client needs for that.
+
+    Only secrets are among the latter, since every user of this computer can read command lines. Others would also be
+    variables of the client, a program of this computer, which may obey them."""
+    is_secret = {name: names_secret(name) and not name.upper().startswith(OF_ENGINES) for name in values}
+    texts = (name if is_secret[name] else f"{name}={value}" for name, value in values.items())
+    secret = {name: value for name, value in values.items() if is_secret[name]}
+    return [part for text in texts for part in ("--env", text)], secret
 
 
 def result_of(pipes: ExecPipes, outcome: Outcome, wall: float) -> Result:

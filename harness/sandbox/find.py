@@ -107,7 +107,11 @@ def find_engine(name: str) -> Engine | str:
     if program is None:
         return f"{name} is not installed"
     engine = Engine(name, program)
-    return engine.problem(PROBE_SECONDS) or engine
+    if problem := engine.problem(PROBE_SECONDS):
+        return problem
+    if b"podman" in engine.call_now("--version").output.lower():  # also as a program `docker`, with podman's options
+        engine.name = "podman"
+    return engine
 
 
 def find_container_engine() -> Engine | str:

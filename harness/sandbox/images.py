@@ -22,13 +22,10 @@ from weakref import WeakKeyDictionary
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
 from harness.sandbox.engine_client import Engine
-from harness.sandbox.engine_load import turn
+from harness.sandbox.engine_load import Breaker, turn
 from harness.sandbox.leftovers import private_folder
 from harness.usercode.deadline import waiting
 from harness.usercode.threads import offload
-
-FAILED_SECONDS = 60.0
-"""How long a failed build or pull is not repeated, so that a thousand rollouts do not repeat it."""
 
 PREFIX = "localhost/bench/"
 
@@ -38,10 +35,6 @@ _MOUNT_FROM = re.compile(r"(\s*RUN\s+(?:--\S+\s+)*--mount=(?:[^\s,]+,)*from=)([^
 _ARG = re.compile(r"(\s*ARG\s+\w+=)(\S+)", re.IGNORECASE)
 _WITH_FILES = re.compile(r"\s*(RUN|COPY|ADD)\s", re.IGNORECASE)
 _HEREDOC = re.compile(r"\s\d*<<-?([\"']?)(\w+)\1")
-
-_NAME = re.compile(r"[\w.]+[\w.-]*(:\d+)?(/[\w.-]+)*(:\w[\w.-]*)?(@\w+:[0-9a-fA-F]+)?", re.ASCII)
-_TRANSPORT = re.compile(r"(containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif|tarball):")
-"""With these, podman reads an image from a path of this computer."""
 
 _SETTLED_NS = 2_000_000_000
 """Age of a file's last change, above which another change gives it another time."""
@@ -55,8 +48,8 @@ _ready: set[tuple[str, str]] = set()
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], asyncio.Lock]] = WeakKeyDictionary()
 """Locks of images, so that only one task of a process waits for other processes."""
 
-_failed: dict[tuple[str, str], tuple[float, type[Exception], str]] = {}
-"""Images that could not be had: until when this is not tried again, and the error."""
+_breakers: dict[tuple[str, str], Breaker] = {}
+"""Delays of images that could not be had."""
 
 
 async def local_image(engine: Engine, image: str | Path, images: Mapping[str, str], seconds: float) -> str:
@@ -127,11 +120,6 @@ def _replaced(text: str, images: Mapping[str, str]) -> Iterator[str]:
         yield line
 
 
-def is_image_name(name: str) -> bool:
-    """Return whether a text is the name of an image in a registry or in the engine, and not a path or an option."""
-    return _NAME.fullmatch(name) is not None and _TRANSPORT.match(name) is None
-
-
 def content_hash(folder: Path, text: str, modes: int = 0o7777) -> str:
     """Hash of a folder's files and folders with their modes, and of a text, such as its Dockerfile. Files are read
     again only if their sizes or times have changed. Blocks.
@@ -194,30 +182,25 @@ async def is_missing(engine: Engine, name: str) -> bool:
 
 
 async def _ensure(engine: Engine, name: str, make: Callable[[], Awaitable[None]]) -> str:
-    key = (engine.program, name)
+    key, since = (engine.program, name), time.monotonic()
     if key in _ready:
         return name
     locks = _locks.setdefault(asyncio.get_running_loop(), {})
     async with locks.setdefault(key, asyncio.Lock()):
-        until, kind, words = _failed.get(key, (0.0, SandboxError, ""))
-        if time.monotonic() < until:
-            raise kind(words)
         if key not in _ready and await is_missing(engine, name):
-            async with _lock(name):
-                await _make(engine, name, make)
+            breaker = _breakers.setdefault(key, Breaker())
+            await breaker.admit(f"{engine.name}: getting the image {name}", name, since)
+            try:
+                async with _lock(name):
+                    if await is_missing(engine, name):  # else another process has made it meanwhile
+                        async with turn("builds"):
+                            await make()
+            except (SandboxError, EnvironmentFault) as failure:
+                breaker.record(name, str(failure))
+                raise
+            breaker.record(name)
         _ready.add(key)
     return name
-
-
-async def _make(engine: Engine, name: str, make: Callable[[], Awaitable[None]]) -> None:
-    if not await is_missing(engine, name):  # another process has made it meanwhile
-        return
-    try:
-        async with turn("builds"):
-            await make()
-    except (SandboxError, EnvironmentFault) as failure:
-        _failed[engine.program, name] = (time.monotonic() + FAILED_SECONDS, type(failure), str(failure))
-        raise
 
 
 async def _pull(engine: Engine, name: str, seconds: float) -> None:

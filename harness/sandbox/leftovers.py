@@ -50,7 +50,7 @@ _KEPT = frozenset(
 """Environment variables that the engine's client needs in addition to the engine's own: programs, sockets, proxies and
 registries. The container gets none of them."""
 
-_OF_ENGINES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
+OF_ENGINES = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_")
 
 
 def client_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -60,7 +60,7 @@ def client_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[s
         more: Additional ones, which it passes to a container.
     """
     own = os.environ.items()
-    return {**{name: text for name, text in own if name.upper() in _KEPT or name.startswith(_OF_ENGINES)}, **more}
+    return {**{name: text for name, text in own if name.upper() in _KEPT or name.startswith(OF_ENGINES)}, **more}
 
 
 @cache

@@ -4,6 +4,7 @@ containers and bubblewrap; `container_machine` and `bubblewrap_machine` implemen
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,9 @@ FILE_BYTES = 16 << 20
 FOLDER_BYTES = 1 << 30
 ARGUMENT_BYTES = 128 << 10
 """Linux starts no program with an argument of this size."""
+
+BASH_OR_SH = 'command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"'
+"""A script for `sh -c` that runs its argument as a command of bash, or of sh if there is no bash."""
 
 OnOutput: TypeAlias = Callable[[str, bytes], object]
 """Called with `stdout` or `stderr` and the next part of the output, as it arrives."""
@@ -127,6 +131,9 @@ class MachineSpec:
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"MachineSpec.{name} must be a number above 0, not {value!r}")
         check_variables(self.env)
+        names = [self.image] if isinstance(self.image, str) else []
+        if wrong := [name for name in (*names, *self.images.values()) if not is_image_name(name)]:
+            raise ConfigError(f"MachineSpec: {wrong[0]!r} is not the name of an image; a folder is a Path")
         if self.folder is not None and not self.folder.startswith("/"):
             raise ConfigError(f"MachineSpec.folder must be an absolute path, not {self.folder!r}")
 
@@ -157,6 +164,9 @@ class Machine(ABC):
     """The first failure of the machine itself. Every later call raises it, too: code that catches it must not reach a
     result that looks like one of the programs."""
 
+    restarts: int = 0
+    """How often a container was restarted, which also ends the services in it."""
+
     @contextmanager
     def working(self) -> Generator[None]:
         """Remember the first failure inside the block, and raise it instead of entering another one."""
@@ -165,7 +175,7 @@ class Machine(ABC):
         try:
             yield
         except SandboxError as error:
-            if self.failure is not None:
+            if self.failure is not None and self.failure is not error:
                 raise self.failure from error
             self.failure = error
             raise
@@ -273,6 +283,10 @@ async def open_machine(spec: MachineSpec) -> AsyncGenerator[Machine, None]:
         await machine.close()
 
 
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""Name of an environment variable. Shells obey some others, such as those of exported functions."""
+
+
 def check_variables(variables: Mapping[str, str]) -> None:
     """Validate environment variables.
 
@@ -280,5 +294,17 @@ def check_variables(variables: Mapping[str, str]) -> None:
         ConfigError: an invalid name or value.
     """
     for name, text in variables.items():
-        if not name or "=" in name or "\0" in name + text:
-            raise ConfigError(f"the environment variable {name!r} is not valid")
+        if not VARIABLE.fullmatch(name) or "\0" in text:
+            raise ConfigError(
+                f"the environment variable {name!r} is not valid: names consist of letters, digits and underscores"
+            )
+
+
+_NAME = re.compile(r"[\w.]+[\w.-]*(:\d+)?(/[\w.-]+)*(:\w[\w.-]*)?(@\w+:[0-9a-fA-F]+)?", re.ASCII)
+_TRANSPORT = re.compile(r"(containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive|ostree|sif|tarball):")
+"""With these, podman reads an image from a path of this computer."""
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether a text is the name of an image in a registry or in the engine, and not a path or an option."""
+    return _NAME.fullmatch(name) is not None and _TRANSPORT.match(name) is None

@@ -3,11 +3,17 @@ of one user. Container engines read and write files as root."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
+from harness.core.errors import SandboxError
 from harness.sandbox.api import Result
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
+
+T = TypeVar("T")
 
 FILE_SECONDS = 60.0
 
@@ -21,7 +27,8 @@ if [ -e "$1" ]; then cat >"$1"; else cat >"$1" && chmod -- "$2" "$1"; fi || { ca
 
 
 class UserMachine(Machine):
-    """A container whose default user is the given one. Copies of folders are made as root, as in every machine.
+    """A container whose default user is the given one, for the turns of a rollout. Copies of folders are made as root,
+    as in every machine.
 
     Args:
         machine: The rollout's container, which the caller closes.
@@ -32,10 +39,21 @@ class UserMachine(Machine):
         self.name = machine.name
         self._machine = machine
         self._user = user
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work`, which `close` cancels."""
+        if self.failure is not None:
+            work.close()
+            raise self.failure
+        task = asyncio.create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return await task
 
     async def run(self, call: Exec) -> Result:
         """Run a program; see `Machine.exec`."""
-        return await self._machine.run(replace(call, user=call.user or self._user))
+        return await self._call(self._machine.run(replace(call, user=call.user or self._user)))
 
     async def read_file(self, path: str, limit: int = FILE_BYTES) -> bytes:
         """Read a file; see `Machine.read_file`."""
@@ -62,15 +80,22 @@ class UserMachine(Machine):
 
     async def copy_in(self, source: Path, target: str) -> None:
         """Copy a folder into the machine as root; see `Machine.copy_in`."""
-        await self._machine.copy_in(source, target)
+        await self._call(self._machine.copy_in(source, target))
 
     async def copy_out(self, source: str, target: Path, limit: int = FOLDER_BYTES) -> None:
         """Copy a folder out of the machine as root; see `Machine.copy_out`."""
-        await self._machine.copy_out(source, target, limit)
+        await self._call(self._machine.copy_out(source, target, limit))
 
     async def restart(self) -> None:
         """End all processes; see `Machine.restart`."""
-        await self._machine.restart()
+        await self._call(self._machine.restart())
 
     async def close(self) -> None:
-        """Do nothing: the caller of the constructor closes the machine."""
+        """Cancel the calls in progress, and wait until their programs have been killed. Later calls fail. The caller of
+        the constructor closes the machine."""
+        self.failure = SandboxError("the turns of this rollout are over; `verify` gets a machine of its own")
+        for task in self._calls:
+            if not task.cancelling():  # else its program is being killed
+                task.cancel()
+        if self._calls:
+            await asyncio.wait(self._calls)

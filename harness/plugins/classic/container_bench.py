@@ -9,10 +9,8 @@ from collections.abc import Mapping
 
 from harness.core.errors import SandboxError
 from harness.sandbox.find import find_machines
-from harness.sandbox.machine import Machine, MachineSpec
+from harness.sandbox.machine import BASH_OR_SH, Machine, MachineSpec
 from harness.sandbox.workbench import OUTPUT_BYTES, Ran
-
-_SHELL = 'command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"'
 
 
 class ContainerBench:
@@ -32,18 +30,24 @@ class ContainerBench:
         self._lock = asyncio.Lock()
         self.open_seconds = 0.0
         """Seconds that the start took."""
+        self.failure: SandboxError | None = None
+        """The first failure of the container. Code that catches it must not reach a result."""
 
     async def command(
         self, command: str, seconds: float, folder: str | None = None, environment: Mapping[str, str] | None = None
     ) -> Ran:
         """Run a command in a new shell; see `Workbench.command`."""
-        machine = await self._open()
-        seconds = min(seconds, self._opened + self._seconds - time.monotonic())
-        if seconds <= 0:
-            return Ran("", f"the sandbox has reached its lifetime of {self._seconds:g} s", 137, True)
-        done = await machine.exec(
-            ["sh", "-c", _SHELL, "sh", command], timeout=seconds, cwd=folder, env=environment or {},
-        )  # fmt: skip
+        try:
+            machine = await self._open()
+            seconds = min(seconds, self._opened + self._seconds - time.monotonic())
+            if seconds <= 0:
+                return Ran("", f"the sandbox has reached its lifetime of {self._seconds:g} s", 137, True)
+            done = await machine.exec(
+                ["sh", "-c", BASH_OR_SH, "sh", command], timeout=seconds, cwd=folder, env=environment or {},
+            )  # fmt: skip
+        except SandboxError as error:
+            self.failure = self.failure or error
+            raise
         code = 137 if done.exit_code is None else done.exit_code
         return Ran(_shortened(done.stdout), _shortened(done.stderr), code, done.outcome == "timeout")
 
@@ -60,11 +64,11 @@ class ContainerBench:
                 raise SandboxError("the sandbox of this rollout is closed")
             if self._machine is None:
                 started = time.monotonic()
-                self._machine = machine = await find_machines(self._spec).open(self._spec)
-                if self._start is not None:
-                    await machine.exec(["sh", "-c", 'nohup sh -c "$1" >/dev/null 2>&1 &', "sh", self._start])
+                self._machine = await find_machines(self._spec).open(self._spec)
                 self._opened = time.monotonic()
                 self.open_seconds = self._opened - started
+                if self._start is not None:
+                    await self._machine.exec(["sh", "-c", 'nohup sh -c "$1" >/dev/null 2>&1 &', "sh", self._start])
             return self._machine
 
 

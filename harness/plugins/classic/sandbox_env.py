@@ -158,7 +158,9 @@ class SandboxEnv(StatefulToolEnv):
         self.timeout_per_command_seconds = machine.get("timeout_per_command_seconds", 30)
         limits_of(self.sandbox_request, type(self).__name__, self._only_python)
         stop_errors = kwargs.pop("stop_errors", None)
-        if not needs_container(self.sandbox_request):
+        if needs_container(self.sandbox_request):
+            machine_of(self.sandbox_request, type(self).__name__)  # raises errors
+        else:
             find_sandbox(packages=self._modules)
         self._benches: dict[str, Bench] = {}
         super().__init__(stop_errors=[faults.SandboxError] if stop_errors is None else stop_errors, **kwargs)
@@ -246,13 +248,19 @@ class SandboxEnv(StatefulToolEnv):
 
     @cleanup
     async def destroy_sandbox(self, state: State) -> None:
-        """Call `post_rollout`, then remove the sandbox."""
+        """Call `post_rollout`, then remove the sandbox.
+
+        Raises:
+            SandboxError: the container has failed during the rollout, even if its code has caught the error.
+        """
         try:
             await self.post_rollout(state)
         finally:
             bench = self._benches.pop(str(state.get("sandbox_id")), None)
             if bench is not None:
                 await bench.close()
+        if isinstance(bench, ContainerBench) and bench.failure is not None:
+            raise faults.SandboxError(str(bench.failure)) from bench.failure
 
     @teardown
     async def teardown_sandboxes(self) -> None:

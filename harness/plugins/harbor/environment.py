@@ -31,9 +31,8 @@ from harness.plugins.harbor.task_file import HarborTask
 from harness.plugins.harbor.verifier import AGENT_LOGS, VerifierRubric, prepare, run_script, verify
 from harness.reference.policies import is_reference
 from harness.sandbox.container_machine import ContainerMachine
-from harness.sandbox.engine_client import Engine
-from harness.sandbox.find import ENGINES, find_engine
-from harness.sandbox.images import is_image_name
+from harness.sandbox.containers import Containers
+from harness.sandbox.find import ENGINES, find_machines
 from harness.sandbox.machine import Machine, MachineSpec
 from harness.sandbox.user_machine import UserMachine
 from harness.usercode.deadline import Deadline, waiting
@@ -53,7 +52,7 @@ SOLUTION = "play_solution"
 """Name of the call with which the reference policy plays the task's solution. It is not offered to models, and is
 obeyed only if a reference model sends it with the hash of the task's files."""
 
-_BACKGROUND = 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null &'
+_BACKGROUND = '"$@" >/dev/null 2>&1 </dev/null &'
 
 _WAIT = ("sh", "-c", "sleep infinity")
 """The command of containers in this format, which entry points get as their arguments."""
@@ -98,8 +97,6 @@ class HarborOptions:
         pairs = cast("Mapping[object, object]", images).items() if isinstance(images, Mapping) else [(None, None)]
         if not all(isinstance(each, str) for pair in pairs for each in pair):
             raise ConfigError(f"images must be a table of names of images, not {images!r}")
-        if wrong := [name for name in self.images.values() if not is_image_name(name)]:
-            raise ConfigError(f"images: {wrong[0]!r} is not the name of an image")
 
 
 class HarborEnv(MachineEnv):
@@ -192,28 +189,25 @@ class HarborEnv(MachineEnv):
     async def play(self, state: State) -> None:
         """Run the agent and the tests on a new machine."""
         await offload.run(self.task_of(state).require_unchanged)
-        if self.task_of(state).storage_mb is not None and self._limits_disk is None:
-            self._limits_disk = await self._can_limit_disk()
         gate = self._gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._options.containers))
         with waiting():
             await gate.acquire()
         try:
+            if self.task_of(state).storage_mb is not None and self._limits_disk is None:
+                self._limits_disk = await self._can_limit_disk()
             await super().play(state)
         finally:
             gate.release()
 
-    def _engine(self) -> Engine:
-        names = ENGINES if self._options.sandbox == "auto" else (self._options.sandbox,)
-        return next(each for name in names if isinstance(each := find_engine(name), Engine))
-
     async def _can_limit_disk(self) -> bool:
-        engine = self._engine()
-        problem = await engine.refuses_disk_limit()
+        machines = find_machines(self.machine)
+        assert isinstance(machines, Containers)
+        problem = await machines.engine.refuses_disk_limit()
         if problem and self._limits_disk is None:
             self._limits_disk = False
             logger.warning(
                 "storage_mb of the tasks is not kept: %s cannot limit the disk space of containers here (%s); "
-                "limit_storage = false in env_args accepts this without a warning", engine.name, problem,
+                "limit_storage = false in env_args accepts this without a warning", machines.engine.name, problem,
             )  # fmt: skip
         return not problem
 
@@ -226,12 +220,12 @@ class HarborEnv(MachineEnv):
 
     async def _start_entry_point(self, machine: Machine, task: HarborTask) -> None:
         if entry := await self._entry_point(machine, task):
-            await machine.exec(["/bin/sh", "-c", _BACKGROUND, "sh", f"{AGENT_LOGS}/entrypoint.txt", *entry, *_WAIT])
+            await machine.exec(["/bin/sh", "-c", _BACKGROUND, "sh", *entry, *_WAIT])
 
     async def _entry_point(self, machine: Machine, task: HarborTask) -> list[str]:
         """The image's ENTRYPOINT, which may start services; a machine does not run it by itself."""
         if task.name not in self._entry_points and isinstance(machine, ContainerMachine):
-            engine = self._engine()
+            engine = machine.engine
             image = await engine.call("inspect", "--type", "container", "--format", "{{.Image}}", machine.container)
             name = image.output.decode().strip()
             found = await engine.call("image", "inspect", "--format", "{{json .Config.Entrypoint}}", name)
@@ -305,18 +299,24 @@ class HarborEnv(MachineEnv):
     # The tests
 
     async def verify(self, machine: Machine, state: State) -> None:
-        """Run the task's tests, and keep the logs if a folder for them is set."""
+        """Run the task's tests."""
         task = self.task_of(state)
         await offload.run(task.require_unchanged)
-        if isinstance(machine, ContainerMachine) and machine.restarts:  # which ended the services that it starts
+        if machine.restarts:  # which ended the services that it starts
             await self._start_entry_point(machine, task)
         await verify(task, machine, task.variables("verifier", self._options.pass_env), state)
+
+    async def _verify(self, machine: Machine, state: State) -> None:
+        """Call `verify`, and keep the logs if a folder for them is set. An error of the latter does not fail the
+        rollout, whose reward is known."""
+        await super()._verify(machine, state)
         if self._options.logs is not None:
-            target = self._options.logs / task.name / f"{state['rollout_index']}-{state['trajectory_id']}"
+            name = f"{state['rollout_index']}-{state['trajectory_id']}"
+            target = self._options.logs / self.task_of(state).name / name
             try:
                 await machine.copy_out("/logs", target)
-            except (OSError, ValueError, SandboxError) as error:  # the reward is known
-                logger.warning("%s: the logs cannot be kept in %s: %s", task.name, target, error)
+            except (OSError, ValueError, SandboxError) as error:
+                logger.warning("the logs cannot be kept in %s: %s", target, error)
 
     # Reference policies
 

@@ -17,7 +17,8 @@ from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.redact import names_secret
 from harness.core.safe_text import clean
 from harness.core.types import JsonDict
-from harness.sandbox.images import content_hash, is_image_name
+from harness.sandbox.images import content_hash
+from harness.sandbox.machine import VARIABLE, is_image_name
 from harness.store.safe_files import read_file
 
 MOST_BYTES = 1 << 20
@@ -375,7 +376,9 @@ class _TaskReader:
         if not isinstance(env, dict):
             raise self._wrong(f"{table}.env", "a table", env)
         for name, text in cast("dict[str, object]", env).items():
-            if not isinstance(text, str) or "\0" in text or not name or "=" in name or "\0" in name:
+            if not VARIABLE.fullmatch(name):
+                raise self._wrong(f"{table}.env", "a table of names of letters, digits and underscores", name)
+            if not isinstance(text, str) or "\0" in text:
                 raise self._wrong(f"{table}.env.{name}", "a text", text)
         return cast("dict[str, str]", env)
 

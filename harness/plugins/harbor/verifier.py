@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from harness.core.errors import EnvironmentFault
+from harness.core.errors import EnvironmentFault, SandboxError
 from harness.core.records import Score
 from harness.core.state import State
 from harness.core.types import JsonDict
@@ -22,7 +22,7 @@ AGENT_LOGS = "/logs/agent"
 TESTS = "/tests"
 
 DESTROYED = "machine_destroyed"
-"""Stop condition of a rollout whose container was usable before the agent started, but not after it has ended."""
+"""Value in the state of a rollout whose container was usable before the agent started, but not after it has ended."""
 
 OUTPUT_BYTES = 32_768
 """Maximum size of the output of a script that the state keeps: its end."""
@@ -32,6 +32,9 @@ _MOST_BYTES = 1 << 20
 
 _MOST_METRICS = 50
 
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where root finds programs: the agent may write to folders of the image's own PATH."""
+
 _PREPARE = f"""
 mkdir -p /logs && chown 0 /logs && chmod 0755 /logs || exit 1
 rm -rf -- {TESTS} {LOGS} 2>/dev/null
@@ -40,7 +43,7 @@ for folder in {TESTS} {LOGS}; do
   left=$(ls -A "$folder") && [ -z "$left" ] || {{ echo "$folder cannot be emptied" >&2; exit 1; }}
   chown 0 "$folder" && chmod 0755 "$folder" || exit 1
 done
-mkdir -p {LOGS} {AGENT_LOGS} /logs/artifacts && chmod 0777 {AGENT_LOGS} /logs/artifacts || exit 1
+mkdir -p {TESTS} {LOGS} {AGENT_LOGS} /logs/artifacts && chmod 0777 {AGENT_LOGS} /logs/artifacts || exit 1
 if [ "$1" = shared ]; then chmod 0777 {LOGS}; else
   [ -n "$2" ] || while read -r key id _; do [ "$key" != Uid: ] || set -- own "$id"; done </proc/1/status
   chmod 0755 {LOGS} && chown -- "$2" {LOGS}
@@ -56,14 +59,27 @@ eval "$run"
 """Runs a script with its output in a file. Bash, if the image has it, runs a script without a first line that names a
 shell itself."""
 
+_OPEN = 'chmod -R a+rX -- "${1%/*}" && chmod a+x -- "$1"'
+"""Lets all users read the folder of a script and run the script, whose files may be private on this computer."""
+
+
+async def _as_root(machine: Machine, *argv: str) -> Result:
+    return await machine.exec(argv, user="0", cwd="/", env={"PATH": _PATH}, output_bytes=2 * OUTPUT_BYTES)
+
 
 async def prepare(machine: Machine, task: HarborTask) -> str:
     """Make empty folders for logs, and remove tests and rewards that the agent may have made; return the error.
 
     Only the tests' user may write rewards. If it is the agent's user, too, programs of other users may do so, as tests
-    may start some."""
+    may start some.
+
+    Raises:
+        SandboxError: the machine failed, or took too long.
+    """
     kind = "shared" if task.agent_user == task.verifier_user else "own"
-    done = await machine.exec(["/bin/sh", "-c", _PREPARE, "sh", kind, task.verifier_user or ""], user="0", cwd="/")
+    done = await _as_root(machine, "/bin/sh", "-c", _PREPARE, "sh", kind, task.verifier_user or "")
+    if done.outcome != "exited":
+        raise SandboxError(f"the container was not prepared for {task.name}: {done.outcome}")
     return "" if done.exit_code == 0 else (done.stderr.strip() or f"sh ended with exit code {done.exit_code}")
 
 
@@ -80,9 +96,9 @@ async def run_script(
         env: Additional environment variables.
         seconds: Timeout.
     """
-    await machine.exec(["chmod", "+x", script], user="0", cwd="/")
+    await _as_root(machine, "/bin/sh", "-c", _OPEN, "sh", script)
     done = await machine.exec(["/bin/sh", "-c", _RUN, "sh", script, log], user=user, env=env, timeout=seconds)
-    tail = await machine.exec(["tail", "-c", str(OUTPUT_BYTES), log], user="0", cwd="/", output_bytes=2 * OUTPUT_BYTES)
+    tail = await _as_root(machine, "tail", "-c", str(OUTPUT_BYTES), log)
     output = tail.stdout if tail.exit_code == 0 else ""
     if len(output.encode()) >= OUTPUT_BYTES:
         output = f"[the output was longer; this is its end]\n{output}"
@@ -101,7 +117,7 @@ async def verify(task: HarborTask, machine: Machine, env: dict[str, str], state:
     state["verifier"], state["verifier_output"] = result, ""
     if problem := await prepare(machine, task):
         result["problem"] = f"the agent has left a container that cannot be prepared for the tests: {problem}"
-        state["stop_condition"] = DESTROYED
+        state[DESTROYED] = True
         return
     await machine.copy_in(task.folder / "tests", TESTS)
     done, state["verifier_output"] = await run_script(
