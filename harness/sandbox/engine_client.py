@@ -64,7 +64,7 @@ REST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of an engine's client: its exit code, stdout and last line of stderr. Below 0 if it failed or was killed."""
+    """Answer of an engine's client: exit code (below 0 if it failed or was killed), stdout, last line of stderr."""
 
     code: int
     output: bytes

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from containers import IMAGE, exists, need_podman, podman
-from sandboxes import sandbox
+from sandboxes import marked, sandbox
 from scripted_chat import ScriptedChat, example_of
 
 from harness import EnvironmentFault, MachineEnv, Rubric, State, evaluate
-from harness.core.errors import ConfigError, LimitReached, SandboxMissing
+from harness.core.errors import ConfigError, LimitReached, SandboxError, SandboxMissing
 from harness.core.types import JsonDict, Message
 from harness.sandbox import Machine, MachineSpec
 from harness.sandbox.container_machine import ContainerMachine
@@ -152,6 +154,12 @@ class Breaks(Answers):
     async def verify(self, machine: Machine, state: State) -> None:
         if self.when == "verify":
             await self.break_it(machine)
+        if self.when == "swallows":
+            await self.break_it(machine)
+            with suppress(SandboxError):
+                await machine.exec(["true"])
+            state["found"] = "42"
+            return
         if self.when == "raises":
             raise OSError("the disk is full")
         await super().verify(machine, state)
@@ -161,7 +169,8 @@ class Breaks(Answers):
 
 
 @pytest.mark.parametrize(
-    ("when", "limit"), [("setup", None), ("verify", None), ("verify", 1), ("raises", 1), ("never", 1)]
+    ("when", "limit"),
+    [("setup", None), ("verify", None), ("verify", 1), ("swallows", None), ("raises", 1), ("never", 1)],
 )
 def test_a_machine_that_fails_leaves_the_rollout_without_a_score(
     when: str, limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,3 +248,36 @@ def test_edit_has_the_rights_of_the_containers_user() -> None:
     assert "cannot be written" in said[0] and "not a file that the user may read" in said[1]
     assert said[3] == "games 644 2000000" and "more than 1,048,576 bytes" in said[4]
     assert "not a file" in said[5] and said[7] == "     1\ta\0\ufffd"
+
+
+class Verified(Answers):
+    """Its tool leaves a call in progress, which the turns do not wait for."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__(spec("podman"), tools=[self.leave], dataset=ROWS)
+        self.mark = mark
+        self.calls: list[asyncio.Task[object]] = []
+
+    async def leave(self, machine: Machine) -> str:
+        """Start a program.
+
+        Args:
+            machine: The rollout's machine.
+        """
+        script = f"until grep -aq '[s]leep.{self.mark}' /proc/[0-9]*/cmdline; do :; done"
+        self.calls.append(asyncio.create_task(machine.exec(["sleep", self.mark], timeout=300)))
+        return (await machine.exec(["sh", "-c", script])).outcome
+
+    async def setup_machine(self, machine: Machine, state: State) -> None:
+        await machine.restart()
+
+    async def verify(self, machine: Machine, state: State) -> None:
+        assert all(call.cancelled() for call in self.calls) and marked(f"sleep\0{self.mark}") == []
+        with pytest.raises(SandboxError, match="the turns of this rollout are over"):
+            await state.machine.exec(["true"])
+        state["found"] = (await machine.exec(["echo", "works"])).stdout
+
+
+def test_programs_that_the_turns_have_left_have_ended_before_the_machine_is_verified() -> None:
+    state = play(Verified(f"{secrets.randbelow(10**9)}.25"), call("leave"))
+    assert (told(state), state["found"], state["machine_restarts"]) == (["exited"], "works\n", 1)

@@ -17,17 +17,26 @@ from containers import IMAGE, PODMAN, exists, need_podman, podman
 from sandboxes import marked
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
-from harness.sandbox import MachineSpec, engine_load
+from harness.sandbox import MachineSpec, container_machine, engine_load
 from harness.sandbox.container_machine import ContainerMachine
 from harness.sandbox.containers import Containers
 from harness.sandbox.engine_client import Engine
 from harness.sandbox.engine_load import AT_ONCE, FAILURES
+from harness.sandbox.find import find_engine
 
 FAULTY = f"""#!/bin/sh
-# Fails once for each file in the folder `faults`, if the call contains its name.
+# Fails once for each file in the folder `faults`, if the call contains its name. The words `lost` and `held` in it
+# mean that the call's output is lost, or that it never begins.
+[ ! -e "$0.variables" ] || env >>"$0.variables"
 for fault in "$0".faults/*; do
   [ -e "$fault" ] || continue
-  case " $* " in *"${{fault##*/}}"*) echo "Error: $(cat "$fault")" >&2; rm "$fault"; exit 125 ;; esac
+  case " $* " in *"${{fault##*/}}"*) ;; *) continue ;; esac
+  word=$(cat "$fault") && rm "$fault"
+  case $word in
+    lost) exec {PODMAN} "$@" >/dev/null 2>&1 ;;
+    held) exec sleep 300 ;;
+    *) echo "Error: $word" >&2; exit 125 ;;
+  esac
 done
 exec {PODMAN} "$@"
 """
@@ -169,6 +178,54 @@ def test_a_call_that_fails_once_neither_restarts_the_machine_nor_leaves_its_prog
     faults.on(body)
 
 
+def test_an_engine_that_cannot_kill_a_program_is_an_error_and_no_restart(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        for part in ("BENCH_EXEC=$mark", "kill -9"):  # the script that kills, twice
+            faults.fail(part)
+        with pytest.raises(SandboxError, match="podman exec failed: Error: something is broken"):
+            await machine.exec(["sleep", "300"], timeout=1)
+        assert (faults.left, machine.restarts) == ([], 0)
+        with pytest.raises(SandboxError, match="something is broken"):
+            await machine.exec(["true"])
+
+    faults.on(body)
+
+
+def test_whether_a_program_has_ended_is_asked_twice_and_then_unknown(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        faults.fail("exit 3")  # the script that looks for the program
+        assert (await machine.exec(["sh", "-c", "kill -9 $$"])).exit_code == 137
+        assert faults.left == []
+        for part in ("exit 3", "pid=$1"):
+            faults.fail(part)
+        with pytest.raises(SandboxError, match="something is broken"):
+            await machine.exec(["sh", "-c", "kill -9 $$"])
+
+    faults.on(body)
+
+
+def test_a_program_that_the_engine_does_not_start_in_time_is_no_timeout(
+    faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        monkeypatch.setattr(container_machine, "CALL_SECONDS", 1.0)
+        faults.fail("echo never", "held")
+        with pytest.raises(SandboxError, match="exec has not started its program in 1 s"):
+            await machine.exec(["echo", "never"], timeout=0.001)
+
+    faults.on(body)
+
+
+def test_a_program_whose_output_is_lost_does_not_run_twice(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        faults.fail("echo once", "lost")
+        with pytest.raises(SandboxError, match="has lost the output of a program"):
+            await machine.exec(["sh", "-c", "echo once >>/ran"])
+        assert podman("exec", machine.container, "cat", "/ran").stdout == "once\n"
+
+    faults.on(body)
+
+
 def test_a_client_that_is_killed_is_an_error_which_cannot_be_swallowed(faults: Faults) -> None:
     mark = new_mark()
 
@@ -187,13 +244,23 @@ def test_a_client_that_is_killed_is_an_error_which_cannot_be_swallowed(faults: F
     faults.on(body)
 
 
-def test_a_restart_that_fails_is_an_error_of_the_sandbox(faults: Faults) -> None:
+@pytest.mark.parametrize("error", ["no space left on device", "mounting overlay, upperdir=/x,workdir=/y: busy"])
+def test_a_restart_that_fails_is_an_error_of_the_sandbox(faults: Faults, error: str) -> None:
     async def body(machine: ContainerMachine) -> None:
-        faults.fail("restart", "no space left on device")
-        with pytest.raises(SandboxError, match="does not restart the container: Error: no space left"):
+        faults.fail("restart", error)
+        with pytest.raises(SandboxError, match=f"does not restart the container: Error: {error}"):
             await machine.restart()
 
     faults.on(body)
+
+
+def test_a_container_whose_working_folder_is_gone_does_not_start_again(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        await machine.exec(["sh", "-c", "mv /srv /old"])
+        await machine.restart()
+        assert (await machine.exec(["true"])).exit_code == 127
+
+    faults.on(body, folder="/srv")
 
 
 def test_programs_that_a_restart_has_ended_did_not_end_by_themselves(faults: Faults) -> None:
@@ -282,7 +349,7 @@ def test_failed_starts_in_a_row_delay_the_next_ones_and_one_is_tried(
 # What is left
 
 
-def test_a_removal_that_fails_is_tried_again_with_the_next(faults: Faults) -> None:
+def test_a_removal_that_fails_is_tried_again_in_the_background(faults: Faults) -> None:
     async def machine() -> ContainerMachine:
         found = await Containers(faults.engine).open(MachineSpec(sandbox="podman", image=IMAGE, memory_mb=64))
         assert isinstance(found, ContainerMachine)
@@ -294,7 +361,8 @@ def test_a_removal_that_fails_is_tried_again_with_the_next(faults: Faults) -> No
         await first.close()
         assert faults.engine.live == {first.container, second.container} and exists(first.container)
         await second.close()
-        assert faults.engine.live == set() and not exists(first.container)
+        await until(lambda: not faults.engine.live)
+        assert not exists(first.container)
 
     asyncio.run(main())
 
@@ -335,6 +403,34 @@ def test_volumes_are_removed_and_a_missing_image_is_made_again(faults: Faults, t
     faults.on(body, image=folder)
     podman("rmi", "--force", names[3])
     assert [podman("volume", "exists", name, check=False).returncode for name in names[::2]] == [1, 1]
+
+
+def test_a_build_that_failed_once_is_tried_again_at_once(faults: Faults, tmp_path: Path) -> None:
+    folder = image_of(tmp_path / "image")
+    faults.fail("build", "the registry is down")
+    with pytest.raises(EnvironmentFault, match="the registry is down"):
+        faults.on(lambda machine: machine.exec(["true"]), image=folder)
+
+    async def body(machine: ContainerMachine) -> str:
+        return podman("inspect", "--format", "{{.Image}}", machine.container).stdout.strip()
+
+    podman("rmi", "--force", faults.on(body, image=folder))
+
+
+def test_rollouts_that_wait_for_an_image_that_cannot_be_built_fail_with_the_last_trial(
+    faults: Faults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_load, "PAUSE_SECONDS", 1.0)
+    folder = image_of(tmp_path / "image", "COPY missing /missing")
+
+    async def main() -> list[str]:
+        spec = MachineSpec(sandbox="podman", image=folder)
+        opening = [Containers(faults.engine).open(spec) for _ in range(FAILURES + 4)]
+        return [str(each) for each in await asyncio.gather(*opening, return_exceptions=True)]
+
+    found = asyncio.run(main())
+    assert sum("cannot build the image of" in each and "also after a pause" not in each for each in found) == 4
+    assert sum(f"failed {FAILURES + 1} times in a row, also after a pause" in each for each in found) == 3
 
 
 @pytest.mark.parametrize("how", ["cancelled", "timeout"])
@@ -386,19 +482,56 @@ def test_proxies_reach_the_client_but_not_the_container(faults: Faults, monkeypa
         faults.on(body, image="registry.invalid/no/such:1")
 
 
-def test_values_of_variables_are_not_in_the_list_of_processes(faults: Faults) -> None:
-    values = {name: secrets.token_hex(16) for name in ("PGPASS", "GH_PAT", "DATABASE_URL", "COOKIE", "DOCKER_TOKEN")}
+def test_only_secrets_are_variables_of_the_engines_client(faults: Faults) -> None:
+    values = {"XTABLES_LIBDIR": "/x", "USER": "other", "GLIBC_TUNABLES": "a", "CONTAINER_SSHKEY": "b", "TMPDIR": "/c"}
+    key = secrets.token_hex(16)
+    lines: list[bytes] = []
+    seen = Path(f"{faults.program}.variables")
+    seen.touch()
 
-    async def body(machine: ContainerMachine) -> None:
-        lines: list[bytes] = []
+    async def body(machine: ContainerMachine) -> list[str]:
         done = await machine.exec(
-            ["sh", "-c", "tr '\\0' '\\n' </proc/$$/environ; sleep 0.2"], env=values,
+            ["sh", "-c", "tr '\\0' '\\n' </proc/$$/environ"], env={**values, "MY_API_KEY": key},
             on_output=lambda *_: lines.extend(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in marked("exec")),
         )  # fmt: skip
-        assert all(f"{name}={value}\n" in done.stdout for name, value in values.items()) and lines
-        assert not [line for line in lines for value in values.values() if value.encode() in line]
+        return done.stdout.splitlines()
 
-    faults.on(body, env={"PGPASS": "x"})
+    shown = {f"{name}={value}" for name, value in values.items()}
+    assert {*shown, f"MY_API_KEY={key}"} <= {*faults.on(body)}
+    given = {*seen.read_text().splitlines()}
+    assert f"MY_API_KEY={key}" in given and not shown & given
+    assert lines and not [line for line in lines if key.encode() in line]
+    for name in ("BASH_FUNC_echo%%", "a-b", "", "A=B", "ä"):
+        with pytest.raises(ConfigError, match="environment variable"):
+            MachineSpec(env={name: "() { :; }"})
+
+
+def test_what_is_copied_belongs_to_root_also_if_the_image_has_another_user(faults: Faults, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test.sh").write_text("true\n")
+
+    async def body(machine: ContainerMachine) -> None:
+        await machine.copy_in(tmp_path / "tests", "/new/tests")
+        await machine.write_file("/new/file", "x")
+        done = await machine.exec(["sh", "-c", "id -un; cd /new; stat -c %U tests tests/test.sh file; echo >>file"])
+        assert (done.stdout, done.exit_code) == ("games\nroot\nroot\nroot\n", 2)
+
+    folder = image_of(tmp_path / "image", "USER games")
+    faults.on(body, image=folder)
+
+
+def test_a_program_docker_that_is_podman_is_used_as_podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_podman()
+    (tmp_path / "docker").write_text(f'#!/bin/sh\nexec {PODMAN} "$@"\n')
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    find_engine.cache_clear()
+    try:
+        engine = find_engine("docker")
+        assert isinstance(engine, Engine)
+        assert (engine.name, engine.program) == ("podman", f"{tmp_path}/docker")
+    finally:
+        find_engine.cache_clear()
 
 
 def test_programs_of_one_machine_do_not_wait_for_each_other(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +552,9 @@ def test_an_image_without_a_shell_is_a_fault_of_the_environment(faults: Faults, 
     folder = tmp_path / "image"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
-    with pytest.raises(EnvironmentFault, match="cannot run /bin/sh"):
+    with pytest.raises(EnvironmentFault, match="do not start: machines need /bin/sh"):
         faults.on(lambda machine: machine.exec(["true"]), image=folder)
     with pytest.raises(ConfigError, match="unable to find user nosuch"):
         faults.on(lambda machine: machine.exec(["true"], user="nosuch"))
+    with pytest.raises(EnvironmentFault, match=r"the working folder must exist: .*missing"):
+        faults.on(lambda machine: machine.exec(["true"]), folder="/missing")

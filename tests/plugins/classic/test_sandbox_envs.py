@@ -288,6 +288,32 @@ def test_an_image_of_its_own_is_used_in_a_container(shop: Workshop) -> None:
     assert only(played)["reward"] == 1.0
 
 
+def test_a_container_that_fails_is_no_score_even_if_the_code_of_the_environment_catches_the_error(
+    shop: Workshop,
+) -> None:
+    need_podman()
+    image = f"localhost/bench-test/{secrets.token_hex(4)}:1"
+    podman("tag", IMAGE, image)
+    caught = """        import subprocess
+
+        container = self._benches[state["sandbox_id"]]._machine.container
+        subprocess.run(["podman", "rm", "--force", container], check=True)
+        try:
+            await self.bash("true", state["sandbox_id"], state["sandbox_state"])
+        except vf.SandboxError:
+            state["found"], state["ran"] = "blue", ["blue", "", 4]
+"""
+    start, _, end = SHELL.partition('        found = await self.bash("cat answer.txt"')
+    source = start + caught + end[end.index("\n\n\ndef right") :]
+    (shop.cwd.parent / "shell_pack" / "shell_pack.py").write_text(source)
+    try:
+        played = play(shop, "shell_pack", Model("bash", ["true"], "done"), docker_image=image, memory_gb=0.2)
+    finally:
+        podman("rmi", image)
+    [result] = played.results
+    assert result["outcome"] == "failed" and "the container of this rollout is gone" in result["message"]
+
+
 def test_a_container_opens_neither_after_its_rollout_nor_longer_than_its_lifetime() -> None:
     need_podman()
     spec = MachineSpec(sandbox="podman", image=IMAGE, memory_mb=64)

@@ -126,10 +126,88 @@ def test_a_script_without_a_first_line_runs_in_bash(tmp_path: Path) -> None:
     assert state["reward"] == 2.0
 
 
-def test_a_container_that_the_agent_has_destroyed_has_a_stop_condition_and_no_score(tmp_path: Path) -> None:
-    state = play(load(make_task(tmp_path)), bash("rm -f /bin/chmod /usr/bin/chmod"))
-    assert state["reward"] is None and state["stop_condition"] == "machine_destroyed"
+DESTROYS = bash("rm -f /bin/chmod /usr/bin/chmod")
+
+
+def test_a_container_that_the_agent_has_destroyed_is_said_in_the_state_and_has_no_score(tmp_path: Path) -> None:
+    env = load(make_task(tmp_path))
+    state = play(env, DESTROYS)
+    assert state["reward"] is None and state["machine_destroyed"]
     assert "the agent has left a container that cannot be prepared for the tests" in state["verifier"]["problem"]
+    assert "machine_destroyed" not in play(env)
+
+
+def test_a_destroyed_container_is_found_also_if_a_limit_has_ended_the_agent(
+    tmp_path: Path, bench: Bench, here: Path
+) -> None:
+    (here / "destroying_agent.py").write_text(DESTROYER)
+    make_task(tmp_path / "tasks")
+    arguments = {
+        "path": str(tmp_path / "tasks"), "sandbox": "podman", "images": IMAGES, "agent": "destroying_agent:Destroyer",
+    }  # fmt: skip
+    need_podman()
+    command = [
+        "run",
+        "harbor",
+        "-a",
+        json.dumps(arguments),
+        "-m",
+        "reference/echo",
+        "-o",
+        "out",
+        "--message-limit",
+        "1",
+    ]
+    done = bench(*command)
+    assert done.code == 0, done.err
+    [folder] = [path.parent for path in (here / "out" / "evals").glob("*/*/journal.jsonl")]
+    [found] = outcomes(read_journal(RunDir(folder)))
+    assert (found.reward, found.base.stop_condition) == (None, "message_limit")  # pyright: ignore[reportAttributeAccessIssue]
+    for query, count in {"state.machine_destroyed:true": 1, "state.machine_destroyed:false": 0}.items():
+        shown = json.loads(bench("runs", "show", str(folder), "--where", query, "--json").out)
+        assert len(shown["rollouts"]) == count
+
+
+DESTROYER = """
+from harness.eval import RolloutAgentLoop
+
+
+class Destroyer(RolloutAgentLoop):
+    name = "destroyer"
+
+    def get_tools(self, request):
+        return []
+
+    async def run(self, ctx):
+        await ctx.machine.exec(["rm", "-f", "/bin/chmod", "/usr/bin/chmod"])
+        messages = list(ctx.request.messages)
+        for _ in range(3):
+            messages.append((await ctx.chat(messages)).message)
+        return ctx.complete(messages)
+"""
+
+
+def test_tests_belong_to_root_and_can_be_read_also_if_the_image_has_another_user(tmp_path: Path) -> None:
+    test = "id -un; stat -c '%U %a %n' $TEST_DIR/*; cat $TEST_DIR/data; echo 1 >/logs/verifier/reward.txt"
+    dockerfile = f"FROM {IMAGE}\nUSER games\n"
+    folder = make_task(tmp_path, test=test, files={"environment/Dockerfile": dockerfile, "tests/data": "x\n"})
+    for file in (folder / "tests").iterdir():
+        file.chmod(0o600)
+    state = play(load(folder, build=True), bash("id -un"))
+    assert state["verifier_output"] == "games\nroot 644 /tests/data\nroot 755 /tests/test.sh\nx\n"
+    assert state["reward"] == 1.0
+
+
+def test_root_runs_no_program_that_the_agent_has_put_into_the_path_of_the_image(tmp_path: Path) -> None:
+    dockerfile = f"FROM {IMAGE}\nRUN mkdir -m 0777 /mine\nENV PATH=/mine:$PATH\n"
+    test = "[ ! -e /root/taken ] && echo 1 >/logs/verifier/reward.txt"
+    folder = make_task(
+        tmp_path, test=test, toml='\n[agent]\nuser = "games"\n', files={"environment/Dockerfile": dockerfile}
+    )
+    trap = "printf '#!/bin/sh\\n: >/root/taken\\n' >/mine/rm; chmod +x /mine/rm; cd /mine"
+    planted = bash(f"{trap}; for each in chmod chown ls mkdir tail; do cp rm $each; done")
+    state = play(load(folder, build=True), planted)
+    assert state["reward"] == 1.0, state["verifier"]
 
 
 def test_mounts_of_the_image_are_emptied_before_the_tests(tmp_path: Path) -> None:
