@@ -53,8 +53,8 @@ class Container(Sandbox):
         )
 
     async def ended(self, launch: Launch) -> None:
-        """Remove the container if it still exists; see `Engine.discard`."""
-        await self.engine.discard(str(launch.request["container"]))
+        """Remove the container if it still exists; see `Engine.remove`."""
+        await self.engine.remove(str(launch.request["container"]))
 
     def _command(self, name: str, limits: Limits) -> list[str]:
         shared = max(1, limits.disk_mb // 8)

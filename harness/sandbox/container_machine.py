@@ -21,8 +21,8 @@ from typing import IO, Any, TypeVar, cast
 from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.archives import NoArchive, pack, read_regular, unpack, write_regular
-from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine, end, ended, last_line
-from harness.sandbox.engine_load import keep, threads, turn
+from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine, client_end, end_client, last_line
+from harness.sandbox.engine_load import in_background, threads, turn
 from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes, result_of, variables
 from harness.sandbox.leftovers import client_environment, private_folder
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
@@ -46,7 +46,10 @@ _STUCK, _GONE = -1, -2
 """Results of a script that the programs in the container have not let run, or not to its end; and of one for which
 the container has no working shell any more."""
 
-_NO_ROOM = re.compile(r"resource temporarily unavailable|cannot allocate memory|cannot fork|setns", re.IGNORECASE)
+_NO_ROOM = re.compile(
+    r"resource temporarily unavailable|cannot allocate memory|cannot fork|setns|procready|init-p|oom-killed",
+    re.IGNORECASE,
+)
 """Errors of engines if programs have used up the processes or the memory of a container."""
 
 SHELL = "/bin/sh"
@@ -152,25 +155,25 @@ class ContainerMachine(Machine):
         stopping: asyncio.Future[None] | None = None
         try:
             await starting
-            works = (ended(pipes, changed), pipes.flood.wait(), pipes.feed(call.input))
+            works = (client_end(pipes, changed), pipes.flood.wait(), pipes.feed(call.input))
             tasks = [asyncio.ensure_future(work) for work in works]
             await self._begin(pipes)
             started = time.monotonic()
             done, _ = await asyncio.wait(tasks[:2], timeout=call.timeout, return_when=asyncio.FIRST_COMPLETED)
             if tasks[0] not in done:
                 outcome = "output" if tasks[1] in done else "timeout"
-                stopping = keep(self._stop(pipes, changed))
+                stopping = in_background(self._stop(pipes, changed))
                 await asyncio.shield(stopping)
             return outcome, time.monotonic() - started
         except asyncio.CancelledError:
-            stopping = stopping or keep(self._stop(pipes, changed))
+            stopping = stopping or in_background(self._stop(pipes, changed))
             with contextlib.suppress(SandboxError):  # `failure` has it
                 await asyncio.shield(stopping)
             raise
         finally:
             for task in tasks:
                 task.cancel()
-            end(pipes)
+            end_client(pipes)
 
     async def _begin(self, pipes: ExecPipes) -> None:
         """Wait until a program has been started, or the engine's client has ended.
@@ -210,7 +213,7 @@ class ContainerMachine(Machine):
             if is_killed and pipes.is_running:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(END_SECONDS):
-                        await ended(pipes, changed)
+                        await client_end(pipes, changed)
             if not is_killed or pipes.is_running:
                 await self._recover(seen)
         except SandboxError as error:  # nobody may be left who awaits it
@@ -364,10 +367,10 @@ class ContainerMachine(Machine):
             process.kill()
 
     async def close(self) -> None:
-        """Remove the container; see `Machine.close` and `Engine.discard`."""
+        """Remove the container; see `Machine.close` and `Engine.remove`."""
         self.failure = SandboxError("the machine of this rollout is closed")
         if self.container in self.engine.live:
-            await self.engine.discard(self.container)
+            await self.engine.remove(self.container)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

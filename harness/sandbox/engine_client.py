@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from harness.core.errors import SandboxError
-from harness.sandbox.engine_load import Breaker, keep, kept, threads, turn
+from harness.sandbox.engine_load import Breaker, in_background, threads, turn, uncancelled
 from harness.sandbox.leftovers import (
     MACHINE,
     OWNER,
@@ -117,7 +117,7 @@ class Engine:
             await self.spawn(arguments, pipes)
             pipes.close_stdin()
             async with asyncio.timeout(seconds):
-                await ended(pipes, changed)
+                await client_end(pipes, changed)
         except TimeoutError:
             problem = f"{self.name} {arguments[0]} took longer than {seconds:g} s"
         finally:
@@ -125,7 +125,7 @@ class Engine:
                 if arguments[0] == "build":
                     await end_build(pipes, changed)
             finally:
-                end(pipes)
+                end_client(pipes)
         code = -1 if problem or pipes.exit_code is None else pipes.exit_code
         killed = f"{self.name} {arguments[0]} was killed" if code < 0 else ""
         return Answer(code, bytes(pipes.stdout.data), problem or killed or last_line(pipes.stderr.data))
@@ -209,7 +209,7 @@ class Engine:
             try:
                 return await asyncio.shield(starting)
             except asyncio.CancelledError:
-                await kept(self._remove_after(starting, name))
+                await uncancelled(self._remove_after(starting, name))
                 raise
 
     async def _start(self, name: str, image: str, arguments: Sequence[str], env: Mapping[str, str]) -> Answer:
@@ -219,7 +219,7 @@ class Engine:
         works = answer.code == 0 or (answer.code in (126, 127) and NO_SHELL.search(answer.error) is not None)
         self.breaker.record(image, "" if works else answer.error)
         if answer.code:
-            await threads.run(self.remove, name)
+            await threads.run(self.remove_now, name)
         if answer.code < 0:  # an engine that is overloaded may create it later
             self.live.add(name)
             self._unremoved[name] = None
@@ -230,23 +230,23 @@ class Engine:
     async def _remove_after(self, starting: asyncio.Future[Answer], name: str) -> None:
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
-            await threads.run(self.remove, name)
+            await threads.run(self.remove_now, name)
 
     @property
     def run_options(self) -> tuple[str, ...]:
         """Options of `run` that keep the client's own variables out of containers."""
         return ("--http-proxy=false",) if self.name == "podman" else ()
 
-    async def discard(self, name: str) -> None:
+    async def remove(self, name: str) -> None:
         """Remove a container and all of its processes. Continues if the await is cancelled; if it fails, it is tried
         again with later ones, and by the helper process."""
         if self._unremoved and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + RETRY_SECONDS
-            keep(threads.run(self.remove, *self._unremoved))
-        await kept(threads.run(self.remove, name))
+            in_background(threads.run(self.remove_now, *self._unremoved))
+        await uncancelled(threads.run(self.remove_now, name))
 
-    def remove(self, *names: str) -> None:
-        """Remove containers, up to the first that cannot be removed; see `discard`. Blocks."""
+    def remove_now(self, *names: str) -> None:
+        """Remove containers, up to the first that cannot be removed; see `remove`. Blocks."""
         for name in names:
             self._unremoved.pop(name, None)
             answer = self.call_now("rm", "--force", "--volumes", name)
@@ -282,7 +282,7 @@ class Engine:
             SandboxError: the engine failed.
         """
         if self._disk_limit is None:
-            self._disk_limit = await kept(threads.run(self._try_disk_limit))
+            self._disk_limit = await uncancelled(threads.run(self._try_disk_limit))
         return self._disk_limit
 
     def _try_disk_limit(self) -> str:
@@ -290,7 +290,7 @@ class Engine:
         image = f"localhost/bench/{name}"
         made = self.call_now("import", "-", image, stdin=bytes(10_240))  # an empty archive
         tried = self.call_now("create", "--name", name, "--storage-opt", "size=64m", image, "sh")
-        self.remove(name)
+        self.remove_now(name)
         self.call_now("rmi", image)
         if made.code or tried.code < 0:
             raise SandboxError(f"{self.name} does not work: {(made if made.code else tried).error}")
@@ -302,7 +302,7 @@ class Engine:
         """Remove the containers of processes that have ended. Does so once in this process."""
         if not self._is_swept:
             self._is_swept = True
-            await kept(threads.run(self._sweep))
+            await uncancelled(threads.run(self._sweep))
 
     def _sweep(self) -> None:
         removed, left = 0, self.leftovers()
@@ -337,7 +337,7 @@ class Engine:
         return [] if listed.code else listed.output.decode().split()
 
 
-async def ended(pipes: Pipes, changed: asyncio.Event) -> None:
+async def client_end(pipes: Pipes, changed: asyncio.Event) -> None:
     """Wait for the end of a process, and briefly for the rest of its output, whose pipes others may keep open."""
     while pipes.exit_code is None:
         changed.clear()
@@ -370,7 +370,7 @@ async def end_build(pipes: Pipes, changed: asyncio.Event) -> None:
         os.killpg(pid, signal.SIGCONT if programs else signal.SIGKILL)
         try:
             async with asyncio.timeout(BUILD_END_SECONDS):
-                await ended(pipes, changed)
+                await client_end(pipes, changed)
         finally:
             if pipes.exit_code is None:
                 os.killpg(pid, signal.SIGKILL)
@@ -383,7 +383,7 @@ def _is_in_another_session(pid: int, session: int) -> bool:
         return False
 
 
-def end(pipes: Pipes) -> None:
+def end_client(pipes: Pipes) -> None:
     """Kill the process of these pipes if it is running, and close them."""
     if pipes.transport is not None:
         if pipes.exit_code is None:

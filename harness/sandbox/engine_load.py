@@ -35,7 +35,7 @@ threads = Offload()
 
 os.register_at_fork(after_in_child=threads._forget)  # pyright: ignore[reportPrivateUsage]
 
-_kept: set[asyncio.Future[Any]] = set()
+_background: set[asyncio.Future[Any]] = set()
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Gate, asyncio.Semaphore]] = WeakKeyDictionary()
 
@@ -53,17 +53,17 @@ async def turn(gate: Gate) -> AsyncGenerator[None, None]:
         gates[gate].release()
 
 
-def keep(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-    """Start `work`, which continues without anybody who awaits it."""
+def in_background(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """Start `work`, and keep it from being deleted while it runs."""
     task = asyncio.ensure_future(work)
-    _kept.add(task)
-    task.add_done_callback(_kept.discard)
+    _background.add(task)
+    task.add_done_callback(_background.discard)
     return task
 
 
-async def kept(work: Coroutine[Any, Any, T]) -> T:
+async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which continues if the await is cancelled."""
-    return await asyncio.shield(keep(work))
+    return await asyncio.shield(in_background(work))
 
 
 class Breaker:

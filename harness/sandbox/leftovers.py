@@ -44,7 +44,7 @@ done
 """
 
 _KEPT = frozenset(
-    {"PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE",
+    {"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE",
      "SSL_CERT_DIR", "REGISTRY_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
 )  # fmt: skip
 """Environment variables that the engine's client needs in addition to the engine's own: programs, sockets, proxies and

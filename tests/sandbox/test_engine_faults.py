@@ -330,7 +330,7 @@ def test_failed_starts_in_a_row_delay_the_next_ones_and_one_is_tried(
             await engine.start(name, ["--memory", "64m", option], image, ["true"], {})
         except SandboxError as error:
             return str(error)
-        await engine.discard(name)
+        await engine.remove(name)
         return "started"
 
     async def main() -> None:
