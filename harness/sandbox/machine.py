@@ -31,7 +31,7 @@ class ExecOptions(TypedDict, total=False):
     """Options of `Machine.exec`."""
 
     timeout: float
-    """Seconds (60), without the time that the call waits for its turn."""
+    """Seconds (60) from the start of the program; in bubblewrap from the call, without waiting for its turn."""
     stdin: bytes | str
     """The program's whole input."""
     env: Mapping[str, str]
