@@ -75,7 +75,8 @@ LINES = {
     # a hook around the turns on a machine; errors of verify after a limit
     # a hook around the turns on a machine
     # a machine that failed is never verified; texts of models that no program can have
-    "envs": (2715, 1637),  # kept connections to MCP servers; errors of state.openai
+    # programs that the turns have left; failures that `verify` has caught
+    "envs": (2721, 1643),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -89,7 +90,8 @@ LINES = {
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     # containers for images of SandboxEnv, and their lifetime
-    "plugins/classic": (5989, 3873),
+    # failures of containers that the code of an environment has caught
+    "plugins/classic": (6001, 3881),
     "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
@@ -100,7 +102,8 @@ LINES = {
     "plugins/lm_eval_tasks": (1148, 739),
     # tasks in the Harbor format: folders and repositories, task.toml, the environment, its tests
     # rights of rewards, links that dangle in the container, tasks that change during a run, git of the user
-    "plugins/harbor": (1364, 960),
+    # names of variables; programs that root runs; logs that are copied after the verdict
+    "plugins/harbor": (1383, 967),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -125,7 +128,8 @@ LINES = {
     # timeouts of builds
     # checks that programs, containers, volumes and builds have ended; engines that fail, restart or lose a program
     # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
-    "sandbox": (4868, 3158),
+    # failures of engines that are told from those of programs, also while they start, end or are cancelled
+    "sandbox": (4946, 3198),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers

@@ -216,12 +216,12 @@ class ContainerMachine(Machine):
                         await client_end(pipes, changed)
             if not is_killed or pipes.is_running:
                 await self._recover(seen)
-        except SandboxError as error:  # nobody may be left who awaits it
+        except SandboxError as error:
             self.failure = self.failure or error
             raise
 
     async def _kill(self, pipes: ExecPipes) -> int:
-        """Kill all processes of a call. Returns 0 if there are none any more, and else as `_script`."""
+        """Kill all processes of a call. Returns 0 if none is left, and else as `_script`."""
         return await self._script(KILL, pipes.mark, str(pipes.pid or "unknown"))
 
     async def _script(self, script: str, *arguments: str) -> int:
@@ -337,7 +337,7 @@ class ContainerMachine(Machine):
 
         async with self._working():
             place = (await self._absolute(path)).strip("/")
-            # Else podman gives what it copies to the user of the image, who could change it.
+            # Else podman makes the user of the image the owner, who could change the files.
             options = ["--archive=false"] if self.name == "podman" else []
             error = await self._transfer(work, *options, "-", f"{self.container}:/")
             if error:

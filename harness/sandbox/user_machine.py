@@ -46,7 +46,7 @@ class UserMachine(Machine):
         if self.failure is not None:
             work.close()
             raise self.failure
-        task = asyncio.create_task(work)
+        task = asyncio.ensure_future(work)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return await task

@@ -178,6 +178,17 @@ def test_a_call_that_fails_once_neither_restarts_the_machine_nor_leaves_its_prog
     faults.on(body)
 
 
+def test_a_program_that_uses_up_all_processes_is_ended_by_a_restart(faults: Faults) -> None:
+    bomb = "import os, time\nwhile True:\n  try: os.fork() or time.sleep(999)\n  except OSError: time.sleep(0.001)"
+
+    async def body(machine: ContainerMachine) -> None:
+        assert (await machine.exec(["python3", "-c", bomb], timeout=3)).outcome == "timeout"
+        assert (await machine.exec(["echo", "works"])).stdout == "works\n"
+        assert machine.restarts <= 1  # 0 if the engine found room for the script that kills
+
+    faults.on(body, processes=12)
+
+
 def test_an_engine_that_cannot_kill_a_program_is_an_error_and_no_restart(faults: Faults) -> None:
     async def body(machine: ContainerMachine) -> None:
         for part in ("BENCH_EXEC=$mark", "kill -9"):  # the script that kills, twice
@@ -311,7 +322,7 @@ def test_a_working_folder_that_is_gone_is_told_by_the_shell(faults: Faults) -> N
 
 def test_arguments_that_are_too_long_are_told_as_by_a_shell(faults: Faults) -> None:
     async def body(machine: ContainerMachine) -> None:
-        done = await machine.exec(["sh", "-c", "# " + "x" * 200_000])
+        done = await machine.exec(["sh", "-c", "true", *["x" * 120_000] * 60])
         assert (done.exit_code, done.stderr) == (126, "sh: Argument list too long")
         assert (await machine.exec(["true"])).exit_code == 0
 

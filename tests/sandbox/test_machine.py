@@ -245,7 +245,6 @@ def test_a_program_that_destroys_its_container_costs_neither_the_machine_nor_the
         assert (await sh(machine, "kill -9 -1; kill -9 1; kill -TERM 1; kill -STOP 1")).outcome == "exited"
         assert await machine.read_file("/kept") == b"kept"
         assert (await sh(machine, "ls /proc | grep -c '^[0-9]*$'")).stdout < "9"
-        assert machine.restarts >= 1
 
     on("podman", body)
 

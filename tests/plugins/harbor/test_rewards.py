@@ -159,7 +159,7 @@ def test_a_destroyed_container_is_found_also_if_a_limit_has_ended_the_agent(
         "1",
     ]
     done = bench(*command)
-    assert done.code == 0, done.err
+    assert done.code == 1 and "1 unscored" in done.err, done.err
     [folder] = [path.parent for path in (here / "out" / "evals").glob("*/*/journal.jsonl")]
     [found] = outcomes(read_journal(RunDir(folder)))
     assert (found.reward, found.base.stop_condition) == (None, "message_limit")  # pyright: ignore[reportAttributeAccessIssue]
