@@ -121,7 +121,7 @@ class HarborEnv(MachineEnv):
         for task in tasks:
             for table in ("environment", "verifier", "solution"):
                 task.variables(table, options.pass_env)
-        # Recorded output of scripts may show them: those that look like keys are redacted, whatever their names.
+        # Recorded output of scripts may show them: those that look like keys are redacted, under any name.
         redactor.add_named({f"{name}_API_KEY": os.environ.get(name, "") for name in options.pass_env})
         if wanting := [task.name for task in tasks if _wants_more(task)]:
             logger.warning(
