@@ -76,7 +76,8 @@ LINES = {
     # a hook around the turns on a machine
     # a machine that failed is never verified; texts of models that no program can have
     # programs that the turns have left; failures that `verify` has caught
-    "envs": (2721, 1643),  # kept connections to MCP servers; errors of state.openai
+    # lines of files as other tools count them
+    "envs": (2722, 1644),  # kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -103,7 +104,8 @@ LINES = {
     # tasks in the Harbor format: folders and repositories, task.toml, the environment, its tests
     # rights of rewards, links that dangle in the container, tasks that change during a run, git of the user
     # names of variables; programs that root runs; logs that are copied after the verdict
-    "plugins/harbor": (1383, 967),
+    # and errors of git, of folders for logs and of links, in whole sentences
+    "plugins/harbor": (1401, 978),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -129,7 +131,8 @@ LINES = {
     # checks that programs, containers, volumes and builds have ended; engines that fail, restart or lose a program
     # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
     # failures of engines that are told from those of programs, also while they start, end or are cancelled
-    "sandbox": (4946, 3198),
+    # calls during a restart, or when all processes are used up; names of files that podman would read as patterns
+    "sandbox": (5010, 3245),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers

@@ -324,11 +324,11 @@ class HarborEnv(MachineEnv):
         """Play the task's solution.
 
         Raises:
-            NotImplementedError: the task has none.
+            EnvironmentFault: the task has none; it alone is unscored.
         """
         task = self._tasks[example.info["task"]]
         if not task.has_solution:
-            raise NotImplementedError(f"the task {task.name} has no solution/solve.sh")
+            raise EnvironmentFault(f"the task {task.name} has no solution/solve.sh")
         if messages[-1].get("role") != "user":
             return "The solution has been played."
         return {"role": "assistant", "content": None, "tool_calls": [_solution_call(task)]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ def load_environment(
         command_timeout=command_timeout,
         containers=containers,
         agent=None if agent is None else load_agent(agent),
-        logs=None if logs is None else Path(logs).expanduser().resolve(),
+        logs=None if logs is None else _made(logs),
     )
     place = Place(OWN_TASKS, OWN_TASKS.resolve()) if path is None else place_of(path)
     folders = _chosen(task_folders(place), _texts("tasks", tasks or ()))
@@ -102,8 +103,18 @@ def load_task(name: str, arguments: Mapping[str, Any]) -> HarborEnv:
 
 def _check_texts(**values: object) -> None:
     for name, text in values.items():
-        if not isinstance(text, str | None):
+        if text is not None and (not isinstance(text, str) or not text):
             raise ConfigError(f"{name} must be a text, not {text!r}")
+
+
+def _made(logs: str) -> Path:
+    """Make the folder for logs, since a run whose logs are lost would say so only after it was paid for."""
+    folder = Path(os.path.expanduser(logs)).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"logs={logs!r}: the folder cannot be made: {error}") from error
+    return folder
 
 
 def _texts(name: str, values: object) -> list[str]:

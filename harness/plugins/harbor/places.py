@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from harness.core.errors import ConfigError, EnvironmentLoadError
+from harness.core.safe_text import clean
 
 GIT_SECONDS = 600.0
 """Timeout of a call of git."""
@@ -65,7 +66,7 @@ def place_of(path: str) -> Place:
         EnvironmentLoadError: git failed.
     """
     if not path.startswith(("git+", "file://")):
-        folder = Path(path).expanduser()
+        folder = Path(os.path.expanduser(path))
         if not folder.is_dir():
             raise ConfigError(f"path={path!r}: there is no such folder")
         return Place(folder.resolve(), folder.resolve())
@@ -114,7 +115,8 @@ def _commit_of(url: str, ref: str) -> str:
     names = (ref, f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}")
     commit = next((found[name] for name in names if name in found), "")
     if not _COMMIT.fullmatch(commit):
-        raise ConfigError(f"path: {url} has no branch or tag {ref!r}")
+        advice = "; a commit is named by all of its digits" if re.fullmatch(r"[0-9a-f]{4,63}", ref) else ""
+        raise ConfigError(f"path: {url} has no branch or tag {ref!r}{advice}")
     return commit
 
 
@@ -161,8 +163,8 @@ def _git(*arguments: str, folder: str | None = None) -> str:
     except subprocess.TimeoutExpired as error:
         raise EnvironmentLoadError(f"git {arguments[0]} took longer than {GIT_SECONDS:g} s") from error
     if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise EnvironmentLoadError(f"git {arguments[0]} failed: {lines[-1] if lines else done.returncode}")
+        words = clean(done.stderr.decode("utf-8", "replace")) or f"exit code {done.returncode}"
+        raise EnvironmentLoadError(f"git {arguments[0]} failed: {words}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -170,14 +172,21 @@ def task_folders(place: Place) -> Mapping[str, Path]:
     """Find all tasks: folders with a `task.toml`, by their path below the place.
 
     Raises:
-        ConfigError: there are no tasks, or a name cannot be used.
+        ConfigError: there are no tasks, a folder cannot be read, or a name cannot be used.
     """
+    try:
+        return _task_folders(place)
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _task_folders(place: Place) -> Mapping[str, Path]:
     if (place.folder / "task.toml").exists():
         return {_name(place.folder.name): place.folder}
     found: dict[str, Path] = {}
     queue, searched = [(place.folder, 0)], 0
     for folder, level in queue:
-        for each in _entries(folder):
+        for each in sorted(folder.iterdir()):
             searched += 1
             if searched > _MOST:
                 raise ConfigError(f"{place.folder} has more than {_MOST:,} files and folders: name a smaller folder")
@@ -190,13 +199,6 @@ def task_folders(place: Place) -> Mapping[str, Path]:
     if not found:
         raise ConfigError(f"{place.folder} has no tasks: no folder in it has a task.toml")
     return dict(sorted(found.items()))
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def _name(name: str) -> str:

@@ -296,8 +296,8 @@ class _TaskReader:
             unknown_keys=tuple(
                 f"{table}.{key}".lstrip(".")
                 for table, known in _TABLES.items()
-                for key in self._tables[table]
-                if key not in known and f"{table}.{key}".lstrip(".") not in _UNSUPPORTED
+                for key, value in self._tables[table].items()
+                if value not in ([], {}) and key not in known and f"{table}.{key}".lstrip(".") not in _UNSUPPORTED
             ),
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harbor_tasks import GOOD, bash, call, load, make_task, play, told
 
-from harness.core.errors import ConfigError, LimitReached
+from harness.core.errors import ConfigError, EnvironmentFault, LimitReached
 from harness.core.records import Example
 from harness.plugins.harbor.environment import HarborEnv
 
@@ -57,6 +57,8 @@ def test_agent_tests_and_solution_have_their_user_their_variables_and_the_workin
     assert state["stop_condition"] == "submitted"
     assert state["verifier_output"] == "13\n/srv\nred from here other [only for tests]\n"
     assert state["reward"] == 1.0
+    with pytest.raises(EnvironmentFault, match="the task a-task has no solution"):  # and the others go on
+        load(make_task(tmp_path / "other")).reference_reply(_example(env), [])
     solved = play(env, env.reference_reply(_example(env), [{"role": "user", "content": "x"}]), model="reference/oracle")
     assert told(solved) == ["solution/solve.sh ended with exit code 4"]
     assert solved["solution_output"] == "5\n/srv\nblue from here other []\n"

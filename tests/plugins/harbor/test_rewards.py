@@ -25,6 +25,7 @@ DOCUMENTS = [
     (b'{"accuracy": 0.25}', None, (0.25, {})),
     (b'{"a": 1, "b": 2}', b" 0.75\n", (0.75, {"a": 1.0, "b": 2.0})),
     (b'{"reward": 1, "passed": true, "name": "x", "parts": [1]}', None, (1.0, {})),
+    (b'{"reward": 1, "\\ud800": 2}', None, (1.0, {"?": 2.0})),  # which the journal could not hold
     (None, b"-3e-2", (-0.03, {})),
     (None, None, "wrote neither /logs/verifier/reward.txt nor"),
     (None, b" \n", "reward.txt is empty"),
@@ -52,8 +53,12 @@ def test_a_reward_is_read_or_said_to_be_missing(document: bytes | None, text: by
             rewards_of(document, text)
 
 
+OUTPUT = "/logs/verifier/test-stdout.txt"
+REWARD = "/logs/verifier/reward.txt"
+
 TESTS = {
     "fails-with-reward": ("echo 0.25 >/logs/verifier/reward.txt; echo broken; exit 3", 0.25),
+    "fifo": (f"mv /logs/verifier/* /tmp; mkfifo {OUTPUT}; (echo late >{OUTPUT}) 2>/dev/null & echo 1 >{REWARD}", 1.0),
     "flood": ("yes | head -c 40000000; echo end; echo 1 >/logs/verifier/reward.txt", 1.0),
     "hangs": ("echo 1 >/logs/verifier/reward.txt; sleep 60 & sleep 60", "the tests took longer than 2 s"),
     "metrics": ("echo '{\"reward\": 0.5, \"a b/c\": 3}' >/logs/verifier/reward.json", 0.5),
@@ -84,10 +89,11 @@ def test_tests_that_break_leave_a_rollout_unscored_and_never_give_it_0(
     output = found["flood"].state["verifier_output"]
     assert output.startswith("[the output was longer") and output.endswith("y\nend\n") and len(output) < 40_000
     assert found["fails-with-reward"].state["verifier"]["exit_code"] == 3
+    assert found["fifo"].state["verifier_output"] == ""
     assert "broken" in bench("runs", "show", str(folder), "--example", "fails-with-reward").out
     again = bench("rescore", str(folder))
     assert again.code == 0, again.err
-    assert json.loads((folder / "summary.json").read_text())["scored"] == 3
+    assert json.loads((folder / "summary.json").read_text())["scored"] == 4
     (tmp_path / "tasks" / "flood" / "tests" / "test.sh").write_text("exit 1\n")
     changed = bench("run", "harbor", "-a", json.dumps(arguments), "-m", "reference/null", "-o", "out", "--resume")
     assert changed.code == 2 and "tasks" in changed.err
@@ -131,10 +137,16 @@ DESTROYS = bash("rm -f /bin/chmod /usr/bin/chmod")
 
 def test_a_container_that_the_agent_has_destroyed_is_said_in_the_state_and_has_no_score(tmp_path: Path) -> None:
     env = load(make_task(tmp_path))
-    state = play(env, DESTROYS)
-    assert state["reward"] is None and state["machine_destroyed"]
-    assert "the agent has left a container that cannot be prepared for the tests" in state["verifier"]["problem"]
+    for command in (DESTROYS, bash("ln -sf /usr/bin/yes /bin/chmod")):
+        state = play(env, command)
+        assert state["reward"] is None and state["machine_destroyed"]
+        assert "the agent has left a container that cannot be prepared for the tests" in state["verifier"]["problem"]
     assert "machine_destroyed" not in play(env)
+
+
+def test_a_container_without_dev_null_is_restarted_and_verified(tmp_path: Path) -> None:
+    state = play(load(make_task(tmp_path)), bash("rm /dev/null"))
+    assert (state["reward"], state["machine_restarts"]) == (1.0, 1)
 
 
 def test_a_destroyed_container_is_found_also_if_a_limit_has_ended_the_agent(

@@ -21,6 +21,7 @@ from harness.plugins.harbor.task_file import UnsupportedTask, read_task
 
 def test_all_values_of_a_task_are_kept(tmp_path: Path) -> None:
     toml = """version = "1.0"
+artifacts = []
 [metadata]
 anything = [1, { deep = true }]
 [task]
@@ -167,6 +168,10 @@ def test_links_that_leave_the_folder_and_special_files_are_refused(tmp_path: Pat
     make_task(tmp_path, "alone\nodd")
     with pytest.raises(ConfigError, match="name that cannot be used"):
         task_folders(place_of(str(tmp_path / "alone\nodd")))
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "long").symlink_to("x" * 300)
+    with pytest.raises(ConfigError, match="links/long cannot be read: File name too long"):
+        task_folders(place_of(str(tmp_path / "links")))
     with pytest.raises(ConfigError, match="there is no such folder"):
         place_of(str(tmp_path / "none"))
 
@@ -232,7 +237,11 @@ def test_tasks_of_a_git_repository_are_those_of_a_commit(tmp_path: Path, monkeyp
     assert load(f"git+{url}@v1#sub").fingerprint["commit"] == first
     git(origin, "rm", "-rq", "sub")
     git(origin, "commit", "-qm", "three")
+    with pytest.raises(ConfigError, match=r"has no branch or tag '.*'; a commit is named by all of its digits"):
+        place_of(f"{url}@{first[:8]}")
     origin.rename(tmp_path / "gone")
+    with pytest.raises(EnvironmentLoadError, match="does not appear to be a git repository"):
+        place_of(url)
     assert list(task_folders(place_of(f"{url}@{first}#sub"))) == ["a-task"]  # from the cache
     for wrong, error in {
         f"{url}@main": EnvironmentLoadError, "git+https://[x": ConfigError, "git+ext::sh -c x": ConfigError,
@@ -272,6 +281,9 @@ def test_a_clone_does_not_depend_on_the_settings_of_the_user(tmp_path: Path, mon
 
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"path": 3}, "path must be a text, not 3"),
+    ({"path": ""}, "path must be a text, not ''"),
+    ({"path": "~no-such-user/x"}, "there is no such folder"),
+    ({"logs": "/dev/null/logs"}, "logs='/dev/null/logs': the folder cannot be made"),
     ({"build": "yes"}, "build must be true or false"),
     ({"sandbox": "bubblewrap"}, "sandbox='bubblewrap': tasks need a container"),
     ({"images": {"a": 1}}, "images must be a table of names of images"),
