@@ -53,7 +53,7 @@ MAIN_FAILED = 83
 
 NO_SHELL = re.compile(
     r"/bin/sh.*(no such file|not found|permission denied|exec format|too many (levels|symbolic))"
-    r"|workdir \S+ does not exist|chdir to |cannot chdir",
+    r"|stat /dev/null: no such file|workdir \S+ does not exist|chdir to |cannot chdir",
     re.IGNORECASE,
 )
 """Errors of engines if a container has no shell or no working folder."""
