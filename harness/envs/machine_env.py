@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
@@ -75,7 +76,7 @@ async def edit(
         await machine.write_file(path, file_text)
         return f"{path} has been written"
     text = (await machine.read_file(path, MAX_VIEW)).decode("utf-8", "replace" if command == "view" else "strict")
-    lines = text.splitlines(keepends=True)
+    lines = list(io.StringIO(text, newline="\n"))  # as tools count them: `splitlines` also splits at other characters
     if command == "view":
         return "".join(f"{number:6}\t{line}" for number, line in enumerate(lines, 1)) or "(empty file)"
     if command == "insert":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import shutil
 import tarfile
 import time
@@ -14,6 +15,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TypeAlias
 
 MAX_FILES = 100_000
+
+PATTERN = re.compile(r"[\\?\[]")
+"""Characters of paths that podman would read as a pattern, which may match another file. It cannot read a file with an
+asterisk in its path."""
 
 NoArchive: TypeAlias = tarfile.ReadError
 """Raised by functions that read an archive if the stream is none."""
@@ -25,12 +30,14 @@ def read_regular(stream: IO[bytes], path: str, limit: int) -> bytes:
     Raises:
         FileNotFoundError: it is not a regular file.
         ValueError: it is larger than `limit` bytes.
-        NoArchive: the stream is not an archive.
+        NoArchive: the stream is not an archive, or has no file.
     """
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         member = archive.next()
-        content = archive.extractfile(member) if member is not None and member.isreg() else None
-        if member is None or content is None:
+        if member is None:
+            raise NoArchive("the archive is empty")
+        content = archive.extractfile(member) if member.isreg() else None
+        if content is None:
             raise FileNotFoundError(f"{path} is not a regular file")
         if member.size > limit:
             raise ValueError(f"{path} has {member.size:,} bytes, more than {limit:,}")
@@ -66,9 +73,9 @@ def unpack(stream: IO[bytes], source: str, target: Path, limit: int) -> None:
     Raises:
         FileNotFoundError: the archive is not one of a folder.
         ValueError: the files have more than `limit` bytes together, or are more than 100,000.
-        NoArchive: the stream is not an archive.
+        NoArchive: the stream is not an archive, or is empty.
     """
-    size = 0
+    size, count = 0, -1
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for count, member in enumerate(archive):
             if count == 0 and not member.isdir():
@@ -77,6 +84,8 @@ def unpack(stream: IO[bytes], source: str, target: Path, limit: int) -> None:
             if size > limit or count > MAX_FILES:
                 raise ValueError(f"{source} has more than {limit:,} bytes, or more than {MAX_FILES:,} files")
             _write(archive, member, target)
+    if count < 0:
+        raise NoArchive("the archive is empty")
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import posixpath
-import re
 import secrets
 import subprocess
 import time
@@ -20,12 +19,13 @@ from typing import IO, Any, TypeVar, cast
 
 from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox.api import Outcome, Result
-from harness.sandbox.archives import NoArchive, pack, read_regular, unpack, write_regular
-from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine, client_end, end_client, last_line
+from harness.sandbox.archives import PATTERN, NoArchive, pack, read_regular, unpack, write_regular
+from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine, client_end, end_client
 from harness.sandbox.engine_load import in_background, threads, turn
-from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, ExecPipes, result_of, variables
+from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, NO_ROOM, ExecPipes, result_of, variables
 from harness.sandbox.leftovers import client_environment, private_folder
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
+from harness.sandbox.pipes import last_line
 from harness.usercode.deadline import waiting
 
 COPY_SECONDS = 600.0
@@ -45,12 +45,6 @@ _NO = 3
 _STUCK, _GONE = -1, -2
 """Results of a script that the programs in the container have not let run, or not to its end; and of one for which
 the container has no working shell any more."""
-
-_NO_ROOM = re.compile(
-    r"resource temporarily unavailable|cannot allocate memory|cannot fork|setns|procready|init-p|oom-killed",
-    re.IGNORECASE,
-)
-"""Errors of engines if programs have used up the processes or the memory of a container."""
 
 SHELL = "/bin/sh"
 """The shell of containers. An absolute path, since programs may write to folders of PATH."""
@@ -106,29 +100,33 @@ class ContainerMachine(Machine):
         return result
 
     async def _run_or_recover(self, call: Exec) -> tuple[ExecPipes, Result]:
-        seen = self.restarts
-        pipes, result = await self._run_once(call, call.cwd or ".")
-        if pipes.pid is not None or result.outcome != "exited":
-            return pipes, result
-        code = await self._kill(pipes)
-        if code == pipes.exit_code == 0:
-            raise SandboxError(f"{self.name} exec has lost the output of a program")
-        if code:
-            await self._recover(seen)
-        # The working folder may be gone. Then the shell says so, while the engine would not start it.
-        pipes, result = await self._run_once(call, await self._absolute(call.cwd or "."))
-        if pipes.pid is not None or result.outcome != "exited":
-            return pipes, result
-        words, code = last_line(pipes.head), await self._kill(pipes)
+        folder, is_again = call.cwd or ".", False
+        while True:
+            pipes, result = await self._run_once(call, folder)
+            if pipes.pid is not None or result.outcome != "exited":
+                return pipes, result
+            code = await self._kill(pipes)
+            if self.restarts != pipes.restarts:  # another call has restarted the container meanwhile
+                continue
+            if is_again:
+                break
+            if code == pipes.exit_code == 0:
+                raise SandboxError(f"{self.name} exec has lost the output of a program")
+            if code:
+                await self._recover(pipes.restarts)
+            # The working folder may be gone. Then the shell says so, while the engine would not start it.
+            folder, is_again = await self._absolute(call.cwd or "."), True
+        words = last_line(pipes.head)
+        if code == _GONE or (NO_ROOM.search(words) and (code == 0 or self._busy > 1)):
+            return pipes, result  # programs in the container do not let others start
         if code == 0:
             raise ConfigError(f"{self.name} does not accept the arguments of exec: {words}")
-        if code != _GONE:
-            raise SandboxError(f"{self.name} does not start programs in the container: {words}")
-        return pipes, result
+        raise SandboxError(f"{self.name} does not start programs in the container: {words}")
 
     async def _run_once(self, call: Exec, folder: str) -> tuple[ExecPipes, Result]:
-        seen, changed = self.restarts, asyncio.Event()
+        changed = asyncio.Event()
         pipes = ExecPipes(call.output_bytes, changed.set, call.on_output)
+        pipes.restarts = await self._restarts_now()
         options, secret = variables({**call.env, MARK: pipes.mark})
         if call.user is not None:
             options += ["--user", call.user]
@@ -140,7 +138,7 @@ class ContainerMachine(Machine):
         starting = self.engine.spawn(["exec", *options, *program], pipes, secret)
         outcome, wall = await self._wait(starting, pipes, changed, call)
         if outcome == "exited":
-            if self.restarts != seen and pipes.pid is not None:
+            if self.restarts != pipes.restarts and pipes.pid is not None:
                 outcome = "signalled"
             else:
                 await self._check_end(pipes)
@@ -196,7 +194,7 @@ class ContainerMachine(Machine):
         code = -1 if pipes.exit_code is None else pipes.exit_code
         is_lost = code < 0
         if code in _DOUBTFUL and pipes.pid is not None:
-            is_lost = await self._script(ALIVE, str(pipes.pid)) == 0
+            is_lost = await self._script(ALIVE, str(pipes.pid), restarts=pipes.restarts) == 0
         if is_lost:
             await self._kill(pipes)
             raise SandboxError(f"{self.name} exec ended before its program, with exit code {code}")
@@ -222,10 +220,19 @@ class ContainerMachine(Machine):
 
     async def _kill(self, pipes: ExecPipes) -> int:
         """Kill all processes of a call. Returns 0 if none is left, and else as `_script`."""
-        return await self._script(KILL, pipes.mark, str(pipes.pid or "unknown"))
+        code = await self._script(KILL, pipes.mark, str(pipes.pid or "unknown"), restarts=pipes.restarts)
+        return 0 if code == _NO else code
 
-    async def _script(self, script: str, *arguments: str) -> int:
+    async def _restarts_now(self) -> int:
+        """Wait for the end of a restart that is in progress. Returns the number of restarts."""
+        async with self._restarting:
+            return self.restarts
+
+    async def _script(self, script: str, *arguments: str, restarts: int | None = None) -> int:
         """Run a script in the container as root, and once more if the engine fails.
+
+        With `restarts`, the number of restarts before its processes were started, the result is 3 after another one:
+        they have ended, and their ids may be those of others.
 
         Returns:
             0 or 3, its exit code; or `_STUCK` or `_GONE`, for which programs in the container are the reason.
@@ -235,14 +242,20 @@ class ContainerMachine(Machine):
         """
         nonce = secrets.token_hex(8)
         command = [self.container, SHELL, "-c", f'printf %s "$1"; shift\n{script}', "sh", nonce, *arguments]
-        done = await self.engine.attempt("exec", "--user", "0", "--workdir", "/", *command)
-        if done.output != nonce.encode():
+        failed = 0
+        while True:
+            seen = await self._restarts_now()
+            if restarts not in (None, seen):
+                return _NO
             done = await self.engine.attempt("exec", "--user", "0", "--workdir", "/", *command)
-        if done.output == nonce.encode():
-            return done.code if done.code in (0, _NO) else _STUCK
+            if done.output == nonce.encode():
+                return done.code if done.code in (0, _NO) else _STUCK
+            failed += self.restarts == seen  # a restart by another call is no failure
+            if failed == 2:
+                break
         if done.code in (0, _NO) or NO_SHELL.search(done.error) or not await self._is_running():
             return _GONE
-        if _NO_ROOM.search(done.error):
+        if NO_ROOM.search(done.error):
             return _STUCK
         raise SandboxError(f"{self.name} exec failed: {done.error}")
 
@@ -279,7 +292,7 @@ class ContainerMachine(Machine):
     async def write_file(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
         """Write a file; see `Machine.write_file`."""
         content = data.encode() if isinstance(data, str) else data
-        await self._send(path, lambda stream, name: write_regular(stream, name, content, mode))
+        await self._send(path, lambda stream, name: write_regular(stream, name, content, mode), True)
 
     async def copy_in(self, source: Path, target: str) -> None:
         """Copy a folder into the machine; see `Machine.copy_in`."""
@@ -299,7 +312,7 @@ class ContainerMachine(Machine):
                 )
                 if answer.code:
                     raise SandboxError(f"{self.name}: the container of this rollout is gone: {answer.error}")
-                self._folder = answer.output.decode().strip() or "/"
+                self._folder = answer.output.decode("utf-8", "replace").strip() or "/"
             path = f"{self._folder}/{path}"
         return posixpath.normpath(path)
 
@@ -318,7 +331,8 @@ class ContainerMachine(Machine):
         async with self._working():
             place = await self._absolute(path)
             links = ["-L"] if self.name == "docker" else []  # podman follows them
-            found, error = await self._transfer(work, *links, f"{self.container}:{place}", "-")
+            name = place if self.name == "docker" else PATTERN.sub(r"\\\g<0>", place)
+            found, error = await self._transfer(work, *links, f"{self.container}:{name}", "-")
             if error:
                 await self._is_running()
                 code = await self._script('[ -e "$1" ] || exit 3', place)
@@ -326,7 +340,7 @@ class ContainerMachine(Machine):
                 raise kind(f"{path} cannot be read in the machine: {error}")
         return cast(T, found)
 
-    async def _send(self, path: str, write: Callable[[IO[bytes], str], None]) -> None:
+    async def _send(self, path: str, write: Callable[[IO[bytes], str], None], is_file: bool = False) -> None:
         """Call `write` in a thread to write an archive with this path, which is unpacked in the container."""
 
         def work(process: subprocess.Popen[bytes]) -> str:
@@ -337,6 +351,8 @@ class ContainerMachine(Machine):
 
         async with self._working():
             place = (await self._absolute(path)).strip("/")
+            if not place and is_file:
+                raise IsADirectoryError(f"{path} cannot be written in the machine: it is a folder")
             # Else podman makes the user of the image the owner, who could change the files.
             options = ["--archive=false"] if self.name == "podman" else []
             error = await self._transfer(work, *options, "-", f"{self.container}:/")
@@ -346,10 +362,15 @@ class ContainerMachine(Machine):
 
     async def _transfer(self, work: Callable[[subprocess.Popen[bytes]], T], *arguments: str) -> T:
         """Call `work` in a thread with the engine's client that copies an archive."""
-        process = subprocess.Popen(  # noqa: ASYNC220 - starting it does not block
-            [self.engine.program, "cp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=client_environment(), cwd=private_folder(), start_new_session=True,
-        )  # fmt: skip
+        try:
+            process = subprocess.Popen(  # noqa: ASYNC220 - starting it does not block
+                [self.engine.program, "cp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, env=client_environment(), cwd=private_folder(), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise
+            raise SandboxError(f"{self.name}: {self.engine.program} cannot be started: {error}") from error
 
         def whole() -> T:
             try:

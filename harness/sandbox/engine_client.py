@@ -31,7 +31,7 @@ from harness.sandbox.leftovers import (
     private_folder,
     watch,
 )
-from harness.sandbox.pipes import Pipes
+from harness.sandbox.pipes import Pipes, last_line
 from harness.sandbox.tree import usage
 
 logger = logging.getLogger(__name__)
@@ -167,9 +167,12 @@ class Engine:
                 [self.program, *arguments], input=stdin, capture_output=True, env=client_environment(env),
                 cwd=private_folder(), start_new_session=True, timeout=seconds, check=False,
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired:
+            return Answer(-1, b"", f"{self.name} {arguments[0]} took longer than {seconds:g} s")
+        except OSError as error:
             return Answer(-1, b"", str(error))
-        return Answer(done.returncode, done.stdout, last_line(done.stderr))
+        killed = f"{self.name} {arguments[0]} was killed" if done.returncode < 0 else ""
+        return Answer(done.returncode, done.stdout, killed or last_line(done.stderr))
 
     def problem(self, seconds: float) -> str:
         """Why the engine does not work; "" if it does. Blocks."""
@@ -270,7 +273,7 @@ class Engine:
         answer = await self.call("inspect", "--type", "container", "--format", form, name)
         if answer.code:
             raise SandboxError(f"{self.name}: the container of this rollout is gone: {answer.error}")
-        running, no_memory, code = (*answer.output.decode().split(), "", "", "")[:3]
+        running, no_memory, code = (*answer.output.decode("utf-8", "replace").split(), "", "", "")[:3]
         if running != "true" and not was_restarted and no_memory != "true" and code != str(MAIN_FAILED):
             raise SandboxError(f"{self.name}: the container of this rollout was ended, with exit code {code}")
         return running == "true"
@@ -390,11 +393,3 @@ def end_client(pipes: Pipes) -> None:
             with contextlib.suppress(ProcessLookupError):
                 pipes.transport.kill()
         pipes.transport.close()
-
-
-def last_line(output: bytes | bytearray) -> str:
-    """The last line of an error output, shortened; or the last one that mentions an error, since advice may follow."""
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    if not lines:
-        return f"no error message (as user {os.geteuid()})"
-    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1])[:500]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable, Mapping
 
@@ -58,6 +59,13 @@ NOT_STARTED = 127
 """Exit code of a program that the container cannot start, as in a shell."""
 
 
+NO_ROOM = re.compile(
+    r"resource temporarily unavailable|cannot allocate memory|cannot fork|setns|procready|init-p|oom-killed",
+    re.IGNORECASE,
+)
+"""Errors of engines if programs have used up the processes or the memory of a container."""
+
+
 class BothEnds(BoundedOutput):
     """The start and the end of a stream, and between them a note on the bytes left out."""
 
@@ -100,6 +108,8 @@ class ExecPipes(Pipes):
         """The start of stderr: messages of the engine, until the report of the start."""
         self.pid: int | None = None
         """Id of the program's process in the container, once it has been started."""
+        self.restarts = 0
+        """How often the container had been restarted before."""
         self.begun = asyncio.Event()
         """Set when the program has been started, or the engine's client has ended."""
         self.flood = asyncio.Event()

@@ -18,12 +18,12 @@ from harness.sandbox.bubblewrap import Bubblewrap
 from harness.sandbox.bubblewrap_machine import Workbenches
 from harness.sandbox.container import IMAGE, Container
 from harness.sandbox.containers import Containers
-from harness.sandbox.engine_client import Engine, last_line
+from harness.sandbox.engine_client import Engine
 from harness.sandbox.images import dockerfile
 from harness.sandbox.launch_data import encode_request
 from harness.sandbox.local import UnsafeLocal
 from harness.sandbox.machine import MachineSpec
-from harness.sandbox.pipes import LauncherReports
+from harness.sandbox.pipes import LauncherReports, last_line
 from harness.settings.wording import suggestion
 
 ENGINES = ("docker", "podman")

@@ -32,7 +32,7 @@ PREFIX = "localhost/bench/"
 _FROM = re.compile(r"(\s*FROM\s+(?:--platform=\S+\s+)?)(\S+)(?:\s+AS\s+(\S+))?", re.IGNORECASE)
 _COPY_FROM = re.compile(r"(\s*COPY\s+(?:--\S+\s+)*--from=)(\S+)", re.IGNORECASE)
 _MOUNT_FROM = re.compile(r"(\s*RUN\s+(?:--\S+\s+)*--mount=(?:[^\s,]+,)*from=)([^\s,]+)", re.IGNORECASE)
-_ARG = re.compile(r"(\s*ARG\s+\w+=)(\S+)", re.IGNORECASE)
+_ARG = re.compile(r"(\s*ARG\s+\w+=[\"']?)([^\s\"']+)", re.IGNORECASE)
 _WITH_FILES = re.compile(r"\s*(RUN|COPY|ADD)\s", re.IGNORECASE)
 _HEREDOC = re.compile(r"\s\d*<<-?([\"']?)(\w+)\1")
 
@@ -86,6 +86,8 @@ def dockerfile(folder: Path, images: Mapping[str, str]) -> str:
         ConfigError: the folder has no Dockerfile.
     """
     try:
+        if (folder / "Dockerfile").exists() and not (folder / "Dockerfile").is_file():
+            raise OSError("it is not a regular file")
         text = (folder / "Dockerfile").read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from collections.abc import Callable
 from typing import cast
 
@@ -196,3 +198,17 @@ class Pipes(asyncio.SubprocessProtocol):
 
     def _pipe(self, fd: int) -> asyncio.BaseTransport | None:
         return self.transport.get_pipe_transport(fd) if self.transport is not None else None
+
+
+_COUNT = re.compile(r"\d+ errors? occurred:$")
+"""A line above the error itself."""
+
+
+def last_line(output: bytes | bytearray) -> str:
+    """The last line of an error output, shortened; or the last one that mentions an error, since advice may follow."""
+    lines = [
+        line for line in output.decode("utf-8", "replace").splitlines() if not _COUNT.search(line) and line.strip()
+    ]
+    if not lines:
+        return f"no error message (as user {os.geteuid()})"
+    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1]).strip(" \t\r*")[:500]

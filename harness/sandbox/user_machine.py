@@ -21,6 +21,7 @@ _READ = '[ -f "$1" ] && exec cat -- "$1"; exit 1'
 
 _WRITE = """
 case $1 in */*) mkdir -p -- "${1%/*}" ;; esac
+[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; cat >/dev/null; exit 1; }
 if [ -e "$1" ]; then cat >"$1"; else cat >"$1" && chmod -- "$2" "$1"; fi || { cat >/dev/null; exit 1; }
 """
 """Writes the input to a file. Reads all of it even if this fails, since podman may otherwise lose the error message."""

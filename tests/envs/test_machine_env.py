@@ -243,8 +243,14 @@ def test_edit_has_the_rights_of_the_containers_user() -> None:
         call("edit", command="view", path="/dev/null"),
         bash("printf 'a\\0\\377' >raw"),
         call("edit", command="view", path="raw"),
+        bash("mkfifo pipe; printf 'a\\fb\\r\\nc' >odd"),
+        call("edit", command="create", path="pipe", file_text="x"),
+        call("edit", command="insert", path="odd", insert_line=1, new_str="new"),
+        bash("od -An -c odd"),
     )
     said = told(state)
+    assert "cannot be written in the machine: not a regular file" in said[9]
+    assert said[11].split() == [*"a", r"\f", *"b", r"\r", r"\n", *"new", r"\n", *"c"]
     assert "cannot be written" in said[0] and "not a file that the user may read" in said[1]
     assert said[3] == "games 644 2000000" and "more than 1,048,576 bytes" in said[4]
     assert "not a file" in said[5] and said[7] == "     1\ta\0\ufffd"

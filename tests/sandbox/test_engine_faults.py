@@ -305,6 +305,27 @@ def test_a_file_that_the_engine_cannot_copy_is_not_a_missing_file(faults: Faults
             assert not isinstance(caught.value, FileNotFoundError)
         with pytest.raises(FileNotFoundError):
             await machine.read_file("/etc/none")
+        machine.engine = Engine("podman", str(tmp_path / "gone"))
+        with pytest.raises(SandboxError, match="gone cannot be started"):
+            await machine.read_file("/etc/passwd")
+
+    faults.on(body)
+
+
+def test_programs_that_find_no_room_get_a_result_and_wait_for_a_restart(faults: Faults) -> None:
+    async def body(machine: ContainerMachine) -> None:
+        for call in ("here", "find"):
+            faults.fail(call, "exec failed: read init-p: connection reset by peer")
+        full = await machine.exec(["echo", "find", "here"])
+        assert (full.exit_code, full.outcome) == (127, "exited") and "reset by peer" in full.stderr
+        async with machine._restarting:  # pyright: ignore[reportPrivateUsage]
+            podman("kill", machine.container)
+            waiting = asyncio.ensure_future(machine.exec(["echo", "works"]))
+            for _ in range(8):
+                await machine.engine.call("ps")
+            await machine.engine.call("restart", "-t", "0", machine.container)
+        assert (await waiting).stdout == "works\n" and machine.restarts == 0
+        assert await machine._script("exit 0", restarts=1) == 3  # pyright: ignore[reportPrivateUsage]
 
     faults.on(body)
 

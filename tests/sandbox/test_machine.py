@@ -180,6 +180,12 @@ def test_files_are_written_and_read_as_they_are(way: str) -> None:
         for path in ("/tmp/new", "/tmp/fifo")[: 1 if way == "podman" else 2]:  # an engine replaces the pipe
             with pytest.raises(OSError, match=path):
                 await machine.write_file(path, b"")
+        with pytest.raises(OSError, match=r"folder|directory"):
+            await machine.write_file("/", b"")
+        for name in ("i", "[i]", "w?", "b\\w", "?[\\]"):
+            await machine.write_file(f"/tmp/{name}", name)
+        for name in ("[i]", "w?", "b\\w", "?[\\]"):  # no patterns
+            assert await machine.read_file(f"/tmp/{name}") == name.encode()
 
     on(way, body)
 
@@ -208,6 +214,11 @@ def test_folders_are_copied_in_and_out_without_links_and_special_files(tmp_path:
         await sh(machine, "truncate -s 1T /opt/tests/large")
         with pytest.raises(ValueError, match="more than 1,073,741,824 bytes"):
             await machine.copy_out("/opt/tests", target)
+        await sh(machine, "mkdir /dev/shm/new; echo 1 >/dev/shm/new/f")
+        for call in (machine.copy_out("/dev/shm/new", target), machine.read_file("/dev/shm/new/f")):
+            with pytest.raises(OSError, match="cannot be read in the machine") as caught:
+                await call
+            assert not isinstance(caught.value, FileNotFoundError)  # it is there, but podman cannot copy it
 
     on("podman", body)
 
@@ -365,6 +376,9 @@ FROM ${BASE}
 def test_images_are_replaced_in_the_instructions_that_name_them(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("\ufeff" + DOCKERFILE)
     assert dockerfile(tmp_path, {}) == DOCKERFILE
+    (tmp_path / "quoted").mkdir()
+    (tmp_path / "quoted" / "Dockerfile").write_text('ARG BASE="x:1"\nFROM $BASE\n')
+    assert dockerfile(tmp_path / "quoted", {"x:1": "new"}) == 'ARG BASE="new"\nFROM $BASE\n'
     found = dockerfile(tmp_path, {"x:1": "new", "base": "wrong"})
     changed = {number: line for number, line in enumerate(found.splitlines(), 1) if "new" in line}
     assert changed == {
@@ -406,6 +420,10 @@ def test_images_that_cannot_be_had_say_why(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="must be a folder with a Dockerfile"):
         fails(tmp_path)
+    (tmp_path / "Dockerfile").symlink_to("/dev/null")  # reading a pipe would not end
+    with pytest.raises(ConfigError, match="not a regular file"):
+        fails(tmp_path)
+    (tmp_path / "Dockerfile").unlink()
     with pytest.raises(SandboxError, match=r"localhost/no/such:1' is not on this machine and cannot be pulled"):
         fails("localhost/no/such:1")
     (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY missing /missing\n")
