@@ -61,7 +61,7 @@ LINES = {
     # room for keys that are expected
     # a dict of the keys that were added last
     # the machine of a rollout; whether its result is being verified
-    "core": (2792, 1540),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2814, 1549),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # figures of a run that its environment computes
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -70,7 +70,7 @@ LINES = {
     # what a resume passes over, in an array
     # a sandbox that fails after a limit of the rollout
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
-    "engine": (7451, 5102),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7470, 5116),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a hook around the turns on a machine
@@ -132,7 +132,7 @@ LINES = {
     # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
     # failures of engines that are told from those of programs, also while they start, end or are cancelled
     # calls during a restart, or when all processes are used up; names of files that podman would read as patterns
-    "sandbox": (5010, 3245),
+    "sandbox": (5000, 3239),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers
