@@ -132,7 +132,8 @@ LINES = {
     # files with the rights of the container's user; Dockerfiles whose images are replaced; hashes that are kept
     # failures of engines that are told from those of programs, also while they start, end or are cancelled
     # calls during a restart, or when all processes are used up; names of files that podman would read as patterns
-    "sandbox": (5000, 3239),
+    # the end of the output of builds that fail; programs killed for lack of memory
+    "sandbox": (5099, 3300),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # lists of headers

@@ -20,9 +20,10 @@ from typing import IO, Any, TypeVar, cast
 from harness.core.errors import ConfigError, SandboxError
 from harness.sandbox.api import Outcome, Result
 from harness.sandbox.archives import PATTERN, NoArchive, pack, read_regular, unpack, write_regular
-from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine, client_end, end_client
+from harness.sandbox.client_pipes import client_end, end_client
+from harness.sandbox.engine_client import CALL_SECONDS, NO_SHELL, Engine
 from harness.sandbox.engine_load import in_background, threads, turn
-from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, MARK, NO_ROOM, ExecPipes, result_of, variables
+from harness.sandbox.exec_pipes import ALIVE, BEGIN, KILL, LACK, MARK, NO, NO_ROOM, ExecPipes, result_of, variables
 from harness.sandbox.leftovers import client_environment, private_folder
 from harness.sandbox.machine import FILE_BYTES, FOLDER_BYTES, Exec, Machine
 from harness.sandbox.pipes import last_line
@@ -35,12 +36,6 @@ END_SECONDS = 5.0
 """How long the engine's client may run on after its program was killed."""
 
 T = TypeVar("T")
-
-_DOUBTFUL = (125, 137, 255)
-"""Exit codes of programs that are also those of an engine's client that has lost its program."""
-
-_NO = 3
-"""Exit code of scripts whose answer is no."""
 
 _STUCK, _GONE = -1, -2
 """Results of a script that the programs in the container have not let run, or not to its end; and of one for which
@@ -193,8 +188,10 @@ class ContainerMachine(Machine):
         """
         code = -1 if pipes.exit_code is None else pipes.exit_code
         is_lost = code < 0
-        if code in _DOUBTFUL and pipes.pid is not None:
-            is_lost = await self._script(ALIVE, str(pipes.pid), restarts=pipes.restarts) == 0
+        if pipes.is_doubtful:
+            found = await self._script(ALIVE, str(pipes.pid), pipes.memory_kills, restarts=pipes.restarts)
+            is_lost = found == 0
+            pipes.lacked_memory = found == LACK
         if is_lost:
             await self._kill(pipes)
             raise SandboxError(f"{self.name} exec ended before its program, with exit code {code}")
@@ -221,7 +218,7 @@ class ContainerMachine(Machine):
     async def _kill(self, pipes: ExecPipes) -> int:
         """Kill all processes of a call. Returns 0 if none is left, and else as `_script`."""
         code = await self._script(KILL, pipes.mark, str(pipes.pid or "unknown"), restarts=pipes.restarts)
-        return 0 if code == _NO else code
+        return 0 if code == NO else code
 
     async def _restarts_now(self) -> int:
         """Wait for the end of a restart that is in progress. Returns the number of restarts."""
@@ -235,7 +232,7 @@ class ContainerMachine(Machine):
         they have ended, and their ids may be those of others.
 
         Returns:
-            0 or 3, its exit code; or `_STUCK` or `_GONE`, for which programs in the container are the reason.
+            0, 3 or 4, its exit code; or `_STUCK` or `_GONE`, for which programs in the container are the reason.
 
         Raises:
             SandboxError: the engine has failed twice, the container is gone, or it was ended from outside.
@@ -246,14 +243,14 @@ class ContainerMachine(Machine):
         while True:
             seen = await self._restarts_now()
             if restarts not in (None, seen):
-                return _NO
+                return NO
             done = await self.engine.attempt("exec", "--user", "0", "--workdir", "/", *command)
             if done.output == nonce.encode():
-                return done.code if done.code in (0, _NO) else _STUCK
+                return done.code if done.code in (0, NO, LACK) else _STUCK
             failed += self.restarts == seen  # a restart by another call is no failure
             if failed == 2:
                 break
-        if done.code in (0, _NO) or NO_SHELL.search(done.error) or not await self._is_running():
+        if done.code in (0, NO) or NO_SHELL.search(done.error) or not await self._is_running():
             return _GONE
         if NO_ROOM.search(done.error):
             return _STUCK
@@ -336,7 +333,7 @@ class ContainerMachine(Machine):
             if error:
                 await self._is_running()
                 code = await self._script('[ -e "$1" ] || exit 3', place)
-                kind = FileNotFoundError if code == _NO else OSError
+                kind = FileNotFoundError if code == NO else OSError
                 raise kind(f"{path} cannot be read in the machine: {error}")
         return cast(T, found)
 

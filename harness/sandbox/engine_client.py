@@ -4,13 +4,10 @@ is overloaded or out of order."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
-import os
 import re
 import secrets
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from harness.core.errors import SandboxError
+from harness.sandbox.client_pipes import ClientPipes, client_end, end_build, end_client
 from harness.sandbox.engine_load import Breaker, in_background, threads, turn, uncancelled
 from harness.sandbox.leftovers import (
     MACHINE,
@@ -32,7 +30,6 @@ from harness.sandbox.leftovers import (
     watch,
 )
 from harness.sandbox.pipes import Pipes, last_line
-from harness.sandbox.tree import usage
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +42,6 @@ CALL_SECONDS = 60.0
 RETRY_SECONDS = 60.0
 """How long a removal that has failed is not tried again."""
 
-BUILD_END_SECONDS = 10.0
-"""How long the client of a cancelled build may take to remove its container."""
-
 MAIN_FAILED = 83
 """Exit code of a container whose main process can no longer wait, since its programs were destroyed."""
 
@@ -58,17 +52,16 @@ NO_SHELL = re.compile(
 )
 """Errors of engines if a container has no shell or no working folder."""
 
-REST_SECONDS = 1.0
-"""How long output is read after the end of a process if another one keeps its pipes open."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of an engine's client: exit code (below 0 if it failed or was killed), stdout, last line of stderr."""
+    """Answer of an engine's client: exit code (below 0 if it failed or was killed), stdout, and last line of stderr.
+    From `Engine.attempt` it also has the end of both together, in the order of arrival."""
 
     code: int
     output: bytes
     error: str
+    end: bytes = b""
 
 
 class Engine:
@@ -111,7 +104,7 @@ class Engine:
             SandboxError: it cannot be started.
         """
         changed = asyncio.Event()
-        pipes = Pipes(secrets.token_hex(16), 1 << 24, False, changed.set)
+        pipes = ClientPipes(changed.set)
         problem = ""
         try:
             await self.spawn(arguments, pipes)
@@ -128,7 +121,8 @@ class Engine:
                 end_client(pipes)
         code = -1 if problem or pipes.exit_code is None else pipes.exit_code
         killed = f"{self.name} {arguments[0]} was killed" if code < 0 else ""
-        return Answer(code, bytes(pipes.stdout.data), problem or killed or last_line(pipes.stderr.data))
+        errors = bytes(pipes.end) if pipes.stderr.is_truncated else pipes.stderr.data
+        return Answer(code, bytes(pipes.stdout.data), problem or killed or last_line(errors), bytes(pipes.end))
 
     async def spawn(
         self, arguments: Sequence[str], pipes: Pipes, env: Mapping[str, str] = MappingProxyType({})
@@ -338,58 +332,3 @@ class Engine:
     def _own(self) -> list[str]:
         listed = self.call_now("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MACHINE}={machine()}")
         return [] if listed.code else listed.output.decode().split()
-
-
-async def client_end(pipes: Pipes, changed: asyncio.Event) -> None:
-    """Wait for the end of a process, and briefly for the rest of its output, whose pipes others may keep open."""
-    while pipes.exit_code is None:
-        changed.clear()
-        await changed.wait()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REST_SECONDS):
-            while not pipes.is_over:
-                changed.clear()
-                await changed.wait()
-
-
-async def end_build(pipes: Pipes, changed: asyncio.Event) -> None:
-    """End a build. The client of podman runs the commands of the Dockerfile itself, in sessions of their own; once they
-    are killed, it removes its container, and ends. A client without such programs is killed.
-
-    Args:
-        pipes: The pipes of the client.
-        changed: The event of the pipes.
-    """
-    pid = pipes.transport.get_pid() if pipes.transport is not None else None
-    if pid is None or pipes.exit_code is not None:
-        return
-    with contextlib.suppress(ProcessLookupError, TimeoutError):
-        os.killpg(pid, signal.SIGSTOP)  # so that it starts no other program meanwhile
-        found = usage(pid)
-        programs = [each for each in found.pids if _is_in_another_session(each, pid)] if found is not None else []
-        for each in programs:
-            with contextlib.suppress(OSError):
-                os.kill(each, signal.SIGKILL)
-        os.killpg(pid, signal.SIGCONT if programs else signal.SIGKILL)
-        try:
-            async with asyncio.timeout(BUILD_END_SECONDS):
-                await client_end(pipes, changed)
-        finally:
-            if pipes.exit_code is None:
-                os.killpg(pid, signal.SIGKILL)
-
-
-def _is_in_another_session(pid: int, session: int) -> bool:
-    try:
-        return os.getsid(pid) != session
-    except OSError:
-        return False
-
-
-def end_client(pipes: Pipes) -> None:
-    """Kill the process of these pipes if it is running, and close them."""
-    if pipes.transport is not None:
-        if pipes.exit_code is None:
-            with contextlib.suppress(ProcessLookupError):
-                pipes.transport.kill()
-        pipes.transport.close()

@@ -13,8 +13,19 @@ from harness.sandbox.leftovers import OF_ENGINES
 from harness.sandbox.machine import OnOutput
 from harness.sandbox.pipes import BoundedOutput, Pipes
 
-BEGIN = r"""printf '\036%s %s\n' "$1" "$$" >&2; cd -- "$2" || exit 126; shift 2; exec "$@" """
-"""Reports on stderr that the program starts, with its process id, which is also the id of its session."""
+OOM = r"""{ while read -r BENCH_KEY BENCH_COUNT; do [ "$BENCH_KEY" != oom_kill ] || break
+done </sys/fs/cgroup/memory.events || while read -r BENCH_KEY BENCH_COUNT; do [ "$BENCH_KEY" != oom_kill ] || break
+done </sys/fs/cgroup/memory/memory.oom_control; } 2>/dev/null
+"""
+"""Reads how many processes of the container were killed for lack of memory, into BENCH_COUNT. Starts no process."""
+
+BEGIN = (
+    OOM
+    + r"""printf '\036%s %s %s\n' "$1" "$$" "$BENCH_COUNT" >&2; unset BENCH_KEY BENCH_COUNT
+cd -- "$2" || exit 126; shift 2; exec "$@" """
+)
+"""Reports on stderr that the program starts, with its process id, which is also the id of its session, and the number
+of processes killed for lack of memory."""
 
 MARK = "BENCH_EXEC"
 """Environment variable that tells to which call of `exec` a process belongs."""
@@ -49,11 +60,25 @@ exit 1
 """Kills a program and all that it has started: processes of its session, children, processes with its mark, and orphans
 that are not older, unless they have the mark of another call. Uses nothing but `sh`, so it needs only one process."""
 
-ALIVE = r"""[ "$1" != "$$" ] || exit 3
-{ read -r line <"/proc/$1/stat"; } 2>/dev/null || exit 3
-pid=$1; set -- ${line##*) }; case $1 in Z | X | "") exit 3 ;; esac; [ "$4" = "$pid" ] || exit 3"""
-"""Exits with code 0 if the program of a call is running, and with 3 if not."""
+ALIVE = (
+    OOM
+    + r"""no=3; [ "$BENCH_COUNT" = "$2" ] || no=4; [ "$1" != "$$" ] || exit $no
+{ read -r line <"/proc/$1/stat"; } 2>/dev/null || exit $no
+pid=$1; set -- ${line##*) }; case $1 in Z | X | "") exit $no ;; esac; [ "$4" = "$pid" ] || exit $no"""
+)
+"""Exits with code 0 if the program of a call is running, and if not with 3, or with 4 if meanwhile a process of the
+container was killed for lack of memory."""
 
+KILLED = 137
+"""Exit code of a program that was killed, or of a shell whose last program was."""
+
+DOUBTFUL = (125, KILLED, 255)
+"""Exit codes of programs that are also those of an engine's client that has lost its program."""
+
+NO, LACK = 3, 4
+"""Exit codes of scripts whose answer is no, and of `ALIVE` if a process was killed for lack of memory."""
+
+NO_MEMORY = "[a process was killed: the programs used all memory of the machine]"
 
 NOT_STARTED = 127
 """Exit code of a program that the container cannot start, as in a shell."""
@@ -108,6 +133,10 @@ class ExecPipes(Pipes):
         """The start of stderr: messages of the engine, until the report of the start."""
         self.pid: int | None = None
         """Id of the program's process in the container, once it has been started."""
+        self.memory_kills = ""
+        """Number of processes of the container that had been killed for lack of memory before; "" if unknown."""
+        self.lacked_memory = False
+        """Whether a process of the container has been killed meanwhile for lack of memory."""
         self.restarts = 0
         """How often the container had been restarted before."""
         self.begun = asyncio.Event()
@@ -122,6 +151,11 @@ class ExecPipes(Pipes):
     def is_running(self) -> bool:
         """Whether the engine's client has been started and has not ended."""
         return self.transport is not None and self.exit_code is None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether only the engine's client may have ended, and not the program."""
+        return self.exit_code in DOUBTFUL and self.pid is not None
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2 and self.pid is None:
@@ -142,10 +176,12 @@ class ExecPipes(Pipes):
     def _after_start(self, data: bytes) -> bytes:
         self.head = (self.head + data)[-65_536:]
         _, mark, rest = self.head.partition(f"\x1e{self.mark} ".encode())
-        number, line, rest = rest.partition(b"\n")
+        words, line, rest = rest.partition(b"\n")
         if not mark or not line:
             return b""
-        self.pid = int(number) if number.isdigit() else 0
+        number, _, count = words.partition(b" ")  # may be anything if the program has replaced the shell
+        self.pid = int(number) if re.fullmatch(rb"\d{1,9}", number) else 0
+        self.memory_kills = count.decode() if re.fullmatch(rb"\d{1,19}", count) else ""
         self.begun.set()
         return rest
 
@@ -185,6 +221,8 @@ def result_of(pipes: ExecPipes, outcome: Outcome, wall: float) -> Result:
     code = pipes.exit_code if pipes.exit_code is not None else -1
     if pipes.pid is None:
         errors, code = pipes.head.decode("utf-8", "replace"), NOT_STARTED
+    if pipes.lacked_memory and code == KILLED:
+        errors += f"{'' if errors.endswith(chr(10)) or not errors else chr(10)}{NO_MEMORY}\n"
     return Result(
         exit_code=code if outcome == "exited" else None,
         stdout=pipes.stdout.text,

@@ -21,9 +21,11 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
+from harness.core.safe_text import clean_block
 from harness.sandbox.engine_client import Engine
 from harness.sandbox.engine_load import Breaker, turn
 from harness.sandbox.leftovers import private_folder
+from harness.sandbox.pipes import last_line, shortened
 from harness.usercode.deadline import waiting
 from harness.usercode.threads import offload
 
@@ -38,6 +40,9 @@ _HEREDOC = re.compile(r"\s\d*<<-?([\"']?)(\w+)\1")
 
 _SETTLED_NS = 2_000_000_000
 """Age of a file's last change, above which another change gives it another time."""
+
+SHOWN_LINES, SHOWN_CHARACTERS, LINE_CHARACTERS = 20, 2000, 400
+"""How much of the output of a failed build is shown: lines, characters, and characters of one line."""
 
 _hashes: dict[tuple[Path, str, int], tuple[list[object], str]] = {}
 """Hashes of folders, with the names, modes, sizes and times of the files that they had."""
@@ -219,9 +224,30 @@ async def _build(engine: Engine, name: str, folder: Path, text: str, seconds: fl
         file.write(text)
         file.flush()
         context = str(await offload.run(folder.resolve))
-        answer = await engine.call("build", "--tag", name, "--file", file.name, context, seconds=seconds)
+        answer = await engine.attempt("build", "--tag", name, "--file", file.name, context, seconds=seconds)
     if answer.code:
-        raise EnvironmentFault(f"{engine.name} cannot build the image of {folder}/Dockerfile: {answer.error}")
+        words = f"{engine.name} cannot build the image of {folder}/Dockerfile: {clean_block(answer.error)}"
+        if shown := last_lines(answer.end, answer.error):
+            words += f"\nThe end of its output:\n{shown}"
+        raise SandboxError(words) if answer.code < 0 else EnvironmentFault(words)
+
+
+def last_lines(output: bytes, error: str) -> str:
+    """The end of a build's output, without control characters: the last lines, the middle of long ones left out. Of a
+    line that was overwritten, such as the bar of a download, only the last state counts, as on a terminal.
+
+    Args:
+        output: The output.
+        error: A line of it that is known, and not repeated.
+    """
+    shown: list[str] = []
+    for line in reversed(output.decode("utf-8", "replace").split("\n")):
+        text = clean_block(line.rstrip("\r").rpartition("\r")[2]).rstrip()
+        if text and last_line(text.encode()) != error:
+            shown.insert(0, shortened(text, LINE_CHARACTERS))
+            if len(shown) > SHOWN_LINES or len("\n".join(shown)) > SHOWN_CHARACTERS:
+                return "\n".join(shown[1:])
+    return "\n".join(shown)
 
 
 @asynccontextmanager

@@ -205,10 +205,17 @@ _COUNT = re.compile(r"\d+ errors? occurred:$")
 
 
 def last_line(output: bytes | bytearray) -> str:
-    """The last line of an error output, shortened; or the last one that mentions an error, since advice may follow."""
+    """The last line of an error output, without its middle if it is long; or the last one that mentions an error, since
+    advice may follow."""
     lines = [
         line for line in output.decode("utf-8", "replace").splitlines() if not _COUNT.search(line) and line.strip()
     ]
     if not lines:
         return f"no error message (as user {os.geteuid()})"
-    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1]).strip(" \t\r*")[:500]
+    line = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1]).strip(" \t\r*")
+    return shortened(line, 500)
+
+
+def shortened(line: str, limit: int) -> str:
+    """A line without its middle if it has more characters than `limit`."""
+    return line if len(line) <= limit else f"{line[: limit // 2]}…{line[len(line) + limit // 2 + 1 - limit :]}"

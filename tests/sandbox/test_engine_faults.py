@@ -204,10 +204,10 @@ def test_an_engine_that_cannot_kill_a_program_is_an_error_and_no_restart(faults:
 
 def test_whether_a_program_has_ended_is_asked_twice_and_then_unknown(faults: Faults) -> None:
     async def body(machine: ContainerMachine) -> None:
-        faults.fail("exit 3")  # the script that looks for the program
+        faults.fail("no=3")  # the script that looks for the program
         assert (await machine.exec(["sh", "-c", "kill -9 $$"])).exit_code == 137
         assert faults.left == []
-        for part in ("exit 3", "pid=$1"):
+        for part in ("no=3", "pid=$1"):
             faults.fail(part)
         with pytest.raises(SandboxError, match="something is broken"):
             await machine.exec(["sh", "-c", "kill -9 $$"])

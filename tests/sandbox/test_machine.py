@@ -16,6 +16,7 @@ from containers import IMAGE, exists, need_podman, podman
 from sandboxes import eventually, marked, sandbox
 
 from harness.core.errors import ConfigError, EnvironmentFault, SandboxError
+from harness.core.safe_text import OBEYED
 from harness.sandbox import Machine, MachineSpec, Result, open_machine
 from harness.sandbox.container_machine import ContainerMachine
 from harness.sandbox.engine_client import Engine
@@ -228,6 +229,12 @@ def test_a_container_has_its_limits_and_no_network() -> None:
         assert (await sh(machine, "ls /sys/class/net; hostname")).stdout == "lo\nmachine\n"
         hungry = await machine.exec(["python3", "-c", "x = bytearray(1 << 30); print(len(x))"])
         assert (hungry.exit_code, hungry.stdout) == (137, "")
+        assert "used all memory" in hungry.stderr
+        assert "memory" not in (await sh(machine, "kill -9 $$")).stderr
+        within = await machine.exec(["sh", "-c", 'python3 -c "bytearray(1 << 30)"; exit $?'])
+        assert within.exit_code == 137
+        assert within.stderr.endswith("used all memory of the machine]\n")
+        assert "BENCH" not in (await sh(machine, "env | grep -v ^BENCH_EXEC=")).stdout
         assert (await machine.exec(["id", "-un"], user="nobody")).stdout == "nobody\n"
         with pytest.raises(ConfigError, match="unable to find user nosuch"):
             await machine.exec(["true"], user="nosuch")
@@ -429,6 +436,20 @@ def test_images_that_cannot_be_had_say_why(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY missing /missing\n")
     with pytest.raises(EnvironmentFault, match=r"cannot build the image of .*missing"):
         fails(tmp_path)
+    # The shell does what compilers do: prints much, also to stderr, and a bar that overwrites itself. A long command is
+    # in the output of podman twice, and must not displace what it has printed.
+    long = ": " + "x" * 3000
+    noise = "seq 100000; printf 'bar 1\\rbar 2\\r\\n'; printf '\\033[31mred\\033[0m\\n'; echo 'no gcc' >&2; exit 9"
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nRUN {long}; {noise}\n")
+    with pytest.raises(EnvironmentFault, match=r"cannot build the image of .*exit status 9\n") as caught:
+        fails(tmp_path)
+    first, _, *shown = str(caught.value).splitlines()
+    assert len(first) < 1000
+    assert {"99999", "100000", "bar 2", "red", "no gcc"} <= set(shown)
+    assert "bar 1" not in shown
+    assert len(shown) <= 20
+    assert len("\n".join(shown)) <= 2000
+    assert not OBEYED.search("".join(shown))
 
 
 def test_a_cancelled_rollout_removes_its_container_also_during_its_start() -> None:
