@@ -308,6 +308,7 @@ def test_a_file_that_the_engine_cannot_copy_is_not_a_missing_file(faults: Faults
         machine.engine = Engine("podman", str(tmp_path / "gone"))
         with pytest.raises(SandboxError, match="gone cannot be started"):
             await machine.read_file("/etc/passwd")
+        machine.engine = faults.engine  # which removes the container
 
     faults.on(body)
 
