@@ -39,10 +39,10 @@ def refusing(user: Author) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_wheel_brings_the_ten_environments(user: Author) -> None:
+def test_a_wheel_brings_the_ten_environments_and_harbor(user: Author) -> None:
     listed = json.loads(user.bench("env", "list", "--json"))["environments"]
-    assert {each["name"]: each["status"] for each in listed} == dict.fromkeys(TEN, "bundled")
-    assert "10 bundled with bench" in user.bench("env", "list")
+    assert {each["name"]: each["status"] for each in listed} == dict.fromkeys([*TEN, "harbor"], "bundled")
+    assert "11 bundled with bench" in user.bench("env", "list")
     assert "part of bench" in user.bench("env", "info", "wordle")
 
 

@@ -61,7 +61,7 @@ def test_the_image_runs_bench(image: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     run = ["run", "--rm", "--network=none", "-v", f"{tmp_path}:/work", image]
     listed = json.loads(podman(*run, "env", "list", "--json").stdout)["environments"]
-    assert [each["status"] for each in listed] == ["bundled"] * 10
+    assert [each["status"] for each in listed] == ["bundled"] * 11
     done = podman(*run, "run", "wordle", "-n", "2", "-r", "1", "-m", "reference/oracle", "--json")
     [result] = json.loads(done.stdout)["runs"]
     assert (result["state"], result["summary"]["scored"]) == ("done", 2)
