@@ -100,6 +100,8 @@ class Generated:
     calls: JsonDict | None = None
     """Tokens, cost and seconds of each reply (see `core.calls`); None if the rollout's totals are those of its only
     reply, and in journals of earlier versions."""
+    node: str | None = None
+    """Name of the computer that executed the rollout, if an executor runs it on others."""
 
     @property
     def is_empty(self) -> bool:
@@ -210,6 +212,8 @@ class Failed:
     """The model's replies; None if they can be derived from the completion (see `core.replies`)."""
     calls: JsonDict | None = None
     """Tokens, cost and seconds of each reply, as in `Generated`."""
+    node: str | None = None
+    """Name of the computer that executed the rollout, as in `Generated`."""
 
 
 Record: TypeAlias = Example | Generated | Scored | Failed

@@ -246,10 +246,11 @@ def _plays_model(plan: RunPlan) -> bool:
 async def _executing(execution: Execution) -> AsyncGenerator[Executor]:
     """Context manager that starts the executor of a run and releases it at the end."""
     env = execution.plan.resolved.settings.env
-    if env.executor is None:
+    create = None if env.executor is None else executor_entry(env.executor, "env.executor").create
+    if create is None:
         started: AbstractAsyncContextManager[Executor] = nullcontext(_own_executor(execution))
     else:
-        started = executor_entry(env.executor, "env.executor").create(execution)
+        started = create(execution)
     async with started as executor:
         yield Replaying(executor, execution.model) if isinstance(execution.model, ReplaySource) else executor
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.core.errors import ConfigError
 from harness.core.keys import digest
+from harness.core.types import JsonDict
 from harness.engine.environment_loader import load_environment
+from harness.engine.executors import executor_entry
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
-from harness.engine.isolation.spawned import Recipe
+from harness.engine.isolation.spawned import Recipe, WorkerHost
+from harness.engine.provenance import bench_version
 from harness.envs.environment import Environment
 from harness.settings.resolver import ResolvedRun
 from harness.settings.schema import EnvSettings
@@ -49,7 +52,14 @@ class Loader:
         settings = resolved.settings.env
         key = _key(settings)
         if key not in self._loaded:
-            if settings.is_isolated:
+            if (host := _host_of(resolved)) is not None:
+                recipe = replace(self._recipe(resolved), host=host, expected=_expected(resolved))
+                try:
+                    self._loaded[key] = IsolatedEnvironment(recipe, host.size)
+                except BaseException:
+                    host.close()
+                    raise
+            elif settings.is_isolated:
                 recipe = self._recipe(resolved)
                 while self._ahead and len(self._started) < (os.cpu_count() or 1):
                     first = next(iter(self._ahead))
@@ -75,6 +85,19 @@ class Loader:
             settings.env_id, settings.env_args, settings.extra_env_kwargs, settings.name, memory_bound(resolved),
             allowed=frozenset(settings.worker_vars), hidden=self._hidden | _key_vars(resolved),
         )  # fmt: skip
+
+
+def _host_of(resolved: ResolvedRun) -> WorkerHost | None:
+    """Open the host of a run's processes if an executor provides one."""
+    name = resolved.settings.env.executor
+    entry = None if name is None else executor_entry(name, resolved.origins["env.executor"].source)
+    return None if entry is None or entry.open_host is None else entry.open_host(resolved)
+
+
+def _expected(resolved: ResolvedRun) -> JsonDict:
+    """Version and source that the environment must have on other computers."""
+    found = resolved.found
+    return {"bench": bench_version(), **({} if found is None else found.source_identity())}
 
 
 def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:
@@ -107,5 +130,8 @@ def _place(resolved: ResolvedRun) -> tuple[str, str]:
 
 
 def _key(settings: EnvSettings) -> str:
-    apart = [settings.is_isolated, settings.workers, settings.worker_memory_mb, settings.worker_vars]
+    apart = [
+        settings.is_isolated, settings.workers, settings.worker_memory_mb, settings.worker_vars,
+        settings.executor, settings.executor_args,
+    ]  # fmt: skip
     return digest([settings.env_id, settings.env_args, settings.extra_env_kwargs, apart])

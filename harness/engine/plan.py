@@ -147,9 +147,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "env_id": resolved.env_id,
             "env_args": {name: value for name, value in env.env_args.items() if name not in environment.neutral_args},
             "extra_env_kwargs": env.extra_env_kwargs,
-            "distribution": None if found is None else f"{found.dist_name} {found.dist_version}",
-            "source": None if found is None else hash_files(found.source_files),
-            **({"code": found.code} if found is not None and found.code else {}),
+            **({"distribution": None, "source": None} if found is None else found.source_identity()),
             # Source of nested environments; omitted without any, so that keys of other runs are stable.
             **(environment.fingerprint or ({"inner_source": hash_files(inner)} if inner else {})),
         },

@@ -218,8 +218,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     env = resolved.settings.env
     if env.executor is not None:
         source = resolved.origins["env.executor"].source
-        executor_entry(env.executor, source)
-        if env.is_isolated:
+        if executor_entry(env.executor, source).open_host is None and env.is_isolated:
             words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
             raise ConfigError(words, remedy="remove one of them")
     environment = loader.load(resolved)

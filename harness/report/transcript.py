@@ -89,6 +89,7 @@ def rollout_json(outcome: Outcome, notes: Sequence[Note]) -> JsonDict:
         "usage": asdict(base.usage),
         "timing": {**asdict(base.timing), "scoring": 0.0 if score is None else score.seconds},
         "attempts": base.attempts,
+        "node": base.node,
         "calls": base.calls,
         "state": base.state if made else {},
         "scoring_state": {} if score is None else score.extra,
@@ -315,6 +316,8 @@ def figures(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "took", ", ".join(seconds)
     if base.attempts > 1:
         yield "attempts", str(base.attempts)
+    if base.node is not None:
+        yield "node", clean(base.node, 100)
 
 
 def _labelled(label: str, text: object) -> Iterator[str]:

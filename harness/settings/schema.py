@@ -138,6 +138,9 @@ class EnvSettings(BaseModel):
     executor: Annotated[str | None, BeforeValidator(checks.none_word), CliOption("string", ("--executor",))] = None
     """Name of the installed plugin that executes the rollouts (entry-point group `bench.executors`); "none" executes
     them in this process, or with `isolate` in processes of the environment's own."""
+    executor_args: Annotated[_Table, CliOption("table", ("--executor-args",))] = {}
+    """Settings of the executor; for `ray`: `address` of the cluster (empty starts one on this computer), `worker_cpus`,
+    and `runtime_env`, a JSON or TOML file."""
     worker_memory_mb: Annotated[_Bound, CliOption("integer", ("--worker-memory-mb",))] = 4096
     """Memory limit of each process of the environment, in MiB; -1 is no limit."""
     worker_vars: Annotated[
@@ -317,6 +320,12 @@ SHORTCUTS: tuple[Shortcut, ...] = (
              "Write to `DIR/<module>/outputs` where `DIR/<module>` exists; `-o` wins."),
     Shortcut("endpoints_path", "string", ("--endpoints-path", "-e"), (),
              "Endpoint registry: a .toml or .py file, or a folder that holds endpoints.toml or endpoints.py."),
+    Shortcut("ray_address", "string", ("--ray-address",), ("env", "executor_args", "address"),
+             "Ray cluster of `--executor ray`: `address` in `executor_args`."),
+    Shortcut("worker_cpus", "number", ("--worker-cpus",), ("env", "executor_args", "worker_cpus"),
+             "CPUs that each process of `--executor ray` reserves: `worker_cpus` in `executor_args`."),
+    Shortcut("ray_runtime_env", "string", ("--ray-runtime-env",), ("env", "executor_args", "runtime_env"),
+             "File with Ray's runtime environment: `runtime_env` in `executor_args`."),
     Shortcut("max_cost", "number", ("--max-cost",), (),
              "US dollars that the whole invocation may spend, judges included; then no request is sent.",
              is_shared=True),

@@ -29,6 +29,9 @@ _STRUCTURAL = frozenset({"type", "key", "example_key", "rollout_index", "index",
 
 _RECORDS: dict[str, type[Record]] = {cls.kind: cls for cls in (Example, Generated, Scored, Failed)}
 
+_OPTIONAL = ("replies", "calls", "node")
+"""Last fields of records, which are omitted if they are None, as they usually are."""
+
 _NAMES = {
     kind: tuple(
         (f.name, "example_key" if cls is Example and f.name == "key" else f.name) for f in dataclasses.fields(cls)
@@ -46,10 +49,10 @@ _FIELDS = {
 _USUAL = {
     kind: (itemgetter(*named), frozenset(("type", *named)))
     for kind, names in _NAMES.items()
-    if (named := [alias for name, alias in names if name not in ("replies", "calls")])
+    if (named := [alias for name, alias in names if name not in _OPTIONAL])
 }
-"""Names in a usual journal line of each kind of record, without the last fields `replies` and `calls`, which most lines
-omit; and a function that returns the values without the type."""
+"""Names in a usual journal line of each kind of record, without the last fields, which most lines omit; and a
+function that returns the values without the type."""
 
 _TYPES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "example": {"prompt": (str, list)},
@@ -65,7 +68,7 @@ _TYPES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 _CHECKED = {
     kind: [(named.index(name), frozenset(types)) for name, types in _TYPES[kind].items()]
     for kind, names in _NAMES.items()
-    if (named := [alias for name, alias in names if name not in ("replies", "calls")])
+    if (named := [alias for name, alias in names if name not in _OPTIONAL])
 }
 """Positions and types of these fields among the values of a usual line."""
 
@@ -222,10 +225,9 @@ def document_of(record: Record) -> JsonDict:
     """Convert a record to the JSON object of its journal line."""
     names, values = _FIELDS[record.kind]
     document: JsonDict = dict(zip(names, values(record), strict=True))
-    if document.get("replies", ...) is None:  # omitted if the transcript has all replies, as usual
-        del document["replies"]
-    if document.get("calls", ...) is None:  # omitted if the rollout's totals say the same
-        del document["calls"]
+    for name in _OPTIONAL:
+        if document.get(name, ...) is None:
+            del document[name]
     return document
 
 

@@ -14,9 +14,11 @@ from harness.core.records import Example, Failed, Generated, Item, Scored
 from harness.core.types import value_class
 
 if TYPE_CHECKING:  # these import all settings, which an isolated process does not need
+    from harness.engine.isolation.spawned import WorkerHost
     from harness.engine.model_source import ModelSource
     from harness.engine.prepare import RunPlan
     from harness.engine.rollout_limits import RolloutLimits
+    from harness.settings.resolver import ResolvedRun
 
 EXECUTORS = "bench.executors"
 
@@ -72,8 +74,11 @@ class Execution:
 class ExecutorEntry:
     """A plugin of the group `bench.executors`. The entry point's name is the value of the setting `executor`."""
 
-    create: Callable[[Execution], AbstractAsyncContextManager[Executor]]
+    create: Callable[[Execution], AbstractAsyncContextManager[Executor]] | None = None
     """Returns a context manager that starts and releases the executor of one run, in the run's event loop."""
+    open_host: Callable[[ResolvedRun], WorkerHost] | None = None
+    """In place of `create`: returns where the processes of the run's environment are to run. Called before the
+    environment is loaded. bench then executes the run as with `isolate`."""
 
 
 def executor_entry(name: str, source: str) -> ExecutorEntry:

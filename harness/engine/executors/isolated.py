@@ -114,7 +114,8 @@ class IsolatedExecutor:
         if isinstance(record, Generated):
             self._holders[item.key] = worker
         # Include the usage of attempts whose process died.
-        return replace(record, usage=meter.usage, attempts=record.attempts + work.deaths)
+        attempts = record.attempts + work.deaths
+        return replace(record, usage=meter.usage, attempts=attempts, node=worker.node or None)
 
     def _gate(self, work: _Work, worker: Worker) -> CallGate | None:
         # Every attempt has the whole limit, and the parent does not count attempts.

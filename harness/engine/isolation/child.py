@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import logging
 import os
+import platform
 import signal
 import sys
 from io import TextIOWrapper
@@ -30,6 +31,11 @@ from harness.usercode.exceptions import describe
 
 ROWS = 64
 """Maximum number of rows in one message."""
+
+_MUST_BE_SAME = {
+    "bench": "version of bench", "distribution": "version of its package", "source": "source", "code": "source",
+}  # fmt: skip
+"""What must be the same on each computer of a run, by the key of `source_identity`."""
 
 HEADROOM = 40
 """Megabytes that rollouts need in addition to the loaded environment, for messages and for threads (8 MB each)."""
@@ -128,6 +134,8 @@ def _load(order: JsonDict) -> Environment:
     megabytes = order["memory_mb"]
     # A limit below the memory already in use would end the process before it could report that.
     _bound_memory(megabytes if megabytes < 0 else max(megabytes, _used_memory() + HEADROOM))
+    if order["expected"] is not None:
+        _require_same(order["env_id"], order["expected"])
     try:
         environment = load_environment(order["env_id"], **order["env_args"])
         environment.set_kwargs(**order["extra_env_kwargs"])
@@ -139,6 +147,23 @@ def _load(order: JsonDict) -> Environment:
         raise EnvironmentLoadError(f"environment {order['env_id']!r}: {words}")
     _bound_memory(megabytes)
     return environment
+
+
+def _require_same(env_id: str, expected: JsonDict) -> None:
+    """Raise an error if bench or the environment differs here from that of the computer that started the run."""
+    from harness.engine.provenance import bench_version
+    from harness.settings.packages import find_environment
+
+    found = find_environment(env_id)
+    here: JsonDict = {"bench": bench_version(), **({} if found is None else found.source_identity())}
+    for name, words in _MUST_BE_SAME.items():
+        ours, theirs = here.get(name), expected.get(name, here.get(name))
+        if ours != theirs:
+            both = "" if name in ("source", "code") else f": {ours} here, {theirs} there"
+            raise EnvironmentLoadError(
+                f"environment {env_id!r}: the {words} on {platform.node()} differs from that of the computer which "
+                f"started the run{both}; install the same on both"
+            )
 
 
 def _bound_memory(megabytes: int) -> None:

@@ -47,6 +47,7 @@ class Pool:
 
     def __init__(self, recipe: Recipe, size: int, first: Worker, patience: float) -> None:
         self._recipe = recipe
+        self._size = size
         self._patience = patience
         self._seats = [_Seat() for _ in range(size)]
         self._seats[0].worker = first
@@ -85,6 +86,7 @@ class Pool:
             EnvironmentFault: processes repeatedly died before a rollout was finished.
             HarnessError: the environment failed to load.
         """
+        self._fit()
         if wanted is not None and wanted.death is None:
             seat = next((seat for seat in self._apart if seat.worker is wanted), None)
             if seat is not None:
@@ -139,12 +141,26 @@ class Pool:
                 worker, seat.worker = seat.worker, None
                 if worker is not None:
                     tasks.create_task(self._end(worker))
+        if self._recipe.host is not None:
+            await asyncio.to_thread(self._recipe.host.close)
 
     def kill(self) -> None:
         """Kill the processes of an environment that was loaded but will not be used. Blocking."""
         for seat in self._all():
             if seat.worker is not None:
                 seat.worker.kill_and_wait()
+        if self._recipe.host is not None:
+            self._recipe.host.close()
+
+    def _fit(self) -> None:
+        """Add or remove slots if the host has room for more or fewer processes than before. Slots in use are kept."""
+        size = self._size if self._recipe.host is None else self._recipe.host.size
+        self._seats += [_Seat() for _ in range(size - len(self._seats))]
+        for seat in self._seats[::-1]:
+            if len(self._seats) <= size:
+                break
+            if not seat.busy and (seat.worker is None or seat.worker.death is not None):
+                self._seats.remove(seat)
 
     def _all(self) -> list[_Seat]:
         return [*self._seats, *self._apart]

@@ -18,7 +18,7 @@ from typing import cast
 from harness.core.errors import EnvironmentLoadError, WorkerDied
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.isolation.spawned import PATIENCE, Recipe, Spawned
+from harness.engine.isolation.spawned import PATIENCE, Recipe, start_process
 from harness.engine.isolation.wire import FrameReader, error_from_json, pack
 
 logger = logging.getLogger(__name__)
@@ -67,14 +67,19 @@ class Worker(asyncio.Protocol):
         self._ended: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._lines = FrameReader()
-        self._spawned = Spawned(recipe)
+        self._spawned = start_process(recipe)
         self._send_blocking(
             {
                 "type": "load", "env_id": recipe.env_id, "env_args": recipe.env_args,
                 "extra_env_kwargs": recipe.extra_env_kwargs, "memory_mb": recipe.memory_mb,
-                "log_level": logging.getLogger().getEffectiveLevel(),
+                "log_level": logging.getLogger().getEffectiveLevel(), "expected": recipe.expected,
             }
         )  # fmt: skip
+
+    @property
+    def node(self) -> str:
+        """Name of the computer on which the process runs; "" for this one."""
+        return self._spawned.node
 
     # Before the event loop
 

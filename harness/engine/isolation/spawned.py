@@ -13,7 +13,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from functools import partial
+from typing import BinaryIO, Protocol, cast
 
 from harness.core.errors import EnvironmentLoadError
 from harness.core.redact import names_secret, redactor
@@ -52,6 +53,73 @@ _LONGEST_SEQUENCE = 64
 """Maximum length of a control sequence in characters; an incomplete one is held back until more output arrives."""
 
 
+class Watch(Protocol):
+    """Waits for the end of a process."""
+
+    def on_end(self, notify: Callable[[], None]) -> None:
+        """Register a callback for the end of the process, called in any thread, and at once if it has ended."""
+        ...
+
+    def join(self, seconds: float) -> None:
+        """Wait at most `seconds` until the process has ended and all its output was forwarded."""
+        ...
+
+
+class Process(Protocol):
+    """A started process of an environment. Messages pass through two pipes of this process."""
+
+    orders: int
+    """File descriptor to write orders to."""
+    reports: int
+    """File descriptor to read reports from."""
+    node: str
+    """Name of the computer on which the process runs; "" for this one."""
+
+    @property
+    def watch(self) -> Watch:
+        """Waits for the end of the process."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has ended."""
+        ...
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether `kill` was called."""
+        ...
+
+    def files(self) -> tuple[BinaryIO, BinaryIO]:
+        """The report pipe and the order pipe as files; the caller must close them."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the process and its descendants; does not wait for their end."""
+        ...
+
+    def how_it_ended(self, patience: float = 0.0) -> str:
+        """Return a description of how the process ended. Waits at most `patience` seconds until it has ended."""
+        ...
+
+
+class WorkerHost(Protocol):
+    """Where the processes of an environment run, if that is not this computer."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes to run at once, which may change during a run; at least 1."""
+        ...
+
+    def start(self, recipe: Recipe) -> Process:
+        """Start a process. Does not wait until it runs."""
+        ...
+
+    def close(self) -> None:
+        """Release the host when all processes of the environment have ended; idempotent."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """Settings for starting a process of an isolated environment."""
@@ -73,6 +141,10 @@ class Recipe:
     """Seconds without a heartbeat after which the process counts as hung."""
     overdue: float = OVERDUE
     """Seconds without a heartbeat after the time limit of an order, after which the process counts as hung."""
+    host: WorkerHost | None = None
+    """Where processes run; None is this computer."""
+    expected: JsonDict | None = None
+    """Version and source of the environment, if the process must refuse any other; see `plan.source_identity`."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
         """Return those of the given key variables that the process would receive although `allowed` lacks them."""
@@ -91,14 +163,22 @@ class Recipe:
         }  # fmt: skip
 
 
+def start_process(recipe: Recipe) -> Process:
+    """Start a process of an environment, on this computer or where the recipe says."""
+    return Spawned(recipe) if recipe.host is None else recipe.host.start(recipe)
+
+
 class Spawned:
-    """A started process. It is ended when this object is garbage-collected.
+    """A started process on this computer. It is ended when this object is garbage-collected.
 
     Args:
         recipe: How to start the process.
+        show: Called with each line of its output, without its line end; None writes it to stderr.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    node = ""
+
+    def __init__(self, recipe: Recipe, show: Callable[[str], None] | None = None) -> None:
         self._name = recipe.name
         self._memory_mb = recipe.memory_mb
         ends: list[int] = []
@@ -120,7 +200,7 @@ class Spawned:
             raise
         _close([orders, reports, life])
         self._fds = [ours, self.orders, self.reports]
-        self.watch = _Watch(self._process, recipe.name)
+        self.watch = _Watch(self._process, show or partial(show_line, recipe.name))
         self._finalizer = weakref.finalize(self, _end, self.watch, self._fds)
 
     @property
@@ -162,9 +242,9 @@ class _Watch:
     """Thread that forwards a process's output to stderr until the process ends. It has no reference to the `Spawned`
     object, so that this object can be garbage-collected."""
 
-    def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], show: Callable[[str], None]) -> None:
         self._process = process
-        self._name = name
+        self._show = show
         self._lock = threading.Lock()
         self._has_ended = False
         self._notify: Callable[[], None] | None = None
@@ -200,10 +280,12 @@ class _Watch:
         if notify is not None:
             notify()
 
-    def _show(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # stderr is closed; the process must continue
-            sys.stderr.write(f"{self._name}: {text}\n")
-            sys.stderr.flush()
+
+def show_line(name: str, text: str) -> None:
+    """Write a line of the output of a process to stderr, with the name of its environment."""
+    with contextlib.suppress(OSError, ValueError):  # stderr is closed; the process must continue
+        sys.stderr.write(f"{name}: {text}\n")
+        sys.stderr.flush()
 
 
 def _shown(text: str, *, is_whole: bool) -> tuple[str, str]:
