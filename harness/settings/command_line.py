@@ -127,10 +127,11 @@ def _spelled(setting: Setting, value: object, path: KeyPath) -> str:
 
 def _shortcut(shortcut: Shortcut, value: object) -> Layer:
     setting = BY_PATH[cast("tuple[str, str]", shortcut.path[:2])]
-    value = values.number(value)
-    allowed = int if shortcut.kind == "integer" else (int, float)
-    if isinstance(value, bool) or not isinstance(value, allowed):
-        raise ConfigError(f"{shortcut.flag} {typed(value)}: {shortcut.key} must be a number")
+    if shortcut.kind != "string":
+        value = values.number(value)
+        allowed = int if shortcut.kind == "integer" else (int, float)
+        if isinstance(value, bool) or not isinstance(value, allowed):
+            raise ConfigError(f"{shortcut.flag} {typed(value)}: {shortcut.key} must be a number")
     values.check(setting, {shortcut.path[2]: value}, shortcut.flag)
     return flatten(shortcut.path, value, lambda _: Origin("cli", f"{shortcut.flag} {typed(value)}"))
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from harness.core.errors import ConfigError
+from harness.core.types import JsonDict
 from harness.engine.isolation.spawned import Process, Recipe
 from harness.plugins.ray_executor.executor import RaySettings
 from harness.plugins.ray_executor.library import part
@@ -25,6 +28,10 @@ LOOK = 2.0
 
 AVOID = 60.0
 """Seconds for which a node that did not answer gets no new process."""
+
+_CONNECT_SECONDS = 10.0
+
+_LONGEST_CAUSE = 500
 
 _open: dict[RaySettings, Cluster] = {}
 _lock = threading.Lock()
@@ -133,7 +140,7 @@ class Cluster:
         if not self._nodes or now - self._looked > LOOK:
             self._looked = now
             self._nodes = [
-                _Node(each["NodeID"], each["NodeManagerHostname"], slots)
+                _Node(each["NodeID"], _name_of(each), slots)
                 for each in self._ray.nodes()
                 if each["Alive"]
                 and (slots := int(each["Resources"].get("CPU", 0) / self._settings.worker_cpus + 1e-9)) > 0
@@ -195,6 +202,31 @@ def open_cluster(settings: RaySettings, workers: int) -> RayHost:
     return RayHost(cluster, workers)
 
 
+def _name_of(node: JsonDict) -> str:
+    """Name of a node: the one that it was started with (`--node-name`), or else that of its computer."""
+    name = node.get("NodeName")
+    return str(name if name and name != node["NodeManagerAddress"] else node["NodeManagerHostname"])
+
+
+def _require_listener(address: str) -> None:
+    """Raise an error if nothing listens at `HOST:PORT`: Ray itself would wait for minutes."""
+    place = urlsplit(address if "//" in address else f"//{address}")
+    try:
+        if place.hostname and place.port:
+            socket.create_connection((place.hostname, place.port), _CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise _unusable(address, error) from error
+
+
+def _unusable(address: str, error: Exception) -> ConfigError:
+    words = " ".join(str(error).split())[:_LONGEST_CAUSE]
+    where = f"the Ray cluster at {address!r}" if address else "a Ray cluster on this computer"
+    return ConfigError(
+        f"executor_args.address: {where} cannot be used: {words}",
+        remedy="start one with `ray start --head`, or remove the address",
+    )
+
+
 def _connect(settings: RaySettings) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about this computer is sent anywhere
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no warning about GPUs
@@ -203,6 +235,7 @@ def _connect(settings: RaySettings) -> Any:
         "runtime_env": settings.runtime() or None,
     }  # fmt: skip
     if settings.address:
+        _require_listener(settings.address)
         options["address"] = settings.address
     else:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
@@ -210,10 +243,5 @@ def _connect(settings: RaySettings) -> Any:
     try:
         ray.init(**options)
     except Exception as error:  # of several kinds: no cluster, another version of Ray or Python, a wrong address
-        words = " ".join(str(error).split())[:500]
-        where = f"the Ray cluster at {settings.address!r}" if settings.address else "a Ray cluster on this computer"
-        raise ConfigError(
-            f"executor_args.address: {where} cannot be used: {words}",
-            remedy="start one with `ray start --head`, or remove the address",
-        ) from error
+        raise _unusable(settings.address, error) from error
     return ray

@@ -1,0 +1,85 @@
+"""`--executor ray` on a cluster of three nodes on this computer: the same rewards as without, and clear errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench_runs import Workshop, lines
+from ray_cluster import ENVIRON, NODES, RayCluster, ray_cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.plugins]
+
+ARGS = {**dict.fromkeys(("gsm8k", "humaneval", "math-python", "simple-qa"), "split"), "multiple-choice": "benchmark"}
+"""Environments with a sample that needs no network, and the argument that selects it."""
+
+CATALOGUE = [*ARGS, "alphabet-sort", "mcp-demo", "reverse-text", "tool-test", "wordle"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'bench-harness[ray]'")
+    with ray_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def rewards(run: Path) -> dict[str, float | None]:
+    return {line["key"]: line["reward"] for line in lines(run) if line["type"] == "scored"}
+
+
+def test_rewards_are_those_of_a_run_without(shop: Workshop, cluster: RayCluster) -> None:
+    args = {name: f'args = {{ {ARGS[name]} = "sample" }}' if name in ARGS else "" for name in CATALOGUE}
+    shop.write("suite.toml", "\n".join(f'[[eval]]\nid = "{name}"\n{more}' for name, more in args.items()))
+    command = ["run", "suite.toml", "-n", "2", "-r", "2", "-m", "reference/noisy?accuracy=0.6&seed=3", "-q"]
+    local = shop.bench(*command, "-o", "local", env=ENVIRON)
+    assert local.code == 0, local.err
+    ray = shop.bench(*command, "-o", "ray", "--executor", "ray", "--ray-address", cluster.address, env=ENVIRON)
+    assert ray.code == 0, ray.err
+    both = [
+        {json.loads((run / "run.json").read_text())["env_id"]: run for run in (shop.cwd / name / "evals").glob("*/2*")}
+        for name in ("local", "ray")
+    ]
+    assert len(both[0]) == len(CATALOGUE)
+    nodes = set[str]()
+    for name, run in both[0].items():
+        assert rewards(run)
+        assert rewards(both[1][name]) == rewards(run)
+        nodes |= {line["node"] for line in lines(both[1][name]) if line["type"] == "generated"}
+    assert nodes == set(NODES)
+    assert cluster.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"adress": "x"}, "has no setting 'adress'; did you mean 'address'?"),
+        ({"worker_cpus": "2"}, "executor_args.worker_cpus: must be a number"),
+        ({"worker_cpus": 0}, "must be greater than 0"),
+        ({"runtime_env": "nothing.json"}, "nothing.json cannot be read"),
+        ({"address": "127.0.0.1:1"}, "executor_args.address: the Ray cluster at '127.0.0.1:1' cannot be used"),
+    ],
+)
+def test_wrong_settings(shop: Workshop, cluster: RayCluster, args: dict[str, object], words: str) -> None:
+    done = shop.bench(
+        "run", "wordle", "-n", "1", "-r", "1", "-m", "reference/oracle", "--executor", "ray",
+        "--executor-args", json.dumps(args), env=ENVIRON,
+    )  # fmt: skip
+    assert done.code == 2
+    assert words in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+
+
+def test_more_cpus_than_any_node_has(shop: Workshop, cluster: RayCluster) -> None:
+    done = shop.bench(
+        "run", "wordle", "-n", "1", "-r", "1", "-m", "reference/oracle", "--executor", "ray",
+        "--ray-address", cluster.address, "--worker-cpus", "64", env=ENVIRON,
+    )  # fmt: skip
+    assert done.code == 2
+    assert "no node of the cluster has 64 CPUs" in " ".join(done.err.split())
