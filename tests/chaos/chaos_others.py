@@ -81,9 +81,9 @@ def _corrupt_middle(scene: Scene, output_dir: str, verdict: Verdict) -> None:
     refused = scene.start_command(["resume", str(run), "-q"])
     done = refused.wait()
     verdict.found.add(refused.check(done, (1,)))
-    _expect(verdict.found, f"{path.name}:2 " in done.err and "cannot be read" in done.err, done.err)
-    _expect(verdict.found, path.read_bytes() == bad, "the damaged journal was changed")
-    _expect(verdict.found, scene.asked() == mark, "something was asked for")
+    expect(verdict.found, f"{path.name}:2 " in done.err and "cannot be read" in done.err, done.err)
+    expect(verdict.found, path.read_bytes() == bad, "the damaged journal was changed")
+    expect(verdict.found, scene.asked() == mark, "something was asked for")
     path.write_bytes(good)
     seen = [look(scene, output_dir, verdict.found)]
     _end(scene, output_dir, verdict)
@@ -101,7 +101,7 @@ def _resume_of_a_live_run(scene: Scene, output_dir: str, verdict: Verdict) -> No
             done = second.wait()
             verdict.faults += 1
             verdict.found.add(second.check(done, (1,)))
-            _expect(verdict.found, words in " ".join(done.err.split()), done.err)
+            expect(verdict.found, words in " ".join(done.err.split()), done.err)
         assert child.running.process.poll() is None, "the first one goes on"
     seen = [look(scene, output_dir, verdict.found)]
     _end(scene, output_dir, verdict)
@@ -119,17 +119,17 @@ def _two_resumes(scene: Scene, output_dir: str, verdict: Verdict) -> None:
     states = {
         name: json.loads((run / "run.json").read_text())["status"] for name, run in scene.runs(output_dir).items()
     }
-    _expect(verdict.found, set(states.values()) == {"done"}, f"neither of two resumes came to an end: {states}")
+    expect(verdict.found, set(states.values()) == {"done"}, f"neither of two resumes came to an end: {states}")
     mark = scene.asked()
     _end(scene, output_dir, verdict)
-    _expect(verdict.found, scene.asked() == mark, "both were done, and something was asked for")
+    expect(verdict.found, scene.asked() == mark, "both were done, and something was asked for")
     verdict.found.duplicated += asked_again(scene, seen)
 
 
 def _dead_parent(scene: Scene, output_dir: str, verdict: Verdict) -> None:
     """Its workers end with it, and a process without any goes on."""
     child = scene.start(EARLY.rules, output_dir, "--workers", "2")
-    _expect(verdict.found, child.wait().code == -signal.SIGKILL, "it was not killed")
+    expect(verdict.found, child.wait().code == -signal.SIGKILL, "it was not killed")
     verdict.faults += len(child.met())
     until(lambda: not list(child.processes()))
     seen = [look(scene, output_dir, verdict.found)]
@@ -146,12 +146,12 @@ def _dead_worker(scene: Scene, output_dir: str, verdict: Verdict) -> None:
     verdict.faults += 1
     done = child.wait()
     verdict.found.add(child.check(done, (0,)))
-    _expect(verdict.found, "killed by SIGKILL" in " ".join(done.err.split()), done.err)
+    expect(verdict.found, "killed by SIGKILL" in " ".join(done.err.split()), done.err)
     seen = [look(scene, output_dir, verdict.found)]
     scene.relent()
-    _ended(scene.start([], output_dir, "--resume", "--retry-failed"), verdict.found)
+    ended(scene.start([], output_dir, "--resume", "--retry-failed"), verdict.found)
     found = Findings()
-    _compare(scene, output_dir, found)
+    compare(scene, output_dir, found)
     # What the dead process had asked for was paid for, and is made again: the bill is larger, and nothing else is.
     found.wrong = [words for words in found.wrong if ": usage is " not in words]
     verdict.found.add(found)
@@ -172,16 +172,16 @@ def _same_second(scene: Scene, output_dir: str, verdict: Verdict) -> None:
     pair = [scene.start([], output_dir) for _ in range(2)]
     verdict.faults += 1
     for child in pair:
-        _ended(child, verdict.found)
+        ended(child, verdict.found)
     folders: dict[str, list[Path]] = defaultdict(list)
     for path in sorted((scene.cwd / output_dir / "evals").glob("*/*/run.json")):
         folders[json.loads(path.read_text())["env_id"]].append(path.parent)
     for name, calm in scene.runs("calm").items():
-        _expect(verdict.found, len(folders[name]) == 2, f"{name} has the runs {folders[name]}")
+        expect(verdict.found, len(folders[name]) == 2, f"{name} has the runs {folders[name]}")
         for run in folders[name]:
             verdict.found.add(check_done(run, calm))
             card = (run.parent / "README.md").read_text()
-            _expect(verdict.found, f"- config_name: {run.name}\n" in card, f"the card does not know {run.name}")
+            expect(verdict.found, f"- config_name: {run.name}\n" in card, f"the card does not know {run.name}")
 
 
 def _jump(seconds: float) -> Play:
@@ -189,16 +189,16 @@ def _jump(seconds: float) -> Play:
         """Deadlines, pauses and times hang on no wall clock: nothing times out, nothing lasts a day."""
         rules = [{"call": "time", "do": str(seconds), "nth": 60}]
         child = scene.start_command(scene.command(output_dir), rules, own=True)
-        _ended(child, verdict.found)
+        ended(child, verdict.found)
         verdict.faults += len(child.met())
-        _expect(verdict.found, len(child.met()) == 1, f"the clock jumped {len(child.met())} times")
+        expect(verdict.found, len(child.met()) == 1, f"the clock jumped {len(child.met())} times")
         for name, run in scene.runs(output_dir).items():
             whole = json.loads((run / "summary.json").read_text())
-            _expect(verdict.found, 0 < whole["wall_s"] < DAY / 2, f"{name} lasted {whole['wall_s']} s")
+            expect(verdict.found, 0 < whole["wall_s"] < DAY / 2, f"{name} lasted {whole['wall_s']} s")
             for line in journal(run).generated.values():
                 spans = [line["timing"][part] for part in ("generation", "model", "waiting")]
-                _expect(verdict.found, all(0 <= span < DAY / 2 for span in spans), f"{name}: {line['timing']}")
-        _compare(scene, output_dir, verdict.found)
+                expect(verdict.found, all(0 <= span < DAY / 2 for span in spans), f"{name}: {line['timing']}")
+        compare(scene, output_dir, verdict.found)
 
     return play
 
@@ -209,7 +209,7 @@ def _ahead(scene: Scene, output_dir: str, verdict: Verdict) -> None:
     child = scene.start_command(scene.command(output_dir), rules, own=True)
     child.wait()
     verdict.faults += len(child.met())
-    _expect(verdict.found, len(child.met()) == 2, f"met {child.met()}")
+    expect(verdict.found, len(child.met()) == 2, f"met {child.met()}")
     seen = [look(scene, output_dir, verdict.found)]
     _end(scene, output_dir, verdict)
     verdict.found.duplicated += asked_again(scene, seen)
@@ -228,21 +228,24 @@ def _held(scene: Scene, output_dir: str) -> Iterator[tuple[Child, Path]]:
     child.wait()
 
 
-def _ended(child: Child, found: Findings) -> None:
+def ended(child: Child, found: Findings) -> None:
+    """Wait for a command that must succeed and leave nothing."""
     found.add(child.check(child.wait(), (0,)))
 
 
 def _end(scene: Scene, output_dir: str, verdict: Verdict) -> None:
-    _ended(scene.start([], output_dir, "--resume"), verdict.found)
-    _compare(scene, output_dir, verdict.found)
+    ended(scene.start([], output_dir, "--resume"), verdict.found)
+    compare(scene, output_dir, verdict.found)
 
 
-def _compare(scene: Scene, output_dir: str, found: Findings) -> None:
+def compare(scene: Scene, output_dir: str, found: Findings) -> None:
+    """Compare each run with the undisturbed one."""
     runs = scene.runs(output_dir)
     for name, calm in scene.runs("calm").items():
         found.add(check_done(runs[name], calm))
 
 
-def _expect(found: Findings, holds: bool, words: str) -> None:
+def expect(found: Findings, holds: bool, words: str) -> None:
+    """Count as wrong what does not hold."""
     if not holds:
         found.wrong.append(words)

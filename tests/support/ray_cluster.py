@@ -29,7 +29,7 @@ class RayCluster:
         self._order(f"kill {name}")
 
     def add(self, name: str) -> None:
-        """Add a node."""
+        """Add a node if it is not there."""
         self._order(f"add {name}")
 
     def processes(self) -> list[int]:
@@ -86,7 +86,7 @@ def main(cpus: int) -> None:
         order, name = line.split()
         if order == "kill":
             cluster.remove_node(nodes.pop(name), allow_graceful=False)
-        else:
+        elif name not in nodes:
             nodes[name] = cluster.add_node(**common, num_cpus=cpus, node_name=name)
         print("done", file=out)
     cluster.shutdown()
