@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from harness.core.errors import ConfigError
 from harness.core.keys import digest
 from harness.core.types import JsonDict
 from harness.engine.environment_loader import load_environment
-from harness.engine.executors import executor_entry
+from harness.engine.executors import ExecutorEntry, executor_entry
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe, WorkerHost
@@ -26,10 +27,12 @@ class Loader:
     """Loads and caches environments, so that runs that differ only in their model share one."""
 
     _loaded: dict[str, Environment] = field(default_factory=dict[str, Environment])
-    _ahead: dict[str, Recipe] = field(default_factory=dict[str, Recipe])
-    """How to start the isolated environments that will be loaded next, in order."""
+    _ahead: dict[str, ResolvedRun] = field(default_factory=dict[str, "ResolvedRun"])
+    """Runs whose environments in processes of their own will be loaded next, in order."""
     _started: dict[str, Worker] = field(default_factory=dict[str, Worker])
     """Processes of isolated environments that have already begun to load."""
+    _hosts: list[WorkerHost] = field(default_factory=list["WorkerHost"])
+    """Where processes of environments run, if not on this computer."""
     _given: dict[tuple[str, str], Environment] = field(default_factory=dict[tuple[str, str], Environment])
     """Environment objects that were passed to `give`, by the name and settings of their run."""
     _hidden: frozenset[str] = frozenset()
@@ -40,9 +43,9 @@ class Loader:
         self._given[_place(resolved)] = environment
 
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
-        """Announce the runs whose environments will be loaded, so that isolated environments can load in parallel."""
+        """Announce the runs whose environments will be loaded, so that their processes can load in parallel."""
         self._hidden = self._hidden.union(*map(_key_vars, runs))
-        self._ahead |= {_key(run.settings.env): self._recipe(run) for run in runs if run.settings.env.is_isolated}
+        self._ahead |= {_key(run.settings.env): run for run in runs if _has_processes(run)}
 
     def load(self, resolved: ResolvedRun) -> Environment:
         """Return the run's environment, with its extra arguments applied."""
@@ -52,20 +55,19 @@ class Loader:
         settings = resolved.settings.env
         key = _key(settings)
         if key not in self._loaded:
-            if (host := _host_of(resolved)) is not None:
-                recipe = replace(self._recipe(resolved), host=host, expected=_expected(resolved))
-                try:
-                    self._loaded[key] = IsolatedEnvironment(recipe, host.size)
-                except BaseException:
-                    host.close()
-                    raise
-            elif settings.is_isolated:
-                recipe = self._recipe(resolved)
+            if _has_processes(resolved):
                 while self._ahead and len(self._started) < (os.cpu_count() or 1):
                     first = next(iter(self._ahead))
-                    self._started[first] = Worker(self._ahead.pop(first))
-                worker = self._started.pop(key, None)
-                self._loaded[key] = IsolatedEnvironment(recipe, max(1, settings.workers), worker)
+                    self._started[first] = Worker(self._recipe(self._ahead.pop(first)))
+                worker = self._started.pop(key, None) or Worker(self._recipe(resolved))
+                host = worker.recipe.host
+                size = max(1, settings.workers) if host is None else host.size
+                try:
+                    self._loaded[key] = IsolatedEnvironment(worker.recipe, size, worker)
+                except BaseException:
+                    if host is not None:
+                        host.close()
+                    raise
             else:
                 self._loaded[key] = load_environment(settings.env_id, **settings.env_args)
                 self._loaded[key].set_kwargs(**settings.extra_env_kwargs)
@@ -78,20 +80,35 @@ class Loader:
         for environment in self._loaded.values():
             if isinstance(environment, IsolatedEnvironment):
                 environment.pool.kill()
+        for host in self._hosts:
+            host.close()
 
     def _recipe(self, resolved: ResolvedRun) -> Recipe:
         settings = resolved.settings.env
+        entry = _executor(resolved)
+        host = None if entry is None or entry.open_host is None else entry.open_host(resolved)
+        if host is not None:
+            self._hosts.append(host)
         return Recipe(
             settings.env_id, settings.env_args, settings.extra_env_kwargs, settings.name, memory_bound(resolved),
             allowed=frozenset(settings.worker_vars), hidden=self._hidden | _key_vars(resolved),
+            host=host, expected=None if host is None else _expected(resolved),
         )  # fmt: skip
 
 
-def _host_of(resolved: ResolvedRun) -> WorkerHost | None:
-    """Open the host of a run's processes if an executor provides one."""
+def _executor(resolved: ResolvedRun) -> ExecutorEntry | None:
     name = resolved.settings.env.executor
-    entry = None if name is None else executor_entry(name, resolved.origins["env.executor"].source)
-    return None if entry is None or entry.open_host is None else entry.open_host(resolved)
+    return None if name is None else executor_entry(name, resolved.origins["env.executor"].source)
+
+
+def _has_processes(resolved: ResolvedRun) -> bool:
+    """Whether the environment runs in processes of its own, on this computer or others."""
+    if resolved.settings.env.is_isolated:
+        return True
+    with contextlib.suppress(ConfigError):  # raised when the run is prepared
+        entry = _executor(resolved)
+        return entry is not None and entry.open_host is not None
+    return False
 
 
 def _expected(resolved: ResolvedRun) -> JsonDict:

@@ -149,8 +149,6 @@ class Pool:
         for seat in self._all():
             if seat.worker is not None:
                 seat.worker.kill_and_wait()
-        if self._recipe.host is not None:
-            self._recipe.host.close()
 
     def _fit(self) -> None:
         """Add or remove slots if the host has room for more or fewer processes than before. Slots in use are kept."""

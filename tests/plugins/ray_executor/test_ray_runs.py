@@ -40,7 +40,8 @@ def test_rewards_are_those_of_a_run_without(shop: Workshop, cluster: RayCluster)
     command = ["run", "suite.toml", "-n", "2", "-r", "2", "-m", "reference/noisy?accuracy=0.6&seed=3", "-q"]
     local = shop.bench(*command, "-o", "local", env=ENVIRON)
     assert local.code == 0, local.err
-    ray = shop.bench(*command, "-o", "ray", "--executor", "ray", "--ray-address", cluster.address, env=ENVIRON)
+    on_ray = ("-o", "ray", "--executor", "ray", "--ray-address", cluster.address)
+    ray = shop.start(*command, *on_ray, env=ENVIRON).wait(400)
     assert ray.code == 0, ray.err
     both = [
         {json.loads((run / "run.json").read_text())["env_id"]: run for run in (shop.cwd / name / "evals").glob("*/2*")}
