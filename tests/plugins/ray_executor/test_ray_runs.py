@@ -17,6 +17,30 @@ ARGS = {**dict.fromkeys(("gsm8k", "humaneval", "math-python", "simple-qa"), "spl
 
 CATALOGUE = [*ARGS, "alphabet-sort", "mcp-demo", "reverse-text", "tool-test", "wordle"]
 
+SOURCE = """
+import asyncio
+from pathlib import Path
+
+from harness import Rubric, SingleTurnEnv
+
+
+async def right(completion, answer, info):
+    while int(answer) > 8 and info["gate"] and not Path(info["gate"]).exists():
+        await asyncio.sleep(0.01)
+    return float(completion[-1]["content"] == answer)
+
+
+class Twins(SingleTurnEnv):
+    def reference_reply(self, example, messages):
+        return example.answer
+
+
+def load_environment(gate=""):
+    rows = [{"question": f"{n}?", "answer": str(n), "info": {"gate": gate}} for n in range(400)]
+    return Twins(dataset=rows, rubric=Rubric([right]))
+"""
+"""An environment whose later examples wait for a file."""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
@@ -32,6 +56,10 @@ def shop(tmp_path: Path) -> Workshop:
 
 def rewards(run: Path) -> dict[str, float | None]:
     return {line["key"]: line["reward"] for line in lines(run) if line["type"] == "scored"}
+
+
+def nodes_of(run: Path) -> set[str]:
+    return {line["node"] for line in lines(run) if line["type"] == "generated"}
 
 
 def test_rewards_are_those_of_a_run_without(shop: Workshop, cluster: RayCluster) -> None:
@@ -52,7 +80,7 @@ def test_rewards_are_those_of_a_run_without(shop: Workshop, cluster: RayCluster)
     for name, run in both[0].items():
         assert rewards(run)
         assert rewards(both[1][name]) == rewards(run)
-        nodes |= {line["node"] for line in lines(both[1][name]) if line["type"] == "generated"}
+        nodes |= nodes_of(both[1][name])
     assert nodes == set(NODES)
     assert cluster.processes() == []
 
@@ -84,3 +112,39 @@ def test_more_cpus_than_any_node_has(shop: Workshop, cluster: RayCluster) -> Non
     )  # fmt: skip
     assert done.code == 2
     assert "no node of the cluster has 64 CPUs" in " ".join(done.err.split())
+
+
+def test_an_environment_with_another_source_is_refused(shop: Workshop, cluster: RayCluster) -> None:
+    other = shop.cwd / "other"
+    other.mkdir()
+    shop.environment("twins", SOURCE)
+    (other / "twins.py").write_text(f"{SOURCE}# another version\n")
+    runtime = shop.write("runtime.toml", f'[env_vars]\nPYTHONPATH = "{other}"\n')
+    done = shop.bench(
+        "run", "twins", "-n", "1", "-r", "1", "-m", "reference/oracle", "--executor", "ray",
+        "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON,
+    )  # fmt: skip
+    assert done.code == 1
+    assert "environment 'twins': the source on" in " ".join(done.err.split())
+    assert "differs from that of the computer which started the run" in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+
+
+def test_a_node_that_joins_is_used(shop: Workshop, cluster: RayCluster) -> None:
+    for name in NODES[1:]:
+        cluster.kill(name)
+    shop.environment("twins", SOURCE)
+    runtime = shop.write("runtime.json", json.dumps({"env_vars": {"PYTHONPATH": str(shop.modules)}}))
+    gate = shop.cwd / "gate"
+    going = shop.start(
+        "run", "twins", "-a", json.dumps({"gate": str(gate)}), "-n", "-1", "-r", "1", "-c", "2", "-m", "reference/oracle", "-q", "--executor", "ray",
+        "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON,
+    )  # fmt: skip
+    going.until(lambda: any(shop.run_dirs()) and nodes_of(shop.run_dir()), "the first rollout is recorded")
+    assert nodes_of(shop.run_dir()) == {NODES[0]}
+    for name in NODES[1:]:
+        cluster.add(name)
+    gate.touch()
+    done = going.wait(300)
+    assert done.code == 0, done.err
+    assert len(nodes_of(shop.run_dir())) > 1
