@@ -238,7 +238,7 @@ def _connect(settings: RaySettings) -> Any:
         _require_listener(settings.address)
         options["address"] = settings.address
     else:
-        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options |= {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     ray = part()
     try:
         ray.init(**options)

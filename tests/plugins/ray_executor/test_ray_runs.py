@@ -136,9 +136,10 @@ def test_a_node_that_joins_is_used(shop: Workshop, cluster: RayCluster) -> None:
     shop.environment("twins", SOURCE)
     runtime = shop.write("runtime.json", json.dumps({"env_vars": {"PYTHONPATH": str(shop.modules)}}))
     gate = shop.cwd / "gate"
+    args = json.dumps({"gate": str(gate)})
     going = shop.start(
-        "run", "twins", "-a", json.dumps({"gate": str(gate)}), "-n", "-1", "-r", "1", "-c", "2", "-m", "reference/oracle", "-q", "--executor", "ray",
-        "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON,
+        "run", "twins", "-a", args, "-n", "-1", "-r", "1", "-c", "2", "-m", "reference/oracle", "-q",
+        "--executor", "ray", "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON,
     )  # fmt: skip
     going.until(lambda: any(shop.run_dirs()) and nodes_of(shop.run_dir()), "the first rollout is recorded")
     assert nodes_of(shop.run_dir()) == {NODES[0]}
