@@ -107,9 +107,9 @@ def job_of(
         raise UsageError(
             "--set env.rollouts_per_example: each model gets each task once; to repeat a task, list it several times"
         )
-    if any(run.settings.env.is_isolated for run in found.runs):
+    if any(run.settings.env.is_isolated or run.settings.env.executor is not None for run in found.runs):
         raise UsageError(
-            "--set env.isolate, env.workers: this command cannot score in isolated processes; to do so, use "
+            "--set env.isolate, env.workers, env.executor: this command cannot score in isolated processes; to do so, use "
             f'`bench run` with an [[eval]] table that has env_id = "{MULTI_EVAL}"'
         )
     found = replace(found, runs=tuple(map(_with_labels, found.runs)))

@@ -180,15 +180,19 @@ class ToolServerError(EnvironmentFault):
     retryable = True
 
 
+WORKER_DIED, WORKER_HUNG, NODE_LOST = "worker_died", "worker_hung", "node_lost"
+"""Reasons of `WorkerDied`. With the last one, the computer was lost on which the process ran."""
+
+
 class WorkerDied(EnvironmentFault):
     """The process of an isolated environment ended unexpectedly.
 
     Args:
         words: How the process ended.
-        reason: Short identifier for tables: `worker_died` or `worker_hung`.
+        reason: Short identifier for tables: `WORKER_DIED`, `WORKER_HUNG` or `NODE_LOST`.
     """
 
-    def __init__(self, words: str, reason: str = "worker_died") -> None:
+    def __init__(self, words: str, reason: str = WORKER_DIED) -> None:
         super().__init__(words)
         self.reason = reason
 

@@ -24,13 +24,15 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from harness.core.errors import EnvironmentFault, EnvironmentLoadError, EnvironmentNotFound, HarnessError
+from harness.core.keys import hash_files
 from harness.core.messages import COMMANDS
 from harness.core.redact import names_secret
+from harness.core.types import JsonDict
 from harness.envs import hub, import_hooks
 from harness.envs.environment import Environment
 from harness.envs.import_hooks import PrepareModule
 from harness.settings.built_in import AGENT_EVAL, BUILT_INS, as_built_in
-from harness.settings.environment_sources import find_in_source, source_of
+from harness.settings.environment_sources import FoundEnvironment, find_in_source, source_of
 from harness.settings.packages import declared_environment, find_environment, installed_environments
 from harness.settings.paths import beside_cwd, environment_path, local_modules, main_file, path_name
 from harness.usercode import exceptions
@@ -71,6 +73,17 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     environment.env_id = environment.env_id or (env_id if path is None else path_name(path))
     environment.env_args = environment.env_args or dict(env_args)
     return environment
+
+
+def inner_source(environment: Environment, found: FoundEnvironment | None) -> JsonDict:
+    """Hash of the source of nested environments, for a run's identity; empty without any.
+
+    Args:
+        environment: The environment.
+        found: What is known of it without importing it; None for one that is built in.
+    """
+    inner = set(environment.source_files).difference(() if found is None else found.source_files)
+    return {"inner_source": hash_files(inner)} if inner else {}
 
 
 def find_function(env_id: str) -> Callable[..., object]:

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 
 from harness.core.errors import ConfigError
 from harness.core.keys import digest
-from harness.core.types import JsonDict
 from harness.engine.environment_loader import load_environment
 from harness.engine.executors import ExecutorEntry, executor_entry
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
 from harness.engine.isolation.spawned import Recipe, WorkerHost
-from harness.engine.provenance import bench_version
 from harness.envs.environment import Environment
 from harness.settings.resolver import ResolvedRun
 from harness.settings.schema import EnvSettings
@@ -42,10 +40,14 @@ class Loader:
         """Use an existing environment object for a run instead of loading one."""
         self._given[_place(resolved)] = environment
 
+    def is_given(self, resolved: ResolvedRun) -> bool:
+        """Whether `give` was called for this run."""
+        return _place(resolved) in self._given
+
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
         """Announce the runs whose environments will be loaded, so that their processes can load in parallel."""
         self._hidden = self._hidden.union(*map(_key_vars, runs))
-        self._ahead |= {_key(run.settings.env): run for run in runs if _has_processes(run)}
+        self._ahead |= {_key(run.settings.env): run for run in runs if _has_processes(run) and _place(run) not in self._given}
 
     def load(self, resolved: ResolvedRun) -> Environment:
         """Return the run's environment, with its extra arguments applied."""
@@ -89,10 +91,12 @@ class Loader:
         host = None if entry is None or entry.open_host is None else entry.open_host(resolved)
         if host is not None:
             self._hosts.append(host)
+        found = resolved.found
+        path = None if host is None or found is None else found.path
         return Recipe(
-            settings.env_id, settings.env_args, settings.extra_env_kwargs, settings.name, memory_bound(resolved),
+            settings.env_id if path is None else str(path.resolve()), settings.env_args, settings.extra_env_kwargs, settings.name, memory_bound(resolved),
             allowed=frozenset(settings.worker_vars), hidden=self._hidden | _key_vars(resolved),
-            host=host, expected=None if host is None else _expected(resolved),
+            host=host, expected=None if host is None or found is None else found.source_identity(),
         )  # fmt: skip
 
 
@@ -109,12 +113,6 @@ def _has_processes(resolved: ResolvedRun) -> bool:
         entry = _executor(resolved)
         return entry is not None and entry.open_host is not None
     return False
-
-
-def _expected(resolved: ResolvedRun) -> JsonDict:
-    """Version and source that the environment must have on other computers."""
-    found = resolved.found
-    return {"bench": bench_version(), **({} if found is None else found.source_identity())}
 
 
 def memory_bound(resolved: ResolvedRun, platform: str = sys.platform) -> int:

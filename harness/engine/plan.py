@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from harness.core.errors import EnvironmentFault
-from harness.core.keys import ExampleKeys, RolloutKeys, example_of, hash_files
+from harness.core.keys import ExampleKeys, RolloutKeys, example_of
 from harness.core.records import Example, Item
 from harness.core.types import JsonDict, value_class
+from harness.engine.environment_loader import inner_source
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
@@ -140,7 +141,6 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     and rollouts are excluded, since they change the speed or the amount of work but not the scores."""
     env, model = resolved.settings.env, resolved.settings.model
     found = resolved.found
-    inner = set(environment.source_files).difference(() if found is None else found.source_files)
     limits = {name: limit for name in ROLLOUT_LIMITS if (limit := getattr(env, name)) is not None}
     return {
         "env": {
@@ -148,8 +148,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "env_args": {name: value for name, value in env.env_args.items() if name not in environment.neutral_args},
             "extra_env_kwargs": env.extra_env_kwargs,
             **({"distribution": None, "source": None} if found is None else found.source_identity()),
-            # Source of nested environments; omitted without any, so that keys of other runs are stable.
-            **(environment.fingerprint or ({"inner_source": hash_files(inner)} if inner else {})),
+            **(environment.fingerprint or inner_source(environment, found)),
         },
         "model": {
             "names": sorted({endpoint.model for endpoint in resolved.endpoints}),

@@ -218,9 +218,13 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     env = resolved.settings.env
     if env.executor is not None:
         source = resolved.origins["env.executor"].source
-        if executor_entry(env.executor, source).open_host is None and env.is_isolated:
+        is_host = executor_entry(env.executor, source).open_host is not None
+        if not is_host and env.is_isolated:
             words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
             raise ConfigError(words, remedy="remove one of them")
+        if is_host and loader.is_given(resolved):
+            words = Message("{source}: an environment object cannot run on other computers", source=source)
+            raise ConfigError(words, remedy="give the name of an installed environment, or a path")
     environment = loader.load(resolved)
     _check(resolved, environment)
     identity = identity_of(resolved, environment)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
-from harness.core.errors import EnvironmentFault, WorkerDied
+from harness.core.errors import NODE_LOST, EnvironmentFault, WorkerDied
 from harness.core.records import Example, Failed, Generated, Item, Scored, Timing
 from harness.core.redact import redactor
 from harness.core.replies import ReplyRecorder, to_record
@@ -26,6 +26,9 @@ from harness.rubrics.judge_port import panel
 from harness.store.codec import document_of, record_of
 from harness.store.outcome_kinds import unscored
 from harness.usercode.deadline import Relay
+
+MAX_LOST = 10
+"""Number of times that work is repeated because the computer was lost on which it ran."""
 
 MAX_SHARED = 3
 """Number of times that the worker process of a rollout may die while the rollout waits for its model. After that, the
@@ -49,6 +52,10 @@ class _Work:
     """The pending model and judge requests by number."""
     deaths: int = 0
     """Number of worker processes that died while executing this work."""
+    lost: int = 0
+    """Number of those that were lost with their computer."""
+    node: str = ""
+    """Name of the computer of the last attempt; "" for this one."""
 
 
 class IsolatedExecutor:
@@ -107,6 +114,7 @@ class IsolatedExecutor:
                 attempts=work.deaths, usage=meter.usage,
                 timing=Timing(started_at, time.monotonic() - started, meter.seconds),
                 replies=to_record(meter.dictation.taken, "", is_truncated=False, error=error),
+                node=work.node or None,
             )  # fmt: skip
         finally:
             self._source.close(item)
@@ -192,14 +200,19 @@ class IsolatedExecutor:
                 async with place as worker:
                     # Earlier work in a reused process may be the cause of its death.
                     is_sure = alone and worker.is_fresh
+                    work.node = worker.node
                     report = await self._reported(worker, order_for(worker), work)
-            except WorkerDied:
+            except WorkerDied as death:
                 work.deaths += 1
+                if death.reason == NODE_LOST and work.lost < MAX_LOST:  # not the fault of what ran there
+                    work.lost += 1
+                    work.waiting.clear()
+                    continue
                 if is_sure or work.is_beyond_limits:
                     self._pool.has_failed()
                     raise
                 # A rollout that waits for a model runs no code, so it did not kill the process.
-                alone, fresh = alone or not work.waiting or work.deaths >= MAX_SHARED, alone
+                alone, fresh = alone or not work.waiting or work.deaths - work.lost >= MAX_SHARED, alone
                 work.waiting.clear()
                 continue
             self._pool.has_finished()

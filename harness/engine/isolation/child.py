@@ -18,13 +18,15 @@ from typing import BinaryIO, cast
 
 from harness.core.errors import EnvironmentLoadError
 from harness.core.types import JsonDict
-from harness.engine.environment_loader import load_environment
+from harness.engine.environment_loader import inner_source, load_environment
 from harness.engine.isolation.keeper import ignore
 from harness.engine.isolation.service import Service
 from harness.engine.isolation.wire import OUT_OF_MEMORY, ParentChannel, error_to_json
 from harness.envs.environment import Environment
 from harness.envs.hooks import hooks_of
 from harness.rubrics.judge_port import JudgeSpec
+from harness.settings.environment_sources import FoundEnvironment
+from harness.settings.packages import find_environment
 from harness.store.codec import parse
 from harness.usercode import event_loop
 from harness.usercode.exceptions import describe
@@ -32,9 +34,7 @@ from harness.usercode.exceptions import describe
 ROWS = 64
 """Maximum number of rows in one message."""
 
-_MUST_BE_SAME = {
-    "bench": "version of bench", "distribution": "version of its package", "source": "source", "code": "source",
-}  # fmt: skip
+_MUST_BE_SAME = {"distribution": "version of its package", "source": "source", "code": "source"}
 """What must be the same on each computer of a run, by the key of `source_identity`."""
 
 HEADROOM = 40
@@ -114,7 +114,8 @@ def _before(pipe: BinaryIO, out: ParentChannel) -> Environment | None:
             match order["type"]:
                 case "load":
                     environment = _load(order)
-                    out.send({"type": "loaded", **_description(environment)})
+                    found = find_environment(order["env_id"])
+                    out.send({"type": "loaded", **_description(environment, found)})
                 case "start":
                     return environment
                 case "rows":
@@ -150,16 +151,14 @@ def _load(order: JsonDict) -> Environment:
 
 
 def _require_same(env_id: str, expected: JsonDict) -> None:
-    """Raise an error if bench or the environment differs here from that of the computer that started the run."""
-    from harness.engine.provenance import bench_version
-    from harness.settings.packages import find_environment
-
+    """Raise an error if the environment differs here from that of the computer that started the run."""
     found = find_environment(env_id)
-    here: JsonDict = {"bench": bench_version(), **({} if found is None else found.source_identity())}
+    if found is None:
+        return  # loading it fails, and says how to install it
+    here = found.source_identity()
     for name, words in _MUST_BE_SAME.items():
-        ours, theirs = here.get(name), expected.get(name, here.get(name))
-        if ours != theirs:
-            both = "" if name in ("source", "code") else f": {ours} here, {theirs} there"
+        if here.get(name) != expected.get(name):
+            both = f" ({here[name]}, not {expected[name]})" if name == "distribution" else ""
             raise EnvironmentLoadError(
                 f"environment {env_id!r}: the {words} on {platform.node()} differs from that of the computer which "
                 f"started the run{both}; install the same on both"
@@ -198,7 +197,7 @@ def _too_little(megabytes: int) -> str:
     )
 
 
-def _description(environment: Environment) -> JsonDict:
+def _description(environment: Environment, found: FoundEnvironment | None) -> JsonDict:
     rubric = environment.rubric
     return {
         "env_id": environment.env_id,
@@ -207,8 +206,7 @@ def _description(environment: Environment) -> JsonDict:
         "message_type": environment.message_type,
         "sampling_args": environment.sampling_args,
         "neutral_args": sorted(environment.neutral_args),
-        "source_files": [str(path) for path in environment.source_files],
-        "fingerprint": environment.fingerprint,
+        "fingerprint": environment.fingerprint or inner_source(environment, found),
         "extra_env_kwargs": environment.extra_env_kwargs,
         "figures_of": environment.figures_of,
         "has_reference": environment.has_reference,

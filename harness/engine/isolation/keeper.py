@@ -70,6 +70,23 @@ def keep(life: int, pipes: Sequence[int]) -> None:
     _end_like(status)
 
 
+def stand_between(pipes: Sequence[int]) -> None:
+    """Fork, and return in the new process only. This process ends as the new one does, and does nothing else.
+
+    Args:
+        pipes: Pipes of the new process; closed in this one.
+    """
+    pid = os.fork()
+    if pid == 0:
+        return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for fd in pipes:
+        os.close(fd)
+    _, status = os.waitpid(pid, 0)
+    _end_like(status)
+
+
 def ignore(_number: int, _frame: FrameType | None) -> None:
     """Ignore a signal. Unlike SIG_IGN, this handler is not inherited by programs that the process starts."""
 

@@ -86,7 +86,6 @@ class Pool:
             EnvironmentFault: processes repeatedly died before a rollout was finished.
             HarnessError: the environment failed to load.
         """
-        self._fit()
         if wanted is not None and wanted.death is None:
             seat = next((seat for seat in self._apart if seat.worker is wanted), None)
             if seat is not None:
@@ -94,8 +93,10 @@ class Pool:
                     yield worker
                 return
             seats = [seat for seat in self._seats if seat.worker is wanted] or self._seats
-        else:
-            seats = self._seats if number is None else [self._seats[number % len(self._seats)]]
+        elif number is None:
+            seats = self._seats[: self._now()]
+        else:  # by the first size, so that all members of a group find the same process
+            seats = [self._seats[number % self._size]]
         seat = min(seats, key=lambda seat: seat.busy)
         seat.busy += 1
         try:
@@ -136,13 +137,15 @@ class Pool:
 
     async def end(self) -> None:
         """End all processes, each after its environment's teardown; idempotent."""
-        async with asyncio.TaskGroup() as tasks:
-            for seat in self._all():
-                worker, seat.worker = seat.worker, None
-                if worker is not None:
-                    tasks.create_task(self._end(worker))
-        if self._recipe.host is not None:
-            await asyncio.to_thread(self._recipe.host.close)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for seat in self._all():
+                    worker, seat.worker = seat.worker, None
+                    if worker is not None:
+                        tasks.create_task(self._end(worker))
+        finally:
+            if self._recipe.host is not None:
+                await asyncio.to_thread(self._recipe.host.close)
 
     def kill(self) -> None:
         """Kill the processes of an environment that was loaded but will not be used. Blocking."""
@@ -150,15 +153,11 @@ class Pool:
             if seat.worker is not None:
                 seat.worker.kill_and_wait()
 
-    def _fit(self) -> None:
-        """Add or remove slots if the host has room for more or fewer processes than before. Slots in use are kept."""
+    def _now(self) -> int:
+        """Number of slots to use now, which are added if the host has room for more than before."""
         size = self._size if self._recipe.host is None else self._recipe.host.size
         self._seats += [_Seat() for _ in range(size - len(self._seats))]
-        for seat in self._seats[::-1]:
-            if len(self._seats) <= size:
-                break
-            if not seat.busy and (seat.worker is None or seat.worker.death is not None):
-                self._seats.remove(seat)
+        return size
 
     def _all(self) -> list[_Seat]:
         return [*self._seats, *self._apart]

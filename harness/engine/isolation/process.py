@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import cast
 
-from harness.core.errors import EnvironmentLoadError, WorkerDied
+from harness.core.errors import WORKER_HUNG, EnvironmentLoadError, WorkerDied
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.isolation.spawned import PATIENCE, Recipe, start_process
@@ -256,7 +256,7 @@ class Worker(asyncio.Protocol):
             _log(frame)
         elif kind == "stubborn":
             words = f"{self.recipe.name} was ended because {frame['where']} still runs although it was cancelled"
-            self.die(WorkerDied(f"the process of {words}", "worker_hung"))
+            self.die(WorkerDied(f"the process of {words}", WORKER_HUNG))
         elif kind == "ended":
             self._has_said_end = True
             self._resolve(self._ended)
@@ -278,7 +278,7 @@ class Worker(asyncio.Protocol):
     def _on_exit(self) -> None:
         self._resolve(self._ended)
         if not self._is_ending and self.death is None:
-            self.die(WorkerDied(self._spawned.how_it_ended()))
+            self.die(WorkerDied(self._spawned.how_it_ended(), self._spawned.death_reason))
 
     def _resolve(self, future: asyncio.Future[None] | None) -> None:
         if future is not None and not future.done():
@@ -311,7 +311,7 @@ class Worker(asyncio.Protocol):
                 WorkerDied(
                     f"the process of {self.recipe.name} was ended because it did not respond for "
                     f"{self._silent * _TICK:g} s{where}",
-                    "worker_hung",
+                    WORKER_HUNG,
                 )
             )
             return

@@ -122,7 +122,8 @@ class IsolatedEnvironment(Environment):
         worker = first or Worker(recipe)
         answer = worker.loaded()
         # The judges are known only now. A process that executes rollouts must not have their keys.
-        if keys := recipe.showing(judge["api_key_var"] for judge in answer["rubric"]["judges"]):
+        names = [judge["api_key_var"] for judge in answer["rubric"]["judges"]]
+        if keys := recipe.showing(names):
             worker.kill_and_wait()
             recipe = replace(recipe, hidden=recipe.hidden | keys)
             worker = Worker(recipe)
@@ -132,7 +133,6 @@ class IsolatedEnvironment(Environment):
         self.message_type = answer["message_type"]
         self.sampling_args = answer["sampling_args"]
         self.extra_env_kwargs = answer["extra_env_kwargs"]
-        self.source_files = tuple(map(Path, answer["source_files"]))
         rubric = answer["rubric"]
         self.rubric = RubricProxy(
             {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Protocol, cast
 
-from harness.core.errors import EnvironmentLoadError
+from harness.core.errors import WORKER_DIED, EnvironmentLoadError
 from harness.core.redact import names_secret, redactor
 from harness.core.safe_text import clean_block
 from harness.core.types import JsonDict
@@ -40,7 +40,9 @@ _MAIN = """
 import gc, sys
 gc.disable()
 sys.path[:] = {path!r}
-from harness.engine.isolation.keeper import keep
+from harness.engine.isolation.keeper import keep, stand_between
+if {apart}:
+    stand_between(({life}, {orders}, {reports}))
 keep({life}, ({orders}, {reports}))
 from harness.engine.isolation.child import main
 main({orders}, {reports})
@@ -72,8 +74,13 @@ class Process(Protocol):
     """File descriptor to write orders to."""
     reports: int
     """File descriptor to read reports from."""
-    node: str
-    """Name of the computer on which the process runs; "" for this one."""
+    death_reason: str
+    """Reason of `WorkerDied` if the process has ended unexpectedly."""
+
+    @property
+    def node(self) -> str:
+        """Name of the computer on which the process runs; "" for this one."""
+        ...
 
     @property
     def watch(self) -> Watch:
@@ -144,11 +151,12 @@ class Recipe:
     host: WorkerHost | None = None
     """Where processes run; None is this computer."""
     expected: JsonDict | None = None
-    """Version and source of the environment, if the process must refuse any other; see `plan.source_identity`."""
+    """What `FoundEnvironment.source_identity` returns, if the process must refuse any other environment."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
-        """Return those of the given key variables that the process would receive although `allowed` lacks them."""
-        given = self.environ(os.environ)
+        """Return those of the given key variables that the process would receive although `allowed` lacks them. On
+        another computer, all that are not hidden count, since its variables are not known."""
+        given = self.environ(dict.fromkeys(names, "") if self.host is not None else os.environ)
         return frozenset(name for name in names if name and name in given and name not in self.allowed)
 
     def environ(self, variables: Mapping[str, str]) -> dict[str, str]:
@@ -174,11 +182,16 @@ class Spawned:
     Args:
         recipe: How to start the process.
         show: Called with each line of its output, without its line end; None writes it to stderr.
+        is_apart: Whether this process kills its children when it ends, but not theirs, as Ray does. Then another process
+            is put between this one and the keeper, which must end later.
     """
 
     node = ""
+    death_reason = WORKER_DIED
 
-    def __init__(self, recipe: Recipe, show: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, show: Callable[[str], None] | None = None, *, is_apart: bool = False
+    ) -> None:
         self._name = recipe.name
         self._memory_mb = recipe.memory_mb
         ends: list[int] = []
@@ -186,7 +199,7 @@ class Spawned:
             for _ in range(3):
                 ends += os.pipe()
             orders, self.orders, self.reports, reports, life, ours = ends
-            source = _MAIN.format(path=sys.path, life=life, orders=orders, reports=reports)
+            source = _MAIN.format(path=sys.path, apart=is_apart, life=life, orders=orders, reports=reports)
             self._process = subprocess.Popen(
                 [sys.executable, "-c", source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, pass_fds=(orders, reports, life), env=recipe.environ(os.environ),

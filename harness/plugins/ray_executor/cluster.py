@@ -3,23 +3,27 @@ next process is placed."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.types import JsonDict
 from harness.engine.isolation.spawned import Process, Recipe
 from harness.plugins.ray_executor.executor import RaySettings
 from harness.plugins.ray_executor.library import part
 from harness.plugins.ray_executor.process_actor import ProcessActor
-from harness.plugins.ray_executor.remote_process import RemoteProcess, to_kwargs
+from harness.plugins.ray_executor.remote_process import RemoteProcess
 
 logger = logging.getLogger(__name__)
 
@@ -27,126 +31,124 @@ LOOK = 2.0
 """Seconds between two looks at which nodes the cluster has."""
 
 AVOID = 60.0
-"""Seconds for which a node that did not answer gets no new process."""
+"""Seconds for which a node whose process was lost gets no new process, if there are others."""
+
+PATIENCE = 60.0
+"""Seconds to wait for a node when the cluster has none."""
 
 _CONNECT_SECONDS = 10.0
-
 _LONGEST_CAUSE = 500
 
-_open: dict[RaySettings, Cluster] = {}
 _lock = threading.Lock()
+_open: list[Cluster] = []
+"""The connection of this process, if there is one: Ray allows only one."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
     """A node of the cluster that is alive."""
 
     key: str
     name: str
-    slots: int
-    """Number of processes that it has room for."""
+    cpus: float
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class Placement:
     """A process's place on a node."""
 
-    cluster: Cluster
-    key: str
-    """Id of the node."""
-    node_name: str
+    node: Node
+    cpus: float
+    """CPUs that it reserves."""
     actor: Any
-    is_lost: bool = False
-    """Whether the node did not answer."""
-    _is_released: bool = False
-
-    def release(self) -> None:
-        """Make room on the node; idempotent."""
-        if not self._is_released:
-            self._is_released = True
-            self.cluster.released(self)
 
 
 class Cluster:
     """A connection to a cluster.
 
     Args:
-        settings: Address, CPUs of a process, and runtime environment.
+        settings: Address and runtime environment.
 
     Raises:
-        ConfigError: there is no cluster at the address, or no node has enough CPUs.
+        ConfigError: there is no cluster at the address.
     """
 
     def __init__(self, settings: RaySettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self.users = 0
         """Number of environments that use the connection."""
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._used: Counter[str] = Counter()
+        """CPUs in use by our processes, by node."""
         self._avoided: dict[str, float] = {}
-        self._looked = 0.0
-        self._nodes: list[_Node] = []
+        self._is_over = False
         self._ray = _connect(settings)
-        self._actor = self._ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=8)(ProcessActor)
-        self._on_node = part("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-        if not self._alive():
-            self.disconnect()
-            raise ConfigError(
-                f"executor_args.worker_cpus: no node of the cluster has {settings.worker_cpus:g} CPUs",
-                remedy="lower it, or add nodes",
-            )
+        try:
+            self._actor = self._ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=8)(ProcessActor)
+            self._on_node = part("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+            self.nodes = self._look()
+            """The nodes that are alive, at most `LOOK` seconds ago."""
+        except BaseException:
+            self._ray.shutdown()
+            raise
+        threading.Thread(target=self._keep_looking, name="bench-ray-nodes", daemon=True).start()
 
-    @property
-    def slots(self) -> int:
-        """Number of processes that the nodes have room for; at least 1."""
-        return max(1, sum(node.slots for node in self._alive()))
+    def place(self, cpus: float) -> Placement:
+        """Create an actor on the node with most room. Blocking, if there is no node.
 
-    def start(self, recipe: Recipe) -> Process:
-        """Start a process on the node with most room."""
-        with self._lock:
-            node = self._freest()
-            has_room = self._used[node.key] < node.slots
-            self._used[node.key] += 1
-        actor = self._actor.options(
-            num_cpus=self._settings.worker_cpus if has_room else 0,
-            scheduling_strategy=self._on_node(node.key, soft=False),
-        ).remote(to_kwargs(recipe))
-        return RemoteProcess(recipe, Placement(self, node.key, node.name, actor))
+        Args:
+            cpus: CPUs to reserve; none are reserved if the node has not so many left.
+
+        Raises:
+            EnvironmentFault: the cluster has no node.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.nodes or self._is_over, PATIENCE) or self._is_over:
+                raise EnvironmentFault(f"the Ray cluster has had no node with CPUs for {PATIENCE:g} s")
+            now = time.monotonic()
+            usable = [node for node in self.nodes if self._avoided.get(node.key, 0.0) < now] or self.nodes
+            node = max(usable, key=lambda node: node.cpus - self._used[node.key])
+            reserved = cpus if self._used[node.key] + cpus <= node.cpus else 0.0
+            self._used[node.key] += max(cpus, _LEAST)
+        try:
+            options = {"num_cpus": reserved, "scheduling_strategy": self._on_node(node.key, soft=False)}
+            return Placement(node, cpus, self._actor.options(**options).remote())
+        except BaseException:
+            with self._changed:
+                self._used[node.key] -= max(cpus, _LEAST)
+            raise
+
+    def released(self, placement: Placement, *, is_lost: bool) -> None:
+        """Count a process that has ended."""
+        with self._changed:
+            self._used[placement.node.key] -= max(placement.cpus, _LEAST)
+            if is_lost:
+                self._avoided[placement.node.key] = time.monotonic() + AVOID
 
     def disconnect(self) -> None:
         """End the connection, and a cluster that bench has started."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
         self._ray.shutdown()
 
-    def released(self, placement: Placement) -> None:
-        """Count a process that has ended."""
-        with self._lock:
-            self._used[placement.key] -= 1
-            if placement.is_lost:
-                self._avoided[placement.key] = time.monotonic() + AVOID
-            self._looked = 0.0
+    def _keep_looking(self) -> None:
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._is_over, LOOK):
+                    return
+            with contextlib.suppress(Exception):  # the head does not answer: processes report what becomes of them
+                found = self._look()
+                with self._changed:
+                    self.nodes = found
+                    self._changed.notify_all()
 
-    def _freest(self) -> _Node:
-        nodes = self._alive_locked()
-        if not nodes:
-            raise ConfigError("the Ray cluster has no node with room for a process any more")
-        return max(nodes, key=lambda node: node.slots - self._used[node.key])
-
-    def _alive(self) -> list[_Node]:
-        with self._lock:
-            return self._alive_locked()
-
-    def _alive_locked(self) -> list[_Node]:
-        now = time.monotonic()
-        if not self._nodes or now - self._looked > LOOK:
-            self._looked = now
-            self._nodes = [
-                _Node(each["NodeID"], _name_of(each), slots)
-                for each in self._ray.nodes()
-                if each["Alive"]
-                and (slots := int(each["Resources"].get("CPU", 0) / self._settings.worker_cpus + 1e-9)) > 0
-            ]
-        usable = [node for node in self._nodes if self._avoided.get(node.key, 0.0) < now]
-        return usable or self._nodes
+    def _look(self) -> list[Node]:
+        return [
+            Node(each["NodeID"], _name_of(each), cpus)
+            for each in self._ray.nodes()
+            if each["Alive"] and (cpus := float(each["Resources"].get("CPU", 0))) > 0
+        ]
 
 
 @dataclass(eq=False, slots=True)
@@ -156,16 +158,18 @@ class RayHost:
     cluster: Cluster
     workers: int
     """Number of processes that the user has set; 0 is as many as the nodes have room for."""
+    cpus: float
+    """CPUs that each reserves."""
     _is_closed: bool = field(default=False)
 
     @property
     def size(self) -> int:
-        """Number of processes to run at once."""
-        return self.workers or self.cluster.slots
+        """Number of processes to run at once; at least 1."""
+        return self.workers or max(1, sum(int(node.cpus / self.cpus + 1e-9) for node in self.cluster.nodes))
 
     def start(self, recipe: Recipe) -> Process:
-        """Start a process on a node."""
-        return self.cluster.start(recipe)
+        """Start a process on a node. Does not wait."""
+        return RemoteProcess(recipe, self.cluster, self.cpus)
 
     def close(self) -> None:
         """Release the connection; the last one disconnects, and ends a cluster that bench has started."""
@@ -175,8 +179,7 @@ class RayHost:
             self._is_closed = True
             self.cluster.users -= 1
             if self.cluster.users == 0:
-                for settings in [key for key, cluster in _open.items() if cluster is self.cluster]:
-                    del _open[settings]
+                _open.clear()
                 self.cluster.disconnect()
 
 
@@ -188,24 +191,73 @@ def open_cluster(settings: RaySettings, workers: int) -> RayHost:
         workers: Number of processes of the environment; 0 is as many as the nodes have room for.
 
     Raises:
-        ConfigError: there is no cluster at the address, or this process already has a connection with other settings.
+        ConfigError: there is no cluster at the address, no node has enough CPUs, or this process already has a
+            connection to another cluster.
     """
     with _lock:
-        cluster = _open.get(settings)
-        if cluster is None:
-            if _open:
-                raise ConfigError(
-                    "executor_args: all environments of an invocation must have the same, for one cluster"
-                )
-            cluster = _open[settings] = Cluster(settings)
+        cluster = _open[0] if _open else Cluster(settings)
+        mine, theirs = ((each.address, each.runtime_env) for each in (settings, cluster.settings))
+        if mine != theirs:
+            raise ConfigError(
+                "executor_args: all environments of an invocation must have the same address and runtime_env"
+            )
+        if not any(node.cpus >= settings.worker_cpus for node in cluster.nodes):
+            if not _open:
+                cluster.disconnect()
+            raise ConfigError(
+                f"executor_args.worker_cpus: no node of the cluster has {settings.worker_cpus:g} CPUs",
+                remedy="lower it, or add nodes",
+            )
+        _open[:] = [cluster]
         cluster.users += 1
-    return RayHost(cluster, workers)
+    return RayHost(cluster, workers, settings.worker_cpus)
+
+
+_LEAST = 1e-3
+"""CPUs that a process counts as which reserves none, so that processes without are spread over the nodes."""
 
 
 def _name_of(node: JsonDict) -> str:
     """Name of a node: the one that it was started with (`--node-name`), or else that of its computer."""
     name = node.get("NodeName")
     return str(name if name and name != node["NodeManagerAddress"] else node["NodeManagerHostname"])
+
+
+def _connect(settings: RaySettings) -> Any:
+    """Import Ray and connect.
+
+    Raises:
+        ConfigError: Ray is not installed, or there is no cluster at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about this computer is sent anywhere
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no warning about GPUs
+    options: dict[str, Any] = {
+        "log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": settings.runtime() or None,
+    }  # fmt: skip
+    if settings.address:
+        _require_listener(settings.address)
+        options["address"] = settings.address
+    else:
+        options |= {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    with _hooks_kept():
+        ray = part()
+        try:
+            ray.init(**options)
+        except Exception as error:  # of several kinds: no cluster, another version of Ray or Python, a wrong address
+            raise _unusable(settings.address, error) from error
+    return ray
+
+
+@contextlib.contextmanager
+def _hooks_kept() -> Iterator[None]:
+    """Undo that Ray replaces the handler of SIGTERM and the exception hook of this process."""
+    hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) != handler:
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _require_listener(address: str) -> None:
@@ -225,23 +277,3 @@ def _unusable(address: str, error: Exception) -> ConfigError:
         f"executor_args.address: {where} cannot be used: {words}",
         remedy="start one with `ray start --head`, or remove the address",
     )
-
-
-def _connect(settings: RaySettings) -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about this computer is sent anywhere
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no warning about GPUs
-    options: dict[str, Any] = {
-        "log_to_driver": False, "logging_level": logging.WARNING, "namespace": f"bench-{os.getpid()}",
-        "runtime_env": settings.runtime() or None,
-    }  # fmt: skip
-    if settings.address:
-        _require_listener(settings.address)
-        options["address"] = settings.address
-    else:
-        options |= {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    ray = part()
-    try:
-        ray.init(**options)
-    except Exception as error:  # of several kinds: no cluster, another version of Ray or Python, a wrong address
-        raise _unusable(settings.address, error) from error
-    return ray

@@ -46,6 +46,8 @@ class RaySettings:
         return cast(JsonDict, found)
 
 
+LEAST_CPUS = 0.01
+
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "address": ((str,), "a string"), "worker_cpus": ((int, float), "a number"), "runtime_env": ((str,), "a path"),
 }  # fmt: skip
@@ -66,8 +68,8 @@ def read_settings(args: JsonDict) -> RaySettings:
         if not isinstance(value, types) or isinstance(value, bool):
             raise ConfigError(f"executor_args.{name}: must be {words}, not {value!r}")
     settings = RaySettings(**args)
-    if not 0 < settings.worker_cpus <= 1e6:
-        raise ConfigError(f"executor_args.worker_cpus: must be greater than 0, not {settings.worker_cpus:g}")
+    if not LEAST_CPUS <= settings.worker_cpus <= 1e6:
+        raise ConfigError(f"executor_args.worker_cpus: must be at least {LEAST_CPUS}, not {settings.worker_cpus:g}")
     return settings
 
 

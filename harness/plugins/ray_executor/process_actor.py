@@ -20,22 +20,32 @@ _CHUNK = 1 << 20
 _SETTLE = 2.0
 """Seconds to wait for the exit code of a process whose output has ended."""
 
+_MOST_LINES = 10_000
+"""Maximum number of printed lines that wait for the driver."""
+
 
 class ProcessActor:
-    """Owner of one process. Its methods are called remotely, `feed` and `fetch` by one caller each.
+    """Owner of one process. Its methods are called remotely, `feed` and `fetch` by one caller each."""
 
-    Args:
-        recipe: How to start the process, as keyword arguments of `Recipe`.
-    """
+    def __init__(self) -> None:
+        self._printed: deque[str] = deque(maxlen=_MOST_LINES)
+        self._spawned: Spawned | None = None
 
-    def __init__(self, recipe: dict[str, Any]) -> None:
-        self._printed: deque[str] = deque()
-        self._spawned = Spawned(Recipe(**recipe), self._printed.append)
+    async def begin(self, version: str, recipe: dict[str, Any]) -> str:
+        """Start the process.
+
+        Args:
+            version: The driver's version of bench.
+            recipe: How to start the process, as keyword arguments of `Recipe`.
+
+        Returns:
+            Why it was not started; "" if it was.
+        """
+        if version != bench_version():
+            return f"was refused: bench is {bench_version()} on {platform.node()} and {version} on the driver"
+        self._spawned = Spawned(Recipe(**recipe), self._printed.append, is_apart=True)
         os.set_blocking(self._spawned.reports, False)
-
-    async def where(self) -> tuple[str, str]:
-        """Name of the node's computer, and its version of bench."""
-        return platform.node(), bench_version()
+        return ""
 
     async def feed(self, data: bytes) -> None:
         """Pass messages on to the process; returns when it has taken all of them."""
@@ -47,6 +57,7 @@ class ProcessActor:
         Returns:
             The messages, the lines that it has printed, and how it ended if it has.
         """
+        assert self._spawned is not None
         loop = asyncio.get_running_loop()
         data: bytes | None = None
         readable = asyncio.Event()
@@ -59,16 +70,12 @@ class ProcessActor:
             pass
         finally:
             loop.remove_reader(self._spawned.reports)
-        if data != b"":
-            return data or b"", self._lines(), None
-        end = await asyncio.to_thread(self._spawned.how_it_ended, _SETTLE)
-        return b"", self._lines(), end
+        end = None if data != b"" else await asyncio.to_thread(self._spawned.how_it_ended, _SETTLE)
+        return data or b"", [self._printed.popleft() for _ in range(len(self._printed))], end
 
     def _write(self, data: bytes) -> None:
+        assert self._spawned is not None
         with contextlib.suppress(BrokenPipeError):  # `fetch` reports how the process ended
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._spawned.orders, rest) :]
-
-    def _lines(self) -> list[str]:
-        return [self._printed.popleft() for _ in range(len(self._printed))]

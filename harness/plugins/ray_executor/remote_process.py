@@ -1,15 +1,17 @@
 """A process of an environment on a node of a Ray cluster, as the driver sees it: two pipes, like a process of this
-computer. Two threads carry their content to the actor and back."""
+computer. Two threads start the actor and carry the content of the pipes; the event loop calls nothing of Ray."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from harness.core.errors import NODE_LOST, WORKER_DIED
 from harness.core.redact import redactor
 from harness.engine.isolation.spawned import Recipe, show_line
 from harness.engine.provenance import bench_version
@@ -17,39 +19,57 @@ from harness.plugins.ray_executor.library import part
 from harness.plugins.ray_executor.process_actor import BEAT
 
 if TYPE_CHECKING:
-    from harness.plugins.ray_executor.cluster import Placement
+    from harness.plugins.ray_executor.cluster import Cluster, Placement
 
-LOST_AFTER = 10.0
-"""Seconds without an answer of a node after which its processes count as lost. A node answers every `BEAT` seconds."""
+logger = logging.getLogger(__name__)
+
+LOST_AFTER = 10
+"""Seconds without an answer of a node after which its processes count as lost. A node answers every `BEAT` seconds. The
+time is counted in seconds in which this process ran, so that a suspended driver gives up no node."""
+
+START_SECONDS = 60
+"""Seconds to wait for a node to start an actor with reserved CPUs; then it is started without any."""
 
 _CHUNK = 1 << 20
+_LONGEST_CAUSE = 300
 
 assert LOST_AFTER > 2 * BEAT
 
 
+class _Silent(Exception):
+    """A call of an actor was not answered in time."""
+
+
 class RemoteProcess:
-    """A started process on a node. Has the attributes of `isolation.spawned.Process`.
+    """A process on a node. Has the attributes of `isolation.spawned.Process`.
 
     Args:
         recipe: How to start the process.
-        placement: The node, with the actor that starts the process there.
+        cluster: Chooses the node.
+        cpus: CPUs to reserve for it.
     """
 
-    def __init__(self, recipe: Recipe, placement: Placement) -> None:
+    def __init__(self, recipe: Recipe, cluster: Cluster, cpus: float) -> None:
         self._recipe = recipe
-        self._placement = placement
-        self._actor = placement.actor
+        self._cluster = cluster
+        self._cpus = cpus
+        self._placement: Placement | None = None
         self._ray = part()
+        self._is_killed = self._is_handed_over = False
         self._lock = threading.Lock()
-        self._is_killed = False
+        self._is_begun = threading.Event()
         self._end = ""
-        self.node = placement.node_name
+        self.death_reason = WORKER_DIED
+        self.watch = _Watch()
         self._taken, self.orders = os.pipe()
         self.reports, self._given = os.pipe()
-        self._is_handed_over = False
-        self.watch = _Watch()
         threading.Thread(target=self._feed, name="bench-ray-feed", daemon=True).start()
         threading.Thread(target=self._fetch, name="bench-ray-fetch", daemon=True).start()
+
+    @property
+    def node(self) -> str:
+        """Name of the node; "" until one is chosen."""
+        return "" if self._placement is None else self._placement.node.name
 
     @property
     def is_over(self) -> bool:
@@ -72,8 +92,7 @@ class RemoteProcess:
             if self._is_killed:
                 return
             self._is_killed = True
-        with contextlib.suppress(Exception):  # the connection to the cluster is lost
-            self._ray.kill(self._actor)
+        threading.Thread(target=self._kill_actor, name="bench-ray-kill", daemon=True).start()
         if not self._is_handed_over:
             for fd in (self.orders, self.reports):
                 os.close(fd)
@@ -81,55 +100,88 @@ class RemoteProcess:
     def how_it_ended(self, patience: float = 0.0) -> str:
         """Return a description of how the process ended. Waits at most `patience` seconds until it has ended."""
         self.watch.join(patience)
-        return self._end or f"the process of {self._recipe.name} on {self.node} was ended because its pipe was closed"
+        return self._end or self._words("was ended because its pipe was closed")
+
+    def _kill_actor(self) -> None:
+        if self._placement is not None:
+            with contextlib.suppress(Exception):  # it has ended, or the connection to the cluster is lost
+                self._ray.kill(self._placement.actor)
 
     def _feed(self) -> None:
         """Carry orders to the actor until the pipe is closed."""
         with os.fdopen(self._taken, "rb", buffering=0) as pipe:
-            while data := pipe.read(_CHUNK):
+            self._is_begun.wait()
+            while (placement := self._placement) is not None and (data := pipe.read(_CHUNK)):
                 try:
-                    self._ray.get(self._actor.feed.remote(data))
+                    self._ray.get(placement.actor.feed.remote(data))
                 except Exception:  # the actor has ended; `_fetch` says how
                     return
 
     def _fetch(self) -> None:
-        """Carry reports from the actor until the process has ended or its node is lost."""
-        end = ""
+        """Start the actor, and carry its reports until the process has ended or its node is lost."""
         with os.fdopen(self._given, "wb", buffering=0) as pipe:
             try:
-                end = self._wait_for_start()
-                while not end:
-                    data, printed, ended = self._ray.get(self._actor.fetch.remote(), timeout=LOST_AFTER)
-                    for line in printed:
-                        show_line(f"{self._recipe.name} on {self.node}", redactor.text(line, patterns=False))
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[pipe.write(rest) or 0 :]
-                    end = "" if ended is None else f"{ended} on {self.node}"
-            except self._ray.exceptions.GetTimeoutError:
-                self._placement.is_lost = True
-                end = self._words(f"was given up because its node did not answer for {LOST_AFTER:g} s")
+                self._end = self._begin() or self._carry(pipe)
+            except _Silent:
+                self._lose(f"was given up because its node did not answer for {LOST_AFTER} s")
             except BrokenPipeError:
-                end = self._words("was ended")
-            except self._ray.exceptions.RayError as error:
-                end = self._words(f"ended with its node or Ray's process there ({type(error).__name__})")
-            except Exception as error:  # the driver is disconnected, for example because it ends
-                end = self._words(f"cannot be reached ({type(error).__name__}: {error})")
-            self._end = end
-            with contextlib.suppress(Exception):
-                self._ray.kill(self._actor)
-            self._placement.release()
+                self._end = self._words("was ended")
+            except Exception as error:  # of Ray: the node, the actor or the connection has ended
+                cause = " ".join(str(error).split())[:_LONGEST_CAUSE]
+                self._lose(f"ended with its node, or could not be started there ({type(error).__name__}: {cause})")
+            self._is_begun.set()
+            self._kill_actor()
+            if self._placement is not None:
+                self._cluster.released(self._placement, is_lost=self.death_reason == NODE_LOST)
         self.watch.end()
 
-    def _wait_for_start(self) -> str:
-        """Wait until the node has started the process; return why that failed, else ""."""
-        _, version = self._ray.get(self._actor.where.remote(), timeout=self._recipe.load_seconds)
-        if version != bench_version():
-            return self._words(f"was refused: bench is {version} there and {bench_version()} here")
-        return ""
+    def _begin(self) -> str:
+        """Start the actor and its process; return why that failed, else ""."""
+        for cpus, seconds in ((self._cpus, START_SECONDS), (0.0, int(self._recipe.load_seconds))):
+            self._placement = placement = self._cluster.place(cpus)
+            try:
+                refused = self._get(placement.actor.begin.remote(bench_version(), to_kwargs(self._recipe)), seconds)
+            except _Silent:
+                if cpus == 0:
+                    raise
+                logger.warning(
+                    "%s has not started a process for %d s; it is started without reserving CPUs, which other jobs of "
+                    "the cluster may use", self.node, seconds,
+                )  # fmt: skip
+                self._kill_actor()
+                self._cluster.released(placement, is_lost=False)
+                continue
+            if self._is_killed:  # while it was started
+                return self._words("was ended")
+            self._is_begun.set()
+            return self._words(refused) if refused else ""
+        raise AssertionError("the second attempt returns or raises")
+
+    def _carry(self, pipe: BinaryIO) -> str:
+        assert self._placement is not None
+        while True:
+            data, printed, ended = self._get(self._placement.actor.fetch.remote(), LOST_AFTER)
+            for line in printed:
+                show_line(f"{self._recipe.name} on {self.node}", redactor.text(line, patterns=False))
+            rest = memoryview(data)
+            while rest:
+                rest = rest[pipe.write(rest) or 0 :]
+            if ended is not None:
+                return f"{ended} on {self.node}"
+
+    def _get(self, reference: Any, seconds: int) -> Any:
+        """Wait for the result of a call, in steps of a second; raise `_Silent` after so many."""
+        for _ in range(seconds):
+            if self._ray.wait([reference], timeout=1.0)[0]:
+                return self._ray.get(reference)
+        raise _Silent
+
+    def _lose(self, what: str) -> None:
+        self.death_reason = NODE_LOST
+        self._end = self._words(what)
 
     def _words(self, what: str) -> str:
-        return f"the process of {self._recipe.name} on {self.node} {what}"
+        return f"the process of {self._recipe.name}{f' on {self.node}' if self.node else ''} {what}"
 
 
 class _Watch:
@@ -166,5 +218,7 @@ class _Watch:
 
 
 def to_kwargs(recipe: Recipe) -> dict[str, Any]:
-    """Keyword arguments of `Recipe` for the process on the node."""
-    return {each.name: getattr(recipe, each.name) for each in fields(Recipe) if each.name != "host"}
+    """Keyword arguments of `Recipe` for the process on the node. Variables that the process would not get here are hidden
+    there, too: only this process knows the values of keys."""
+    kept = {each.name: getattr(recipe, each.name) for each in fields(Recipe) if each.name not in ("host", "hidden")}
+    return {**kept, "hidden": recipe.hidden | (set(os.environ) - set(recipe.environ(os.environ)))}

@@ -90,7 +90,7 @@ def test_rewards_are_those_of_a_run_without(shop: Workshop, cluster: RayCluster)
     [
         ({"adress": "x"}, "has no setting 'adress'; did you mean 'address'?"),
         ({"worker_cpus": "2"}, "executor_args.worker_cpus: must be a number"),
-        ({"worker_cpus": 0}, "must be greater than 0"),
+        ({"worker_cpus": 0}, "must be at least 0.01"),
         ({"runtime_env": "nothing.json"}, "nothing.json cannot be read"),
         ({"address": "127.0.0.1:1"}, "executor_args.address: the Ray cluster at '127.0.0.1:1' cannot be used"),
     ],
