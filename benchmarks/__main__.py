@@ -4,6 +4,7 @@
     python -m benchmarks load [--rollouts 100000] [--in-flight 512] [--json]
     python -m benchmarks million
     python -m benchmarks peers --peer lm-eval=PYTHON --peer inspect_ai=PYTHON --peer verifiers=PYTHON
+    python -m benchmarks ray
     python -m benchmarks sampling
     python -m benchmarks view [--rollouts 1000000]
 
@@ -41,6 +42,7 @@ from benchmarks.children import (
 )
 from benchmarks.load import Load, run_load
 from benchmarks.peers import PROGRAMS, describe, peer_costs
+from benchmarks.ray import BUSY_SECONDS, run_ray
 from benchmarks.sampling import CASES, REPEATS, simulate
 from benchmarks.turns import play
 from benchmarks.view import run_view
@@ -414,7 +416,7 @@ MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
     "resume": resume,
 }
 
-BY_HAND = ("load", "million", "peers", "sampling", "view")
+BY_HAND = ("load", "million", "peers", "ray", "sampling", "view")
 """Measurements that are made only when they are named."""
 
 
@@ -461,6 +463,23 @@ def view(folder: Path, *, rollouts: int) -> list[Row]:
     ]  # fmt: skip
 
 
+def ray(folder: Path) -> list[Row]:
+    """What `--executor ray` costs and brings: see `benchmarks.ray`."""
+    found = run_ray(folder)
+    rows = [
+        Row(f"driver's CPU a further rollout, {number} processes on Ray", f"{cost:.2f} ms",
+            f"without Ray: {found.plain_ms:.2f} ms", "≤ 3 ms more", cost - found.plain_ms <= 3)
+        for number, cost in found.driver_ms.items()
+    ]  # fmt: skip
+    slowest = max(found.driver_ms.values())
+    rows.append(Row("  so one driver's core is full at", f"{1000 / slowest:,.0f} rollouts a second", "", "", True))
+    rows.append(
+        Row(f"a second process, {BUSY_SECONDS * 1000:.0f} ms of CPU a rollout", f"{found.speedup:.2f} × as fast", "",
+            "≥ 1.60 ×", found.speedup >= 1.6)
+    )  # fmt: skip
+    return rows
+
+
 def _p95(values: list[float]) -> float:
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
@@ -501,6 +520,7 @@ def main() -> int:
         "load": partial(load, rollouts=rollouts, in_flight=asked.in_flight, as_json=asked.json),
         "million": partial(resume, rollouts=1_000_000),
         "peers": partial(peers, interpreters=interpreters),
+        "ray": ray,
         "sampling": sampling,
         "view": partial(view, rollouts=asked.rollouts or 1_000_000),
     }
