@@ -1,6 +1,6 @@
 """What `--executor ray` costs and brings, on a cluster in a process of its own on this computer: CPU of the driver for
-each further rollout, by the number of processes, and the wall time of an environment that computes, with one process and
-with two."""
+each further rollout, by the number of processes, and the wall time of an environment that computes, with one process
+and with two."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def job_of(
         )
     if any(run.settings.env.is_isolated or run.settings.env.executor is not None for run in found.runs):
         raise UsageError(
-            "--set env.isolate, env.workers, env.executor: this command cannot score in isolated processes; to do so, use "
+            "--set env.isolate, env.workers, env.executor: this command cannot score in other processes; to do so, use "
             f'`bench run` with an [[eval]] table that has env_id = "{MULTI_EVAL}"'
         )
     found = replace(found, runs=tuple(map(_with_labels, found.runs)))

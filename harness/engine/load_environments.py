@@ -47,7 +47,9 @@ class Loader:
     def expect(self, runs: Sequence[ResolvedRun]) -> None:
         """Announce the runs whose environments will be loaded, so that their processes can load in parallel."""
         self._hidden = self._hidden.union(*map(_key_vars, runs))
-        self._ahead |= {_key(run.settings.env): run for run in runs if _has_processes(run) and _place(run) not in self._given}
+        self._ahead |= {
+            _key(run.settings.env): run for run in runs if _has_processes(run) and _place(run) not in self._given
+        }
 
     def load(self, resolved: ResolvedRun) -> Environment:
         """Return the run's environment, with its extra arguments applied."""
@@ -63,7 +65,7 @@ class Loader:
                     self._started[first] = Worker(self._recipe(self._ahead.pop(first)))
                 worker = self._started.pop(key, None) or Worker(self._recipe(resolved))
                 host = worker.recipe.host
-                size = max(1, settings.workers) if host is None else host.size
+                size = _workers(settings) if host is None else host.size
                 try:
                     self._loaded[key] = IsolatedEnvironment(worker.recipe, size, worker)
                 except BaseException:
@@ -94,7 +96,8 @@ class Loader:
         found = resolved.found
         path = None if host is None or found is None else found.path
         return Recipe(
-            settings.env_id if path is None else str(path.resolve()), settings.env_args, settings.extra_env_kwargs, settings.name, memory_bound(resolved),
+            settings.env_id if path is None else str(path.resolve()), settings.env_args, settings.extra_env_kwargs,
+            settings.name, memory_bound(resolved),
             allowed=frozenset(settings.worker_vars), hidden=self._hidden | _key_vars(resolved),
             host=host, expected=None if host is None or found is None else found.source_identity(),
         )  # fmt: skip
@@ -103,6 +106,11 @@ class Loader:
 def _executor(resolved: ResolvedRun) -> ExecutorEntry | None:
     name = resolved.settings.env.executor
     return None if name is None else executor_entry(name, resolved.origins["env.executor"].source)
+
+
+def _workers(settings: EnvSettings) -> int:
+    """Number of processes of an environment on this computer."""
+    return (os.cpu_count() or 1) if settings.workers < 0 else max(1, settings.workers)
 
 
 def _has_processes(resolved: ResolvedRun) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from harness.core.errors import UsageError
 from harness.core.records import Example, Failed, Generated
+from harness.core.safe_text import clean
 from harness.core.types import JsonDict
 from harness.settings.wording import listed, nearest
 from harness.stats.scores import ScoreTable
@@ -38,6 +40,15 @@ class Trouble:
     """Number of these rollouts that may succeed on retry."""
     places: list[tuple[int | str, int]] = field(default_factory=list[tuple[int | str, int]])
     """(example id, rollout index) of each of these rollouts."""
+    nodes: Counter[str] = field(default_factory=Counter[str])
+    """Number of these rollouts by the computer that executed them, if an executor runs them on others."""
+
+    @property
+    def where(self) -> str:
+        """The computers in words, those with most of these rollouts first; "" if there is nothing to say."""
+        most = [f"{clean(name, 60)} ({count})" for name, count in self.nodes.most_common(MOST)]
+        more = len(self.nodes) - len(most)
+        return ", ".join(most) + (f" and {more} more" if more > 0 else "")
 
     @property
     def count(self) -> int:
@@ -52,6 +63,7 @@ class Trouble:
             "scored": self.is_scored,
             "retryable": self.retryable,
             "message": self.message,
+            **({"nodes": dict(self.nodes)} if self.nodes else {}),
             "rollouts": [{"example_id": example, "rollout_index": rollout} for example, rollout in self.places],
         }
 
@@ -189,12 +201,18 @@ def _note(troubles: dict[tuple[bool, str], Trouble], outcome: Outcome) -> None:
     if not outcome.is_scored:
         message = base.error if isinstance(base, Failed) else outcome.error
         trouble = troubles.setdefault((False, outcome.reason), Trouble(outcome.reason, message or outcome.reason))
-        trouble.places.append(place)
+        _enter(trouble, outcome, place)
         trouble.retryable += isinstance(base, Failed) and base.retryable
         return
     for function, words in (score.reasons if score is not None else {}).items():
         trouble = troubles.setdefault((True, function), Trouble(f"no value for {function}", words, is_scored=True))
-        trouble.places.append(place)
+        _enter(trouble, outcome, place)
+
+
+def _enter(trouble: Trouble, outcome: Outcome, place: tuple[int | str, int]) -> None:
+    trouble.places.append(place)
+    if outcome.base.node is not None:
+        trouble.nodes[outcome.base.node] += 1
 
 
 class _Standing(NamedTuple):

@@ -182,6 +182,8 @@ def _troubles(troubles: Sequence[Trouble], width: int) -> Iterator[Text]:
         examples = "example" if len(ids) == 1 else "examples"
         tail = f" and {numerals.count(more)} more" if more > 0 else ""
         yield from prose(f"{examples} {', '.join(ids[:MOST_IDS])}{tail}", width, indent=4, break_words=False)
+        if trouble.nodes:
+            yield from prose(f"on {trouble.where}", width, indent=4, break_words=False)
 
 
 def _message(message: str, width: int) -> Iterator[str]:

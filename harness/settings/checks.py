@@ -53,6 +53,11 @@ def none_word(value: object) -> object:
     return None if value == NONE_WORD else value
 
 
+def auto_word(value: object) -> object:
+    """Convert the word for "as many as there are" to -1."""
+    return -1 if value == "auto" else value
+
+
 def as_tuple(value: object) -> object:
     """Convert a list from TOML or JSON to a tuple, since settings are immutable."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value

@@ -43,7 +43,11 @@ _DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concur
 _NEEDS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("hf_hub_dataset_name", "hf_public"), ("save_to_hf_hub",), "nothing is pushed"),
     (("shuffle_seed",), ("shuffle",), "examples are taken in order"),
-    (("worker_memory_mb", "worker_vars"), ("workers", "isolate", "executor"), "no environment runs in a process of its own"),
+    (
+        ("worker_memory_mb", "worker_vars"),
+        ("workers", "isolate", "executor"),
+        "no environment runs in a process of its own",
+    ),
 )
 """Settings that have no effect unless another setting is on: these settings, those that they need, and the reason."""
 _NOT_A_DEFAULT = "the default settings of an environment cannot set the environment or the name of a run"

@@ -132,9 +132,11 @@ class EnvSettings(BaseModel):
     """Reward from which a rollout counts as passed in pass@k and pass^k."""
     isolate: Annotated[bool, CliOption("boolean", ("--isolate",), off=("--no-isolate",))] = False
     """Run the environment in processes of its own: its faults do not affect other runs, and it sees no API key."""
-    workers: Annotated[NonNegativeInt, CliOption("integer", ("--workers",))] = 0
-    """Number of processes of the environment, to use several cores; 0 is this process, or one process with
-    `isolate`."""
+    workers: Annotated[
+        Annotated[int, Field(ge=-1)], BeforeValidator(checks.auto_word), CliOption("integer", ("--workers",))
+    ] = 0
+    """Number of processes of the environment, to use several cores; "auto" (-1) is one a core, and with the executor
+    `ray` one for each CPU of the nodes; 0 is this process, or one process with `isolate`."""
     executor: Annotated[str | None, BeforeValidator(checks.none_word), CliOption("string", ("--executor",))] = None
     """Name of the installed plugin that executes the rollouts (entry-point group `bench.executors`); "none" executes
     them in this process, or with `isolate` in processes of the environment's own."""
@@ -155,7 +157,7 @@ class EnvSettings(BaseModel):
     @property
     def is_isolated(self) -> bool:
         """Whether the environment runs in separate processes."""
-        return self.isolate or self.workers > 0
+        return self.isolate or self.workers != 0
 
 
 class ModelSettings(BaseModel):

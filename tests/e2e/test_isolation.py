@@ -512,7 +512,7 @@ def test_other_commands_refuse_what_only_runs_can_do(shop: Workshop) -> None:
     shop.write("tasks.json", '[{"id": "a", "prompt": "1 + 1"}]')
     shop.environment("asker", AGENT)
     refused = shop.bench("multi", "tasks.json", "-m", "reference/echo", "--set", "env.workers=2")
-    assert refused.code == 2 and "this command cannot score in isolated processes" in refused.said
+    assert refused.code == 2 and "this command cannot score in other processes" in refused.said
     agent = ("-m", "asker:Asker", "-d", "rows.jsonl", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     for command in (("eval", "--eval-fn", "asker:score"), ("test",)):
         refused = shop.bench(*command, *agent, "--set", "env.workers=2")

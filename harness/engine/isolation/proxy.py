@@ -9,7 +9,6 @@ import weakref
 from array import array
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from harness.core.errors import EnvironmentFault

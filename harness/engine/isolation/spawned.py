@@ -156,8 +156,9 @@ class Recipe:
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
         """Return those of the given key variables that the process would receive although `allowed` lacks them. On
         another computer, all that are not hidden count, since its variables are not known."""
-        given = self.environ(dict.fromkeys(names, "") if self.host is not None else os.environ)
-        return frozenset(name for name in names if name and name in given and name not in self.allowed)
+        keys = frozenset(filter(None, names))
+        given = self.environ(os.environ if self.host is None else dict.fromkeys(keys, ""))
+        return frozenset(name for name in keys if name in given and name not in self.allowed)
 
     def environ(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment variables for the process, without those that contain a key."""
@@ -182,16 +183,14 @@ class Spawned:
     Args:
         recipe: How to start the process.
         show: Called with each line of its output, without its line end; None writes it to stderr.
-        is_apart: Whether this process kills its children when it ends, but not theirs, as Ray does. Then another process
-            is put between this one and the keeper, which must end later.
+        is_apart: Whether the children of this process are killed when it ends, but not theirs, as Ray does. Then
+            another process is put between this one and the keeper, which must end later.
     """
 
     node = ""
     death_reason = WORKER_DIED
 
-    def __init__(
-        self, recipe: Recipe, show: Callable[[str], None] | None = None, *, is_apart: bool = False
-    ) -> None:
+    def __init__(self, recipe: Recipe, show: Callable[[str], None] | None = None, *, is_apart: bool = False) -> None:
         self._name = recipe.name
         self._memory_mb = recipe.memory_mb
         ends: list[int] = []

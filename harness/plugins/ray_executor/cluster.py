@@ -11,8 +11,8 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,7 +78,7 @@ class Cluster:
         self.users = 0
         """Number of environments that use the connection."""
         self._changed = threading.Condition()
-        self._used: Counter[str] = Counter()
+        self._used: defaultdict[str, float] = defaultdict(float)
         """CPUs in use by our processes, by node."""
         self._avoided: dict[str, float] = {}
         self._is_over = False
@@ -157,7 +157,7 @@ class RayHost:
 
     cluster: Cluster
     workers: int
-    """Number of processes that the user has set; 0 is as many as the nodes have room for."""
+    """Number of processes that the user has set; 0 or less is as many as the nodes have room for."""
     cpus: float
     """CPUs that each reserves."""
     _is_closed: bool = field(default=False)
@@ -165,7 +165,9 @@ class RayHost:
     @property
     def size(self) -> int:
         """Number of processes to run at once; at least 1."""
-        return self.workers or max(1, sum(int(node.cpus / self.cpus + 1e-9) for node in self.cluster.nodes))
+        if self.workers > 0:
+            return self.workers
+        return max(1, sum(int(node.cpus / self.cpus + 1e-9) for node in self.cluster.nodes))
 
     def start(self, recipe: Recipe) -> Process:
         """Start a process on a node. Does not wait."""
@@ -188,7 +190,7 @@ def open_cluster(settings: RaySettings, workers: int) -> RayHost:
 
     Args:
         settings: Settings of the executor.
-        workers: Number of processes of the environment; 0 is as many as the nodes have room for.
+        workers: Number of processes of the environment; 0 or less is as many as the nodes have room for.
 
     Raises:
         ConfigError: there is no cluster at the address, no node has enough CPUs, or this process already has a
@@ -249,7 +251,7 @@ def _connect(settings: RaySettings) -> Any:
 
 
 @contextlib.contextmanager
-def _hooks_kept() -> Iterator[None]:
+def _hooks_kept() -> Generator[None]:
     """Undo that Ray replaces the handler of SIGTERM and the exception hook of this process."""
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     try:

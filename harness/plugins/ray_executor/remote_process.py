@@ -218,7 +218,7 @@ class _Watch:
 
 
 def to_kwargs(recipe: Recipe) -> dict[str, Any]:
-    """Keyword arguments of `Recipe` for the process on the node. Variables that the process would not get here are hidden
-    there, too: only this process knows the values of keys."""
+    """Keyword arguments of `Recipe` for the process on the node. Variables that the process would not get here are
+    hidden there, too: only this process knows the values of keys."""
     kept = {each.name: getattr(recipe, each.name) for each in fields(Recipe) if each.name not in ("host", "hidden")}
     return {**kept, "hidden": recipe.hidden | (set(os.environ) - set(recipe.environ(os.environ)))}

@@ -308,8 +308,11 @@ def _unscored(environment: EnvPart) -> Html:
             heal = f"{numerals.count(trouble.retryable)} may succeed on retry" if trouble.retryable else ""
             said = tag("span", trouble.message[:400], class_="said")
             counted = f"{numerals.count(trouble.count)} ({share})"
-            remark = "scored nevertheless" if trouble.is_scored else heal
-            rows.append([trouble.reason[:200], name_of(run), said, counted, remark])
+            remarks = [
+                "scored nevertheless" if trouble.is_scored else heal,
+                f"on {trouble.where}" if trouble.nodes else "",
+            ]
+            rows.append([trouble.reason[:200], name_of(run), said, counted, "; ".join(filter(None, remarks))])
     waiting = sum(run.found.waiting for run in environment.runs)
     missing = sum(run.summary.not_run for run in environment.runs)
     words = [
