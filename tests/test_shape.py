@@ -61,7 +61,8 @@ LINES = {
     # room for keys that are expected
     # a dict of the keys that were added last
     # the machine of a rollout; whether its result is being verified
-    "core": (2814, 1549),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    # lost computers, and which one executed a rollout
+    "core": (2816, 1548),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # figures of a run that its environment computes
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
@@ -70,14 +71,15 @@ LINES = {
     # what a resume passes over, in an array
     # a sandbox that fails after a limit of the rollout
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
-    "engine": (7470, 5116),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
+    "engine": (7685, 5249),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a hook around the turns on a machine
     # a machine that failed is never verified; texts of models that no program can have
     # programs that the turns have left; failures that `verify` has caught
     # lines of files as other tools count them
-    "envs": (2722, 1644),  # kept connections to MCP servers; errors of state.openai
+    "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -113,6 +115,7 @@ LINES = {
     # origin and unknown times of imported runs
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
+    "plugins/ray_executor": (694, 450),
     "plugins/view": (5793, 3879),
     "records": (3, 1),
     # log-probabilities of prompts, with their tokenizer; several prompts and token ids
@@ -122,7 +125,8 @@ LINES = {
     # a rollout keeps its reply, which several columns read; columns of usual rollouts in fewer steps
     # the origin of imported runs, and their unknown times
     # figures of a run
-    "report": (8917, 6157),  # columns of notes, and notes in transcripts; calls of rollouts
+    # where failed rollouts ran
+    "report": (8943, 6178),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -139,7 +143,8 @@ LINES = {
     # lists of headers
     # sources whose prefix alone is an environment
     # arguments of environment sources that need trust
-    "settings": (4751, 3144),  # messages that spell settings as Python calls do
+    # arguments of executors, and one process a core
+    "settings": (4771, 3163),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
@@ -149,7 +154,8 @@ LINES = {
     # rows that are counted when they are written; words for replies that an import does not have
     # figures of a run
     # the expected number of keys of a journal
-    "store": (7204, 4485),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # optional last fields of lines
+    "store": (7206, 4485),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

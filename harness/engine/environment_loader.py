@@ -80,7 +80,7 @@ def inner_source(environment: Environment, found: FoundEnvironment | None) -> Js
 
     Args:
         environment: The environment.
-        found: What is known of it without importing it; None for one that is built in.
+        found: Facts about it that need no import; None for one that is built in.
     """
     inner = set(environment.source_files).difference(() if found is None else found.source_files)
     return {"inner_source": hash_files(inner)} if inner else {}

@@ -37,6 +37,14 @@ NOT_RUN = {
     "make test": "would call this test; .ci/run runs it in a fresh virtual environment",
     "make quickstart": "installs; .ci/run runs it, and here its second line is run",
     "pip install 'bench-harness[litellm]'": "needs the package index",
+    "ray start --head --port 6379": "starts a cluster that goes on; tests/plugins/ray_executor uses one",
+    "ray start --address FIRST:6379": "needs another computer",
+    "bench run suite.toml --executor ray --ray-address auto": "needs that cluster",
+    "bench run suite.toml --executor ray --ray-address FIRST:6379 --workers 64 --worker-cpus 2": "needs that cluster",
+    "sbatch suite.sbatch": "needs a cluster with Slurm",
+    "kubectl exec -it POD-OF-THE-HEAD -- bench run suite.toml --executor ray --ray-address auto -o /results": (
+        "needs a cluster with Kubernetes"
+    ),
     "python -m twine upload environments/my_env/dist/my_env-0.1.0-py3-none-any.whl": "publishes, to the real index",
     "bench run gsm8k -m claude-sonnet-4-5 -b litellm://anthropic": "needs a key, and asks a real provider",
     "bench view": "serves until Ctrl-C, like the three below; tests/plugins/view/test_view_command.py runs them",
@@ -58,7 +66,7 @@ NOT_RUN = {
     **STAND_INS,
 }
 """All that is not run or shown here as a reader types or sees it, with the reason: commands, pages (their Python and
-what it prints), blocks by their first words, and what stands in for a part of a command. No page needs a cluster."""
+what it prints), blocks by their first words, and what stands in for a part of a command."""
 
 RECIPES = {"make quickstart": "bench run configs/eval/quickstart.toml"}
 """What is run in place of a target that installs first."""
@@ -77,6 +85,10 @@ OTHER_TOOLS = {
     },
     "docs/guides/from-verifiers.md": {"--skip-upload", "--hosted"},
     "docs/guides/import.md": {"--log_samples", "--output_path"},
+    "docs/guides/many-machines.md": {
+        "--head", "--port", "--address", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--block",
+        "--exclude", "--overlap", "--help",
+    },
     "docs/concepts/scale.md": {"--peer", "--rollouts"},
 }  # fmt: skip
 """Options of the tools that a page compares with, and of the measurements."""
@@ -137,6 +149,8 @@ def play(path: Path, folder: Path, hub: HubServer, default: str) -> None:
     installs = any(step.kind == "command" and step.text.startswith("bench env install") for step in doing(path))
     if any(step.kind == "command" and "lm-eval/" in step.text for step in doing(path)):
         pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'bench-harness[lm-eval]'")
+    if any(step.kind == "command" and "--executor ray" in step.text for step in doing(path)):
+        pytest.importorskip("ray", reason="ray is not installed: pip install 'bench-harness[ray]'")
     with Session(folder, hub, default, installs=installs) as reader:
         for step in doing(path):
             if step.kind == "shown":

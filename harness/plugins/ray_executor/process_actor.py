@@ -1,5 +1,5 @@
 """Actor on a node of a Ray cluster: starts one process of an environment there, as `--isolate` does, and passes the
-messages on. When the actor ends, for whatever reason, the process ends with it (see `isolation.keeper`)."""
+messages on. However the actor ends, the process ends with it (see `isolation.keeper`)."""
 
 from __future__ import annotations
 
