@@ -3,6 +3,7 @@ prints its address, and does what its input says: `kill NAME`, `add NAME`."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -76,10 +77,9 @@ def main(cpus: int) -> None:
     os.environ["BENCH_TEST_CLUSTER"] = str(os.getpid())
     orders, out = sys.stdin, os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what Ray prints is no answer
-    from ray.cluster_utils import Cluster
-
+    cluster_utils: Any = importlib.import_module("ray.cluster_utils")
     common: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 80 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "node_name": "head"})
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "node_name": "head"})
     nodes = {name: cluster.add_node(**common, num_cpus=cpus, node_name=name) for name in NODES}
     print(cluster.address, file=out)
     for line in orders:
