@@ -274,7 +274,7 @@ def test_json_has_everything_and_survives_any_text() -> None:
         "usage": {"input_tokens": 10, "output_tokens": 5, "reasoning_tokens": 0, "cached_tokens": 0, "requests": 1,
                   "unreported": 0, "cost": None},
         "timing": {"started_at": 1_790_000_000.0, "generation": 0.5, "model": 0.25, "waiting": 0.0, "scoring": 0.01},
-        "attempts": 1, "calls": None, "state": {"turn": 1}, "scoring_state": {"verdict": 1}, "notes": [],
+        "attempts": 1, "node": None, "calls": None, "state": {"turn": 1}, "scoring_state": {"verdict": 1}, "notes": [],
     }  # fmt: skip
     assert (lost["outcome"], lost["reward"], lost["reason"], lost["error"]) == (
         "unscored", None, "timeout", "timeout: no reply in 600 s",

@@ -33,6 +33,7 @@ CLOSED_LIST = {
         "isolate": ("--isolate", False),
         "workers": ("--workers", 0),
         "executor": ("--executor", None),
+        "executor_args": ("--executor-args", {}),
         "worker_memory_mb": ("--worker-memory-mb", 4096),
         "worker_vars": ("--worker-vars", ()),
     },

@@ -242,7 +242,7 @@ def test_a_repository_name_without_a_push_is_told(here: Path) -> None:
 
 
 def test_a_bound_on_processes_that_there_are_not_is_told(here: Path) -> None:
-    words = "has no effect: no environment runs in a process of its own without --workers or --isolate"
+    words = "has no effect: no environment runs in a process of its own without --workers or --isolate or --executor"
     alone: dict[str, object] = {"worker_memory_mb": 512, "worker_vars": ("HF_TOKEN",)}
     assert resolve("toy-env", alone).notices[-2:] == (f"--worker-memory-mb 512 {words}", f"--worker-vars {words}")
     assert resolve("toy-env", {**alone, "workers": 1}).notices == ()

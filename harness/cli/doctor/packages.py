@@ -38,6 +38,7 @@ GIVES: Mapping[str, str] = {
     "prices": "prices of models for which neither endpoint nor registry gives one",
     "gym": "classic environments around gymnasium",
     "reasoning-gym": "classic environments of reasoning-gym",
+    "ray": "environments on the nodes of a Ray cluster, `--executor ray`",
     "textarena": "classic environments of textarena",
     "lm-eval": "tasks of lm-eval",
 }
