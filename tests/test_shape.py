@@ -52,8 +52,9 @@ LINES = {
     # completion for a named shell; usage of cancelled rollouts; trust of folders of code
     # completion for a named shell; usage of cancelled rollouts
     # containers in doctor
+    # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
-    "cli": (10130, 6971),
+    "cli": (10131, 6972),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
