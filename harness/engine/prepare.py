@@ -216,6 +216,9 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     """Load the environment of a run, and create the run's plan and manifest."""
     resolved.require_secrets(asks_model=start.asks_model)
     env = resolved.settings.env
+    if env.executor is None and env.executor_args and resolved.origins["env.executor_args"].layer == "cli":
+        words = f"{resolved.origins['env.executor_args'].source}: is a setting of an executor, and the run has none"
+        raise ConfigError(words, remedy="set {executor}, or remove it")
     if env.executor is not None:
         source = resolved.origins["env.executor"].source
         is_host = executor_entry(env.executor, source).open_host is not None
