@@ -73,7 +73,8 @@ LINES = {
     # a sandbox that fails after a limit of the rollout
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
     # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
-    "engine": (7685, 5249),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # settings of an executor without one
+    "engine": (7706, 5263),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a hook around the turns on a machine
@@ -116,7 +117,8 @@ LINES = {
     # origin and unknown times of imported runs
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
-    "plugins/ray_executor": (694, 450),
+    # whether a cluster answers and demands a token, before Ray waits for minutes; nodes that die at the start
+    "plugins/ray_executor": (815, 535),
     "plugins/view": (5793, 3879),
     "records": (3, 1),
     # log-probabilities of prompts, with their tokenizer; several prompts and token ids

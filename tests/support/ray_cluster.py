@@ -7,7 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,11 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(cpus: int = 2) -> Iterator[RayCluster]:
-    """Start a cluster with a head that runs nothing, and three nodes."""
+def ray_cluster(cpus: int = 2, variables: Mapping[str, str] = ENVIRON) -> Iterator[RayCluster]:
+    """Start a cluster with a head that runs nothing, and three nodes, with these environment variables."""
     with subprocess.Popen(
         [sys.executable, __file__, str(cpus)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, **ENVIRON}, start_new_session=True,
+        env={**os.environ, **variables}, start_new_session=True,
     ) as process:  # fmt: skip
         try:
             yield RayCluster(process)

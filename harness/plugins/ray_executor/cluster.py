@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -15,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.types import JsonDict
 from harness.engine.isolation.spawned import Process, Recipe
 from harness.plugins.ray_executor.executor import RaySettings
 from harness.plugins.ray_executor.library import part
+from harness.plugins.ray_executor.meeting import VARIABLES, meet, own_token
 from harness.plugins.ray_executor.process_actor import ProcessActor
 from harness.plugins.ray_executor.remote_process import RemoteProcess
 
@@ -36,7 +35,6 @@ AVOID = 60.0
 PATIENCE = 60.0
 """Seconds to wait for a node when the cluster has none."""
 
-_CONNECT_SECONDS = 10.0
 _LONGEST_CAUSE = 500
 
 _lock = threading.Lock()
@@ -229,53 +227,55 @@ def _connect(settings: RaySettings) -> Any:
     """Import Ray and connect.
 
     Raises:
-        ConfigError: Ray is not installed, or there is no cluster at the address.
+        ConfigError: Ray is not installed, there is no cluster at the address, or the runtime environment is invalid.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about this computer is sent anywhere
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no warning about GPUs
-    options: dict[str, Any] = {
-        "log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": settings.runtime() or None,
-    }  # fmt: skip
-    if settings.address:
-        _require_listener(settings.address)
-        options["address"] = settings.address
-    else:
-        options |= {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-    with _hooks_kept():
-        ray = part()
+    runtime = settings.runtime() or None
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "runtime_env": runtime}
+    ray = part()
+    with _process_kept():
+        try:
+            if settings.address:
+                meet(settings.address)
+                options["address"] = settings.address
+            else:
+                own_token()
+                options |= {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        except Exception as error:  # of several kinds: no cluster, a wrong address, no token
+            raise _unusable(settings.address, error) from error
         try:
             ray.init(**options)
-        except Exception as error:  # of several kinds: no cluster, another version of Ray or Python, a wrong address
+        except Exception as error:  # of several kinds: another version of Ray or Python, no more memory
+            if runtime and isinstance(error, (TypeError, ValueError)):  # Ray validates it before it connects
+                words = f"executor_args.runtime_env: {settings.runtime_env} cannot be used: {_words(error)}"
+                raise ConfigError(words) from error
             raise _unusable(settings.address, error) from error
     return ray
 
 
 @contextlib.contextmanager
-def _hooks_kept() -> Generator[None]:
-    """Undo that Ray replaces the handler of SIGTERM and the exception hook of this process."""
+def _process_kept() -> Generator[None]:
+    """Undo that Ray replaces the handler of SIGTERM and the exception hook of this process, and sets variables."""
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    added = [name for name in VARIABLES if name not in os.environ]
     try:
         yield
     finally:
+        for name in added:
+            os.environ.pop(name, None)
         sys.excepthook = hook
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) != handler:
             signal.signal(signal.SIGTERM, handler)
 
 
-def _require_listener(address: str) -> None:
-    """Raise an error if nothing listens at `HOST:PORT`: Ray itself would wait for minutes."""
-    place = urlsplit(address if "//" in address else f"//{address}")
-    try:
-        if place.hostname and place.port:
-            socket.create_connection((place.hostname, place.port), _CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise _unusable(address, error) from error
-
-
 def _unusable(address: str, error: Exception) -> ConfigError:
-    words = " ".join(str(error).split())[:_LONGEST_CAUSE]
     where = f"the Ray cluster at {address!r}" if address else "a Ray cluster on this computer"
     return ConfigError(
-        f"executor_args.address: {where} cannot be used: {words}",
+        f"executor_args.address: {where} cannot be used: {_words(error)}",
         remedy="start one with `ray start --head`, or remove the address",
     )
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())[:_LONGEST_CAUSE]

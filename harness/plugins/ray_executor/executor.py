@@ -46,7 +46,7 @@ class RaySettings:
         return cast(JsonDict, found)
 
 
-LEAST_CPUS = 0.01
+LEAST_CPUS, MOST_CPUS = 0.01, 1e6
 
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "address": ((str,), "a string"), "worker_cpus": ((int, float), "a number"), "runtime_env": ((str,), "a path"),
@@ -68,8 +68,10 @@ def read_settings(args: JsonDict) -> RaySettings:
         if not isinstance(value, types) or isinstance(value, bool):
             raise ConfigError(f"executor_args.{name}: must be {words}, not {value!r}")
     settings = RaySettings(**args)
-    if not LEAST_CPUS <= settings.worker_cpus <= 1e6:
-        raise ConfigError(f"executor_args.worker_cpus: must be at least {LEAST_CPUS}, not {settings.worker_cpus:g}")
+    if not LEAST_CPUS <= settings.worker_cpus <= MOST_CPUS:
+        raise ConfigError(
+            f"executor_args.worker_cpus: must be from {LEAST_CPUS} to {MOST_CPUS:.0f}, not {settings.worker_cpus:g}"
+        )
     return settings
 
 

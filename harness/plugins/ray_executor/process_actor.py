@@ -29,6 +29,7 @@ class ProcessActor:
 
     def __init__(self) -> None:
         self._printed: deque[str] = deque(maxlen=_MOST_LINES)
+        self._left_out = 0
         self._spawned: Spawned | None = None
 
     async def begin(self, version: str, recipe: dict[str, Any]) -> str:
@@ -43,7 +44,7 @@ class ProcessActor:
         """
         if version != bench_version():
             return f"was refused: bench is {bench_version()} on {platform.node()} and {version} on the driver"
-        self._spawned = Spawned(Recipe(**recipe), self._printed.append, is_apart=True)
+        self._spawned = Spawned(Recipe(**recipe), self._keep, is_apart=True)
         os.set_blocking(self._spawned.reports, False)
         return ""
 
@@ -71,7 +72,15 @@ class ProcessActor:
         finally:
             loop.remove_reader(self._spawned.reports)
         end = None if data != b"" else await asyncio.to_thread(self._spawned.how_it_ended, _SETTLE)
-        return data or b"", [self._printed.popleft() for _ in range(len(self._printed))], end
+        lines = [self._printed.popleft() for _ in range(len(self._printed))]
+        if self._left_out:
+            lines.insert(0, f"({self._left_out} lines left out: printed faster than they are passed on)")
+            self._left_out = 0
+        return data or b"", lines, end
+
+    def _keep(self, line: str) -> None:
+        self._left_out += len(self._printed) == _MOST_LINES
+        self._printed.append(line)
 
     def _write(self, data: bytes) -> None:
         assert self._spawned is not None

@@ -30,6 +30,9 @@ time is counted in seconds in which this process ran, so that a suspended driver
 START_SECONDS = 60
 """Seconds to wait for a node to start an actor with reserved CPUs; then it is started without any."""
 
+MOST_LOST = 5
+"""Number of nodes to try for a process: one that has just died still counts as alive for some seconds."""
+
 _CHUNK = 1 << 20
 _LONGEST_CAUSE = 300
 
@@ -136,11 +139,14 @@ class RemoteProcess:
         self.watch.end()
 
     def _begin(self) -> str:
-        """Start the actor and its process; return why that failed, else ""."""
-        for cpus, seconds in ((self._cpus, START_SECONDS), (0.0, int(self._recipe.load_seconds))):
+        """Start the actor and its process, on another node if one has just died; return why that failed, else ""."""
+        dead = part("ray.exceptions")
+        cpus, seconds, lost = self._cpus, START_SECONDS, 0
+        while True:
             self._placement = placement = self._cluster.place(cpus)
             try:
                 refused = self._get(placement.actor.begin.remote(bench_version(), to_kwargs(self._recipe)), seconds)
+                break
             except _Silent:
                 if cpus == 0:
                     raise
@@ -148,14 +154,18 @@ class RemoteProcess:
                     "%s has not started a process for %d s; it is started without reserving CPUs, which other jobs of "
                     "the cluster may use", self.node, seconds,
                 )  # fmt: skip
-                self._kill_actor()
-                self._cluster.released(placement, is_lost=False)
-                continue
-            if self._is_killed:  # while it was started
-                return self._words("was ended")
-            self._is_begun.set()
-            return self._words(refused) if refused else ""
-        raise AssertionError("the second attempt returns or raises")
+                is_lost, cpus, seconds = False, 0.0, int(self._recipe.load_seconds)
+            except (dead.ActorDiedError, dead.ActorUnschedulableError):
+                lost += 1
+                if lost == MOST_LOST or self._is_killed:
+                    raise
+                is_lost = True
+            self._kill_actor()
+            self._cluster.released(placement, is_lost=is_lost)
+        if self._is_killed:  # while it was started
+            return self._words("was ended")
+        self._is_begun.set()
+        return self._words(refused) if refused else ""
 
     def _carry(self, pipe: BinaryIO) -> str:
         assert self._placement is not None

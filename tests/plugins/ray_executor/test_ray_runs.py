@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,9 @@ def load_environment(gate=""):
     return Twins(dataset=rows, rubric=Rubric([right]))
 """
 """An environment whose later examples wait for a file."""
+
+
+ONE = ("run", "wordle", "-n", "1", "-r", "1", "-m", "reference/oracle", "--executor", "ray")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +95,7 @@ def test_rewards_are_those_of_a_run_without(shop: Workshop, cluster: RayCluster)
     [
         ({"adress": "x"}, "has no setting 'adress'; did you mean 'address'?"),
         ({"worker_cpus": "2"}, "executor_args.worker_cpus: must be a number"),
-        ({"worker_cpus": 0}, "must be at least 0.01"),
+        ({"worker_cpus": 0}, "must be from 0.01 to 1000000, not 0"),
         ({"runtime_env": "nothing.json"}, "nothing.json cannot be read"),
         ({"address": "127.0.0.1:1"}, "executor_args.address: the Ray cluster at '127.0.0.1:1' cannot be used"),
     ],
@@ -103,6 +108,48 @@ def test_wrong_settings(shop: Workshop, cluster: RayCluster, args: dict[str, obj
     assert done.code == 2
     assert words in " ".join(done.err.split())
     assert "Traceback" not in done.err
+
+
+def test_an_invalid_runtime_environment_is_named(shop: Workshop, cluster: RayCluster) -> None:
+    runtime = shop.write("runtime.json", '{"env_vars": {"A": 1}}')
+    done = shop.bench(*ONE, "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON)
+    assert done.code == 2
+    assert f"executor_args.runtime_env: {runtime} cannot be used" in " ".join(done.err.split())
+
+
+def test_another_service_is_no_cluster(shop: Workshop, cluster: RayCluster) -> None:
+    with ThreadingHTTPServer(("0.0.0.0", 0), BaseHTTPRequestHandler) as server:  # Ray asks at the computer's address
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        done = shop.bench(*ONE, "--ray-address", f"127.0.0.1:{server.server_port}", env=ENVIRON)
+        server.shutdown()
+    assert done.code == 2
+    assert "cannot be used: what listens there is no Ray cluster" in " ".join(done.err.split())
+
+
+def test_a_token_is_sent_where_it_is_demanded(shop: Workshop, cluster: RayCluster) -> None:
+    token = shop.write("home/.ray/auth_token", "0123456789abcdef" * 4)
+    home = {**ENVIRON, "HOME": str(shop.cwd / "home")}
+    done = shop.bench(*ONE, "--ray-address", "auto", env={**home, "RAY_ADDRESS": cluster.address})
+    assert done.code == 0, done.err  # this cluster demands none
+    with ray_cluster(variables={**home, "RAY_AUTH_MODE": "token"}) as guarded:
+        done = shop.bench(*ONE, "--ray-address", guarded.address, env=home)
+        assert done.code == 0, done.err
+        token.unlink()
+        done = shop.bench(*ONE, "--ray-address", guarded.address, env=home)
+        assert done.code == 2
+        assert "it demands a token that this computer lacks" in " ".join(done.err.split())
+
+
+def test_a_cluster_of_its_own_leaves_no_token(shop: Workshop, cluster: RayCluster) -> None:
+    done = shop.bench(*ONE, env={**ENVIRON, "HOME": str(shop.cwd)})
+    assert done.code == 0, done.err
+    assert not (shop.cwd / ".ray").exists()
+
+
+def test_settings_of_an_executor_need_one(shop: Workshop) -> None:
+    done = shop.bench("run", "wordle", "-n", "1", "-r", "1", "-m", "reference/oracle", "--ray-address", "auto")
+    assert done.code == 2
+    assert "--ray-address auto: is a setting of an executor, and the run has none" in " ".join(done.err.split())
 
 
 def test_more_cpus_than_any_node_has(shop: Workshop, cluster: RayCluster) -> None:
