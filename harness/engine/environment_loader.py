@@ -75,6 +75,14 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     return environment
 
 
+def source_identity(found: FoundEnvironment) -> JsonDict:
+    """Version and hashes of an environment's code, which are part of a run's identity."""
+    return {
+        "distribution": f"{found.dist_name} {found.dist_version}", "source": hash_files(found.source_files),
+        **({"code": found.code} if found.code else {}),
+    }  # fmt: skip
+
+
 def inner_source(environment: Environment, found: FoundEnvironment | None) -> JsonDict:
     """Hash of the source of nested environments, for a run's identity; empty without any.
 

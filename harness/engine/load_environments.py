@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness.core.errors import ConfigError
 from harness.core.keys import digest
-from harness.engine.environment_loader import load_environment
+from harness.engine.environment_loader import load_environment, source_identity
 from harness.engine.executors import ExecutorEntry, executor_entry
 from harness.engine.isolation.process import Worker
 from harness.engine.isolation.proxy import IsolatedEnvironment
@@ -99,7 +99,7 @@ class Loader:
             settings.env_id if path is None else str(path.resolve()), settings.env_args, settings.extra_env_kwargs,
             settings.name, memory_bound(resolved),
             allowed=frozenset(settings.worker_vars), hidden=self._hidden | _key_vars(resolved),
-            host=host, expected=None if host is None or found is None else found.source_identity(),
+            host=host, expected=None if host is None or found is None else source_identity(found),
         )  # fmt: skip
 
 

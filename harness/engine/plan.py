@@ -12,7 +12,7 @@ from harness.core.errors import EnvironmentFault
 from harness.core.keys import ExampleKeys, RolloutKeys, example_of
 from harness.core.records import Example, Item
 from harness.core.types import JsonDict, value_class
-from harness.engine.environment_loader import inner_source
+from harness.engine.environment_loader import inner_source, source_identity
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
@@ -147,7 +147,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "env_id": resolved.env_id,
             "env_args": {name: value for name, value in env.env_args.items() if name not in environment.neutral_args},
             "extra_env_kwargs": env.extra_env_kwargs,
-            **({"distribution": None, "source": None} if found is None else found.source_identity()),
+            **({"distribution": None, "source": None} if found is None else source_identity(found)),
             **(environment.fingerprint or inner_source(environment, found)),
         },
         "model": {

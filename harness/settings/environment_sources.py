@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.core.errors import EnvironmentLoadError, EnvironmentNotFound, HarnessError
-from harness.core.keys import hash_files
 from harness.core.plugins import load_plugins
 
 ENVIRONMENT_SOURCES = "bench.environment_sources"
@@ -45,13 +44,6 @@ class FoundEnvironment:
     trust_args: dict[str, str] = field(default_factory=dict[str, str])
     """Names of other arguments for which a run from another machine asks first, with the action to confirm. `{}` in it
     is replaced by each text in the value: `{"pass_env": "read the variable {}"}`."""
-
-    def source_identity(self) -> dict[str, object]:
-        """Version and hashes of the environment's code, which are part of a run's identity."""
-        return {
-            "distribution": f"{self.dist_name} {self.dist_version}", "source": hash_files(self.source_files),
-            **({"code": self.code} if self.code else {}),
-        }  # fmt: skip
 
 
 class EnvironmentSource:

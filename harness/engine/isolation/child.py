@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 
 from harness.core.errors import EnvironmentLoadError
 from harness.core.types import JsonDict
-from harness.engine.environment_loader import inner_source, load_environment
+from harness.engine.environment_loader import inner_source, load_environment, source_identity
 from harness.engine.isolation.keeper import ignore
 from harness.engine.isolation.service import Service
 from harness.engine.isolation.wire import OUT_OF_MEMORY, ParentChannel, error_to_json
@@ -155,7 +155,7 @@ def _require_same(env_id: str, expected: JsonDict) -> None:
     found = find_environment(env_id)
     if found is None:
         return  # loading it fails, and says how to install it
-    here = found.source_identity()
+    here = source_identity(found)
     for name, words in _MUST_BE_SAME.items():
         if here.get(name) != expected.get(name):
             both = f" ({here[name]}, not {expected[name]})" if name == "distribution" else ""

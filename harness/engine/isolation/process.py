@@ -15,10 +15,10 @@ from functools import partial
 from itertools import count
 from typing import cast
 
-from harness.core.errors import WORKER_HUNG, EnvironmentLoadError, WorkerDied
+from harness.core.errors import NODE_LOST, WORKER_HUNG, EnvironmentLoadError, WorkerDied
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
-from harness.engine.isolation.spawned import PATIENCE, Recipe, start_process
+from harness.engine.isolation.spawned import PATIENCE, Process, Recipe, start_process
 from harness.engine.isolation.wire import FrameReader, error_from_json, pack
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 _TICK = 1.0
 """Seconds between health checks. The time without a message is counted in checks, so that a delay of the parent
 process, or a suspended machine, is not mistaken for a worker that hangs."""
+
+_MOST_LOST = 5
+"""Number of computers to try for a process that must load before the event loop runs."""
 
 
 @dataclass(eq=False, slots=True)
@@ -66,15 +69,7 @@ class Worker(asyncio.Protocol):
         self._silent = 0
         self._ended: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._lines = FrameReader()
-        self._spawned = start_process(recipe)
-        self._send_blocking(
-            {
-                "type": "load", "env_id": recipe.env_id, "env_args": recipe.env_args,
-                "extra_env_kwargs": recipe.extra_env_kwargs, "memory_mb": recipe.memory_mb,
-                "log_level": logging.getLogger().getEffectiveLevel(), "expected": recipe.expected,
-            }
-        )  # fmt: skip
+        self._spawned = self._spawn()
 
     @property
     def node(self) -> str:
@@ -90,7 +85,7 @@ class Worker(asyncio.Protocol):
             HarnessError: loading failed; the process has ended.
         """
         try:
-            description = self._hear()
+            description = self._hear_or_replace()
         except BaseException:
             self.kill_and_wait()
             raise
@@ -109,20 +104,44 @@ class Worker(asyncio.Protocol):
             HarnessError: the environment's code raised an error, or its process ended.
         """
         assert self._transport is None, "ask must not be called once the event loop reads the pipes"
-        self._send_blocking(order)
-        return self._hear()
+        _write(self._spawned, order)
+        return self._hear_or_replace(order)
+
+    def _spawn(self) -> Process:
+        recipe, self._lines = self.recipe, FrameReader()
+        spawned = start_process(recipe)
+        _write(
+            spawned,
+            {
+                "type": "load", "env_id": recipe.env_id, "env_args": recipe.env_args,
+                "extra_env_kwargs": recipe.extra_env_kwargs, "memory_mb": recipe.memory_mb,
+                "log_level": logging.getLogger().getEffectiveLevel(), "expected": recipe.expected,
+            },
+        )  # fmt: skip
+        return spawned
+
+    def _hear_or_replace(self, order: JsonDict | None = None) -> JsonDict:
+        """Return the process's report. If its computer is lost, start it on another one and repeat the order."""
+        for lost in count():
+            try:
+                if lost:
+                    self._spawned.kill()
+                    self._spawned = self._spawn()
+                    if order is not None:
+                        self._hear()
+                        _write(self._spawned, order)
+                return self._hear()
+            except EnvironmentLoadError:
+                if self._spawned.death_reason != NODE_LOST or lost + 1 == _MOST_LOST:
+                    raise
+                logger.warning("%s; it is started on another computer", self._spawned.how_it_ended())
+        raise AssertionError("count() does not end")
 
     def _slow(self) -> EnvironmentLoadError:
         return EnvironmentLoadError(
             f"environment {self.recipe.name!r}: the process of this environment was ended because loading took longer "
             f"than {self.recipe.load_seconds:g} s"
         )
-
-    def _send_blocking(self, order: JsonDict) -> None:
-        line = pack(order)
-        with contextlib.suppress(BrokenPipeError):  # the cause is reported when the answer is missing
-            while line:
-                line = line[os.write(self._spawned.orders, line) :]
 
     def _hear(self) -> JsonDict:
         until = time.monotonic() + self.recipe.load_seconds
@@ -322,6 +341,13 @@ class Worker(asyncio.Protocol):
             f"the process of {self.recipe.name} was ended: its code wrote into the pipe through which bench "
             "communicates with it"
         )
+
+
+def _write(process: Process, order: JsonDict) -> None:
+    line = pack(order)
+    with contextlib.suppress(BrokenPipeError):  # the cause is reported when the answer is missing
+        while line:
+            line = line[os.write(process.orders, line) :]
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

@@ -151,7 +151,7 @@ class Recipe:
     host: WorkerHost | None = None
     """Where processes run; None is this computer."""
     expected: JsonDict | None = None
-    """What `FoundEnvironment.source_identity` returns, if the process must refuse any other environment."""
+    """What `environment_loader.source_identity` returns, if the process must refuse any other environment."""
 
     def showing(self, names: Iterable[str | None]) -> frozenset[str]:
         """Return those of the given key variables that the process would receive although `allowed` lacks them. On

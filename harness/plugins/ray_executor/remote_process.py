@@ -40,7 +40,7 @@ assert LOST_AFTER > 2 * BEAT
 
 
 class _Silent(Exception):
-    """A call of an actor was not answered in time."""
+    """A call of an actor was not answered within so many seconds."""
 
 
 class RemoteProcess:
@@ -58,7 +58,7 @@ class RemoteProcess:
         self._cpus = cpus
         self._placement: Placement | None = None
         self._ray = part()
-        self._is_killed = self._is_handed_over = False
+        self._is_killed = self._is_handed_over = self._is_lost = False
         self._lock = threading.Lock()
         self._is_begun = threading.Event()
         self._end = ""
@@ -125,8 +125,8 @@ class RemoteProcess:
         with os.fdopen(self._given, "wb", buffering=0) as pipe:
             try:
                 self._end = self._begin() or self._carry(pipe)
-            except _Silent:
-                self._lose(f"was given up because its node did not answer for {LOST_AFTER} s")
+            except _Silent as silence:
+                self._lose(f"was given up because its node did not answer for {silence} s")
             except BrokenPipeError:
                 self._end = self._words("was ended")
             except Exception as error:  # of Ray: the node, the actor or the connection has ended
@@ -135,7 +135,7 @@ class RemoteProcess:
             self._is_begun.set()
             self._kill_actor()
             if self._placement is not None:
-                self._cluster.released(self._placement, is_lost=self.death_reason == NODE_LOST)
+                self._cluster.released(self._placement, is_lost=self._is_lost)
         self.watch.end()
 
     def _begin(self) -> str:
@@ -151,8 +151,9 @@ class RemoteProcess:
                 if cpus == 0:
                     raise
                 logger.warning(
-                    "%s has not started a process for %d s; it is started without reserving CPUs, which other jobs of "
-                    "the cluster may use", self.node, seconds,
+                    "%s has not started a process for %d s; it is started without reserving CPUs, in case other jobs "
+                    "of the cluster use them. Its logs say more if its runtime environment is at fault",
+                    self.node, seconds,
                 )  # fmt: skip
                 is_lost, cpus, seconds = False, 0.0, int(self._recipe.load_seconds)
             except (dead.ActorDiedError, dead.ActorUnschedulableError):
@@ -184,10 +185,12 @@ class RemoteProcess:
         for _ in range(seconds):
             if self._ray.wait([reference], timeout=1.0)[0]:
                 return self._ray.get(reference)
-        raise _Silent
+        raise _Silent(seconds)
 
     def _lose(self, what: str) -> None:
-        self.death_reason = NODE_LOST
+        if self._is_begun.is_set():  # otherwise several nodes were tried
+            self.death_reason = NODE_LOST
+        self._is_lost = True
         self._end = self._words(what)
 
     def _words(self, what: str) -> str:
