@@ -472,7 +472,12 @@ def ray(folder: Path) -> list[Row]:
         for number, cost in found.driver_ms.items()
     ]  # fmt: skip
     slowest = max(found.driver_ms.values())
-    rows.append(Row("  so one driver's core is full at", f"{1000 / slowest:,.0f} rollouts a second", "", "", True))
+    rows += [
+        Row("  so one driver's core is full at", f"{1000 / slowest:,.0f} rollouts a second", "", "", True),
+        Row("driver's CPU for a process that waits", f"{found.waiting_ms:.2f} ms a second", "", "", True),
+        Row("  so it is full with", f"{1000 / found.waiting_ms:,.0f} processes", "", "", True),
+        Row("driver's memory a process", f"{found.process_mb:.2f} MB", "", "", True),
+    ]
     rows.append(
         Row(f"a second process, {BUSY_SECONDS * 1000:.0f} ms of CPU a rollout", f"{found.speedup:.2f} × as fast", "",
             "≥ 1.60 ×", found.speedup >= 1.6)

@@ -1,6 +1,6 @@
 """What `--executor ray` costs and brings, on a cluster in a process of its own on this computer: CPU of the driver for
-each further rollout, by the number of processes, and the wall time of an environment that computes, with one process
-and with two."""
+each further rollout, by the number of processes; CPU of the driver for processes that wait; and the wall time of an
+environment that computes, with one process and with two."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.children import bench, environment, measure, server
+from benchmarks.children import Cost, bench, environment, measure, server
 
-CPUS = 16
+CPUS = 100
 """CPUs that the cluster pretends to have, so that so many processes find room."""
 
 PROCESSES = (1, 4, 16)
+CROWD = 100
+"""Number of processes of the largest run, which is made once."""
 FEW, MANY = 500, 2_500
 """Rollouts of the two runs whose difference gives the cost of a further one."""
+
+SHORT_MS, LONG_MS = 5_000, 65_000
+"""How long the model takes in the two runs whose difference gives the cost of processes that wait."""
 
 BUSY_ROLLOUTS, BUSY_SECONDS = 60, 0.2
 ROUNDS = 3
@@ -41,6 +46,10 @@ class RayCosts:
     """CPU of the driver for a further rollout without Ray, in milliseconds; median of the rounds."""
     driver_ms: dict[int, float]
     """The same with Ray, by the number of processes."""
+    waiting_ms: float
+    """CPU of the driver for a process that waits, in milliseconds a second, of `CROWD` processes."""
+    process_mb: float
+    """Memory of the driver for each further process, in megabytes."""
     one_s: float
     """Wall time of the environment that computes, with one process, in seconds; median of the rounds."""
     two_s: float
@@ -63,28 +72,45 @@ def run_ray(folder: Path, rounds: int = ROUNDS) -> RayCosts:
     with server() as url, _cluster() as address:
         for _ in range(rounds):
             for processes, costs in found.items():
-                on_ray = _options(address, processes) if processes else ()
-                few, many = (_cpu_s(folder, url, number, on_ray) for number in (FEW, MANY))
-                costs.append((many - few) / (MANY - FEW) * 1000)
+                costs.append(_further_ms(folder, url, address, processes))
             for processes, seconds in walls.items():
                 seconds.append(_busy_s(folder, _options(address, processes)))
+        found[CROWD] = [_further_ms(folder, url, address, CROWD)]
+        waiting: list[Cost] = []
+        for milliseconds in (SHORT_MS, LONG_MS):
+            with server("--latency", str(milliseconds), "--sigma", "0") as slow:
+                waiting.append(_run(folder, slow, CROWD, CROWD, _options(address, CROWD)))
+        alone = _run(folder, url, CROWD, CROWD, _options(address, 1))
     plain = median(found.pop(0))
-    return RayCosts(plain, {key: median(each) for key, each in found.items()}, median(walls[1]), median(walls[2]))
+    return RayCosts(
+        plain,
+        {key: median(each) for key, each in found.items()},
+        (waiting[1].cpu_s - waiting[0].cpu_s) / (LONG_MS - SHORT_MS) / CROWD * 1e6,
+        (waiting[0].peak_mb - alone.peak_mb) / (CROWD - 1),
+        median(walls[1]),
+        median(walls[2]),
+    )
 
 
 def _options(address: str, processes: int) -> tuple[str, ...]:
     return ("--executor", "ray", "--ray-address", address, "--workers", str(processes))
 
 
-def _cpu_s(folder: Path, url: str, rollouts: int, more: tuple[str, ...]) -> float:
+def _further_ms(folder: Path, url: str, address: str, processes: int) -> float:
+    on_ray = _options(address, processes) if processes else ()
+    few, many = (_run(folder, url, number, max(64, processes), on_ray).cpu_s for number in (FEW, MANY))
+    return (many - few) / (MANY - FEW) * 1000
+
+
+def _run(folder: Path, url: str, rollouts: int, in_flight: int, more: tuple[str, ...]) -> Cost:
     arguments = json.dumps({"rows": rollouts})
     command = bench(
-        "run", "bench-load", "-a", arguments, "-n", str(rollouts), "-r", "1", "-c", "64", "-m", "load", "-b", url,
-        "--json", "-q", "-o", str(folder / "outputs"), *more,
+        "run", "bench-load", "-a", arguments, "-n", str(rollouts), "-r", "1", "-c", str(in_flight), "-m", "load",
+        "-b", url, "--json", "-q", "-o", str(folder / "outputs"), *more,
     )  # fmt: skip
     cost = measure(command, folder)
     assert json.loads(cost.output)["runs"][0]["summary"]["scored"] == rollouts
-    return cost.cpu_s
+    return cost
 
 
 def _busy_s(folder: Path, more: tuple[str, ...]) -> float:

@@ -86,6 +86,10 @@ class Exec:
         return self.stdin.encode() if isinstance(self.stdin, str) else self.stdin
 
 
+LEAST_MEMORY_MB, LEAST_CPUS = 6, 0.01
+"""Smallest limits that docker accepts; podman fails with less in words that name no setting."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSpec:
     """Description of the machine that a rollout gets.
@@ -130,6 +134,10 @@ class MachineSpec:
         for name, value in {"cpus": self.cpus, "build_seconds": self.build_seconds}.items():
             if value is not None and not 0 < value < float("inf"):
                 raise ConfigError(f"MachineSpec.{name} must be a number above 0, not {value!r}")
+        if self.memory_mb < LEAST_MEMORY_MB:
+            raise ConfigError(f"MachineSpec.memory_mb must be at least {LEAST_MEMORY_MB}, not {self.memory_mb}")
+        if self.cpus is not None and self.cpus < LEAST_CPUS:
+            raise ConfigError(f"MachineSpec.cpus must be at least {LEAST_CPUS}, not {self.cpus!r}")
         check_variables(self.env)
         names = [self.image] if isinstance(self.image, str) else []
         if wrong := [name for name in (*names, *self.images.values()) if not is_image_name(name)]:

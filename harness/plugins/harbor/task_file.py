@@ -18,7 +18,7 @@ from harness.core.redact import names_secret
 from harness.core.safe_text import clean
 from harness.core.types import JsonDict
 from harness.sandbox.images import content_hash
-from harness.sandbox.machine import VARIABLE, is_image_name
+from harness.sandbox.machine import LEAST_CPUS, LEAST_MEMORY_MB, VARIABLE, is_image_name
 from harness.store.safe_files import read_file
 
 MOST_BYTES = 1 << 20
@@ -281,8 +281,8 @@ class _TaskReader:
             digest=_digest(folder, instruction),
             docker_image=self._text("environment.docker_image"),
             network=self._network(),
-            cpus=self._number("environment.cpus"),
-            memory_mb=self._megabytes("environment.memory") or MEMORY_MB,
+            cpus=self._number("environment.cpus", LEAST_CPUS),
+            memory_mb=self._megabytes("environment.memory", LEAST_MEMORY_MB) or MEMORY_MB,
             storage_mb=self._megabytes("environment.storage"),
             workdir=self._text("environment.workdir"),
             build_seconds=self._number("environment.build_timeout_sec") or SECONDS,
@@ -306,6 +306,9 @@ class _TaskReader:
         for key, words in _UNSUPPORTED.items():
             if self._value(key):
                 raise UnsupportedTask(f"{self._file}: {key}: {words} are not supported")
+        for key in ("version", "schema_version"):
+            if str(self._value(key) or "1").partition(".")[0] != "1":
+                raise UnsupportedTask(f"{self._file}: {key}: only version 1 of the format is supported")
         if str(self._value("environment.os") or "linux").lower() != "linux":
             raise UnsupportedTask(f"{self._file}: environment.os: only linux is supported")
         if self._value("verifier.environment_mode") not in (None, "shared"):
@@ -334,17 +337,19 @@ class _TaskReader:
         table, _, name = key.rpartition(".")
         return self._tables[table].get(name)
 
-    def _number(self, key: str) -> float | None:
+    def _number(self, key: str, least: float = 0.0) -> float | None:
         value = self._value(key)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf or value > 1e9:
             raise self._wrong(key, "a number above 0", value)
+        if value < least:
+            raise self._wrong(key, f"at least {least:g}", value)
         return float(value)
 
-    def _megabytes(self, key: str) -> int | None:
+    def _megabytes(self, key: str, least: int = 0) -> int | None:
         """Read `memory_mb`, or `memory` such as "2G"."""
-        whole = self._number(f"{key}_mb")
+        whole = self._number(f"{key}_mb", least)
         if whole is not None:
             return math.ceil(whole)
         value = self._value(key)
@@ -353,7 +358,10 @@ class _TaskReader:
         match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
         if match is None or not float(match[1]):
             raise self._wrong(key, "a size such as '2G' or '512M'", value)
-        return math.ceil(float(match[1]) * {"K": 1 / 1024, "M": 1, "G": 1024}[match[2].upper()])
+        found = math.ceil(float(match[1]) * {"K": 1 / 1024, "M": 1, "G": 1024}[match[2].upper()])
+        if found < least:
+            raise self._wrong(key, f"at least {least}M", value)
+        return found
 
     def _text(self, key: str) -> str | None:
         value = self._value(key)

@@ -70,6 +70,9 @@ WRONG: list[tuple[str, str]] = [
     ("[verifier.env]\nA = 3", "verifier.env.A must be a text, not 3"),
     ("[environment.env]\n'BASH_FUNC_echo%%' = '() { :; }'", "environment.env must be a table of names of letters"),
     ("[environment]\nmemory = '2X'", "environment.memory must be a size such as '2G' or '512M', not '2X'"),
+    ("[environment]\nmemory = '1M'", "environment.memory must be at least 6M, not '1M'"),
+    ("[environment]\nmemory_mb = 1", "environment.memory_mb must be at least 6, not 1"),
+    ("[environment]\ncpus = 0.0001", "environment.cpus must be at least 0.01, not 0.0001"),
     ("[environment]\ncpus = 1e400", "environment.cpus must be a number above 0, not inf"),
     ("[environment]\nworkdir = 'app'", "environment.workdir must be an absolute path"),
     ("[environment]\ndocker_image = '--privileged'", "environment.docker_image must be the name of an image"),
@@ -92,6 +95,7 @@ def test_a_wrong_value_is_an_error_with_file_and_key(toml: str, words: str, tmp_
 
 UNSUPPORTED: list[tuple[str, dict[str, str], str]] = [
     ("gpus = 1", {}, "environment.gpus: GPUs"),
+    ("", {"task.toml": "schema_version = '99.0'"}, "schema_version: only version 1"),
     ("[[steps]]\nname = 'x'", {}, "steps: several steps"),
     ("", {"steps/one/instruction.md": "x"}, "steps: several steps"),
     ("", {"environment/docker-compose.yaml": "x"}, "docker-compose.yaml: several containers"),
