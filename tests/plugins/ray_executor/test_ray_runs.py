@@ -21,6 +21,7 @@ CATALOGUE = [*ARGS, "alphabet-sort", "mcp-demo", "reverse-text", "tool-test", "w
 
 SOURCE = """
 import asyncio
+import time
 from pathlib import Path
 
 from harness import Rubric, SingleTurnEnv
@@ -37,11 +38,32 @@ class Twins(SingleTurnEnv):
         return example.answer
 
 
-def load_environment(gate=""):
+def load_environment(gate="", load_gate=""):
+    if load_gate:
+        with open(f"{load_gate}.starts", "a") as starts:
+            starts.write("one\\n")
+        while not Path(load_gate).exists():
+            time.sleep(0.01)
     rows = [{"question": f"{n}?", "answer": str(n), "info": {"gate": gate}} for n in range(400)]
     return Twins(dataset=rows, rubric=Rubric([right]))
 """
-"""An environment whose later examples wait for a file."""
+"""An environment whose later examples, or whose loading, wait for a file."""
+
+TROUBLED = """
+from harness import Rubric, SingleTurnEnv
+
+
+class Troubled(SingleTurnEnv):
+    def setup_state(self, state):
+        raise ValueError("the simulator is missing")
+
+    def reference_reply(self, example, messages):
+        return "yes"
+
+
+def load_environment():
+    return Troubled(dataset=[{"question": f"{n}?"} for n in range(6)], rubric=Rubric([]))
+"""
 
 
 ONE = ("run", "wordle", "-n", "1", "-r", "1", "-m", "reference/oracle", "--executor", "ray")
@@ -196,3 +218,43 @@ def test_a_node_that_joins_is_used(shop: Workshop, cluster: RayCluster) -> None:
     done = going.wait(300)
     assert done.code == 0, done.err
     assert len(nodes_of(shop.run_dir())) > 1
+
+
+def test_a_node_that_dies_while_an_environment_loads_there(shop: Workshop, cluster: RayCluster) -> None:
+    for name in NODES:
+        cluster.add(name)
+    shop.environment("twins", SOURCE)
+    runtime = shop.write("runtime.json", json.dumps({"env_vars": {"PYTHONPATH": str(shop.modules)}}))
+    gate, starts = shop.cwd / "gate", shop.cwd / "gate.starts"
+    going = shop.start(
+        "run", "twins", "-a", json.dumps({"load_gate": str(gate)}), "-n", "2", "-r", "1", "-m", "reference/oracle",
+        "-q", "--executor", "ray", "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON,
+    )  # fmt: skip
+    going.until(starts.exists, "an environment is being loaded")
+    for name in NODES:
+        cluster.kill(name)
+    cluster.add(NODES[0])
+    going.until(lambda: starts.read_text().count("one") > 1, "it is loaded again")
+    gate.touch()
+    done = going.wait(300)
+    assert done.code == 0, done.err
+    assert "it is started on another computer" in " ".join(done.err.split())
+    assert nodes_of(shop.run_dir()) == {NODES[0]}
+
+
+def test_failures_say_on_which_nodes(shop: Workshop, cluster: RayCluster) -> None:
+    shop.environment("troubled", TROUBLED)
+    runtime = shop.write("runtime.json", json.dumps({"env_vars": {"PYTHONPATH": str(shop.modules)}}))
+    done = shop.bench(
+        "run", "troubled", "-n", "-1", "-r", "1", "-m", "reference/oracle", "-q", "--workers", "2", "--executor", "ray",
+        "--ray-address", cluster.address, "--ray-runtime-env", str(runtime), env=ENVIRON,
+    )  # fmt: skip
+    assert done.code == 1
+    shown = json.loads(shop.bench("runs", "show", "latest", "--json").out)
+    [failure] = shown["failures"]
+    assert sum(failure["nodes"].values()) == 6
+    assert set(failure["nodes"]) <= set(NODES)
+    first = next(iter(failure["nodes"]))
+    assert f"{first} ({failure['nodes'][first]})" in shop.bench("runs", "show", "latest").out
+    node = json.loads(shop.bench("runs", "show", "latest", "--example", "0", "--json").out)["rollouts"][0]["node"]
+    assert f"node: {node}" in " ".join(shop.bench("runs", "show", "latest", "--example", "0").out.split())
