@@ -4,7 +4,7 @@
     python -m benchmarks load [--rollouts 100000] [--in-flight 512] [--json]
     python -m benchmarks million
     python -m benchmarks peers --peer lm-eval=PYTHON --peer inspect_ai=PYTHON --peer verifiers=PYTHON
-    python -m benchmarks ray
+    python -m benchmarks ray ray-crowd
     python -m benchmarks sampling
     python -m benchmarks view [--rollouts 1000000]
 
@@ -42,7 +42,7 @@ from benchmarks.children import (
 )
 from benchmarks.load import Load, run_load
 from benchmarks.peers import PROGRAMS, describe, peer_costs
-from benchmarks.ray import BUSY_SECONDS, run_ray
+from benchmarks.ray import BUSY_SECONDS, CROWD, run_crowd, run_ray
 from benchmarks.sampling import CASES, REPEATS, simulate
 from benchmarks.turns import play
 from benchmarks.view import run_view
@@ -416,7 +416,7 @@ MEASUREMENTS: dict[str, Callable[[Path], list[Row]]] = {
     "resume": resume,
 }
 
-BY_HAND = ("load", "million", "peers", "ray", "sampling", "view")
+BY_HAND = ("load", "million", "peers", "ray", "ray-crowd", "sampling", "view")
 """Measurements that are made only when they are named."""
 
 
@@ -472,17 +472,24 @@ def ray(folder: Path) -> list[Row]:
         for number, cost in found.driver_ms.items()
     ]  # fmt: skip
     slowest = max(found.driver_ms.values())
-    rows += [
+    return [
+        *rows,
         Row("  so one driver's core is full at", f"{1000 / slowest:,.0f} rollouts a second", "", "", True),
+        Row(f"a second process, {BUSY_SECONDS * 1000:.0f} ms of CPU a rollout", f"{found.speedup:.2f} × as fast", "",
+            "≥ 1.60 ×", found.speedup >= 1.6),
+    ]  # fmt: skip
+
+
+def ray_crowd(folder: Path) -> list[Row]:
+    """What a hundred processes on Ray cost the driver."""
+    found = run_crowd(folder)
+    return [
+        Row(f"driver's CPU a further rollout, {CROWD} processes", f"{found.driver_ms:.2f} ms", "", "", True),
+        Row("  so one driver's core is full at", f"{1000 / found.driver_ms:,.0f} rollouts a second", "", "", True),
         Row("driver's CPU for a process that waits", f"{found.waiting_ms:.2f} ms a second", "", "", True),
         Row("  so it is full with", f"{1000 / found.waiting_ms:,.0f} processes", "", "", True),
         Row("driver's memory a process", f"{found.process_mb:.2f} MB", "", "", True),
     ]
-    rows.append(
-        Row(f"a second process, {BUSY_SECONDS * 1000:.0f} ms of CPU a rollout", f"{found.speedup:.2f} × as fast", "",
-            "≥ 1.60 ×", found.speedup >= 1.6)
-    )  # fmt: skip
-    return rows
 
 
 def _p95(values: list[float]) -> float:
@@ -526,6 +533,7 @@ def main() -> int:
         "million": partial(resume, rollouts=1_000_000),
         "peers": partial(peers, interpreters=interpreters),
         "ray": ray,
+        "ray-crowd": ray_crowd,
         "sampling": sampling,
         "view": partial(view, rollouts=asked.rollouts or 1_000_000),
     }

@@ -1,6 +1,6 @@
 """What `--executor ray` costs and brings, on a cluster in a process of its own on this computer: CPU of the driver for
-each further rollout, by the number of processes; CPU of the driver for processes that wait; and the wall time of an
-environment that computes, with one process and with two."""
+each further rollout, by the number of processes, and for processes that wait; and the wall time of an environment that
+computes, with one process and with two."""
 
 from __future__ import annotations
 
@@ -46,10 +46,6 @@ class RayCosts:
     """CPU of the driver for a further rollout without Ray, in milliseconds; median of the rounds."""
     driver_ms: dict[int, float]
     """The same with Ray, by the number of processes."""
-    waiting_ms: float
-    """CPU of the driver for a process that waits, in milliseconds a second, of `CROWD` processes."""
-    process_mb: float
-    """Memory of the driver for each further process, in megabytes."""
     one_s: float
     """Wall time of the environment that computes, with one process, in seconds; median of the rounds."""
     two_s: float
@@ -58,6 +54,18 @@ class RayCosts:
     def speedup(self) -> float:
         """What a second process brings."""
         return self.one_s / self.two_s
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdCosts:
+    """What `CROWD` processes cost the driver."""
+
+    driver_ms: float
+    """CPU of the driver for a further rollout, in milliseconds."""
+    waiting_ms: float
+    """CPU of the driver for a process that waits, in milliseconds a second."""
+    process_mb: float
+    """Memory of the driver for each further process, in megabytes."""
 
 
 def run_ray(folder: Path, rounds: int = ROUNDS) -> RayCosts:
@@ -75,20 +83,32 @@ def run_ray(folder: Path, rounds: int = ROUNDS) -> RayCosts:
                 costs.append(_further_ms(folder, url, address, processes))
             for processes, seconds in walls.items():
                 seconds.append(_busy_s(folder, _options(address, processes)))
-        found[CROWD] = [_further_ms(folder, url, address, CROWD)]
-        waiting: list[Cost] = []
-        for milliseconds in (SHORT_MS, LONG_MS):
-            with server("--latency", str(milliseconds), "--sigma", "0") as slow:
-                waiting.append(_run(folder, slow, CROWD, CROWD, _options(address, CROWD)))
-        alone = _run(folder, url, CROWD, CROWD, _options(address, 1))
     plain = median(found.pop(0))
     return RayCosts(
         plain,
         {key: median(each) for key, each in found.items()},
-        (waiting[1].cpu_s - waiting[0].cpu_s) / (LONG_MS - SHORT_MS) / CROWD * 1e6,
-        (waiting[0].peak_mb - alone.peak_mb) / (CROWD - 1),
         median(walls[1]),
         median(walls[2]),
+    )
+
+
+def run_crowd(folder: Path) -> CrowdCosts:
+    """Measure once.
+
+    Args:
+        folder: Where to work.
+    """
+    waiting: list[Cost] = []
+    with server() as url, _cluster() as address:
+        driver_ms = _further_ms(folder, url, address, CROWD)
+        for milliseconds in (SHORT_MS, LONG_MS):
+            with server("--latency", str(milliseconds), "--sigma", "0") as slow:
+                waiting.append(_run(folder, slow, CROWD, CROWD, _options(address, CROWD)))
+        alone = _run(folder, url, CROWD, CROWD, _options(address, 1))
+    return CrowdCosts(
+        driver_ms,
+        (waiting[1].cpu_s - waiting[0].cpu_s) / (LONG_MS - SHORT_MS) / CROWD * 1e6,
+        (waiting[0].peak_mb - alone.peak_mb) / (CROWD - 1),
     )
 
 
