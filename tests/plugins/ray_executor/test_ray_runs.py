@@ -251,10 +251,11 @@ def test_failures_say_on_which_nodes(shop: Workshop, cluster: RayCluster) -> Non
     )  # fmt: skip
     assert done.code == 1
     shown = json.loads(shop.bench("runs", "show", "latest", "--json").out)
-    [failure] = shown["failures"]
+    [failure] = shown["troubles"]
     assert sum(failure["nodes"].values()) == 6
     assert set(failure["nodes"]) <= set(NODES)
     first = next(iter(failure["nodes"]))
     assert f"{first} ({failure['nodes'][first]})" in shop.bench("runs", "show", "latest").out
-    node = json.loads(shop.bench("runs", "show", "latest", "--example", "0", "--json").out)["rollouts"][0]["node"]
-    assert f"node: {node}" in " ".join(shop.bench("runs", "show", "latest", "--example", "0").out.split())
+    [example] = json.loads(shop.bench("runs", "show", "latest", "--example", "0", "--json").out)["examples"]
+    node = example["rollouts"][0]["node"]
+    assert f" node {node} " in " ".join(shop.bench("runs", "show", "latest", "--example", "0").out.split())
