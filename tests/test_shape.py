@@ -50,7 +50,6 @@ LINES = {
     # the suggestion of bench view
     # completion of fixed choices, also joined; trust of doctor and evaluate(); clients of callers
     # completion for a named shell; usage of cancelled rollouts; trust of folders of code
-    # completion for a named shell; usage of cancelled rollouts
     # containers in doctor
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
@@ -58,30 +57,25 @@ LINES = {
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
-    # a dict of the keys that were added last; log-probabilities of a reply
     # room for keys that are expected
-    # a dict of the keys that were added last
     # the machine of a rollout; whether its result is being verified
     # lost computers, and which one executed a rollout
-    "core": (2816, 1548),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
-    # figures of a run that its environment computes
+    "core": (2822, 1552),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
     # figures of a run that its environment computes; errors of sources, which say what is missing
     # what a resume passes over, in an array
-    # a sandbox that fails after a limit of the rollout
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
     # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
-    # settings of an executor without one
-    "engine": (7706, 5263),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # settings of an executor without one; a process whose computer is lost while it loads
+    "engine": (7740, 5288),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
-    # a hook around the turns on a machine
     # a machine that failed is never verified; texts of models that no program can have
     # programs that the turns have left; failures that `verify` has caught
     # lines of files as other tools count them
-    "envs": (2486, 1508),  # figures of a run; kept connections to MCP servers; errors of state.openai
+    "envs": (2722, 1644),  # figures of a run; kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -109,7 +103,8 @@ LINES = {
     # rights of rewards, links that dangle in the container, tasks that change during a run, git of the user
     # names of variables; programs that root runs; logs that are copied after the verdict
     # and errors of git, of folders for logs and of links, in whole sentences
-    "plugins/harbor": (1401, 978),
+    # versions of the format, limits that no engine accepts
+    "plugins/harbor": (1409, 986),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -118,7 +113,7 @@ LINES = {
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
     # whether a cluster answers and demands a token, before Ray waits for minutes; nodes that die at the start
-    "plugins/ray_executor": (815, 535),
+    "plugins/ray_executor": (799, 521),
     "plugins/view": (5793, 3879),
     "records": (3, 1),
     # log-probabilities of prompts, with their tokenizer; several prompts and token ids
@@ -140,14 +135,14 @@ LINES = {
     # failures of engines that are told from those of programs, also while they start, end or are cancelled
     # calls during a restart, or when all processes are used up; names of files that podman would read as patterns
     # the end of the output of builds that fail; programs killed for lack of memory
-    "sandbox": (5099, 3300),
+    # limits that no engine accepts
+    "sandbox": (5107, 3305),
     # lists of headers; arguments of environment sources that are code
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
-    # lists of headers
     # sources whose prefix alone is an environment
     # arguments of environment sources that need trust
     # arguments of executors, and one process a core
-    "settings": (4771, 3163),  # messages that spell settings as Python calls do
+    "settings": (4772, 3160),  # messages that spell settings as Python calls do
     "state": (3, 1),
     "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
