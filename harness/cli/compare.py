@@ -4,12 +4,14 @@ may replace its baseline, and plan sample sizes. `report.compare` does the stati
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 import typer
 from rich.text import Text
 
+from harness.cli.attempts import CLUSTER_HELP, attempts_option, check_attempts
 from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import write_fitted, write_json, write_result, write_text
 from harness.core.errors import UsageError
@@ -24,9 +26,12 @@ from harness.report.transcript import transcript
 from harness.settings.wording import suggestion
 from harness.stats.difference import adjust
 from harness.stats.hypotheses import p_of_interval
+from harness.stats.passk import pass_measures
 from harness.store.atomic import atomic_write
+from harness.store.clusters import shared_key
 from harness.store.find_runs import choose, find_run
 from harness.store.invocations import suite_of
+from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
 
 RUNS_HELP = (
@@ -34,7 +39,7 @@ RUNS_HELP = (
     "or file: then runs of the same name are compared. [the models of the newest invocation]"
 )
 METRIC_HELP = "Compare this metric. [the reward; of bench eval each function]"
-CLUSTER_HELP = "Examples with the same value of this key of their `info` (or `task`) resemble each other."
+K_HELP = "Compare pass@k and pass^k for these k, too, such as 1,3,5."
 TABLE_HELP = "Print only the table models × environments: md, latex or csv. Each run is compared with the best one."
 TABLES = ("md", "latex", "csv")
 FLIPS = 10
@@ -50,6 +55,7 @@ CORRELATION_HELP = "Without --against: of two models' true scores over examples.
 def compare(  # noqa: PLR0913 - a command's options are its parameters
     runs: list[str] | None = positional("RUN|SUITE", RUNS_HELP),
     metric: str | None = flag("--metric NAME", METRIC_HELP),
+    k: str | None = flag("--k K,K…", K_HELP),
     cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     flips: int = flag("--flips N", "Examples that differ, named of each comparison.", FLIPS, min=0),
     transcripts: int = flag("--transcripts N", "Examples that differ, printed with both transcripts.", 0, min=0),
@@ -62,11 +68,12 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
     Shows the differences with their intervals, the examples that differ, the cost of each run, and, for a tie, the
     number of examples that would decide it.
     """
+    what = Measured(metric, attempts_option(k), cluster)
     if form is not None:
         _check_table(form, more=as_json or transcripts > 0 or flips != FLIPS)
-        write_text(_result_table(form, runs or [], output_dir, metric=metric, cluster=cluster))
+        write_text(_result_table(form, runs or [], output_dir, what))
         return
-    found = compared(runs or [], output_dir, metric=metric, cluster=cluster)
+    found = compared(runs or [], output_dir, what)
     if all(each.paired.pairs == 0 and each.unpaired is None for each in found.matches):
         folders = dict.fromkeys(str(side.run.path) for side in found.sides)
         raise UsageError(f"no two of these runs have scores to compare; try `bench runs show` on {', '.join(folders)}")
@@ -86,7 +93,28 @@ def _check_table(form: str, *, more: bool) -> None:
         raise UsageError("--table prints only the table: leave out --json, --flips and --transcripts")
 
 
-def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What to compare."""
+
+    metric: str | None = None
+    """A metric or pass rate in place of the reward; None for the reward, or each function of an agent evaluation."""
+    ks: tuple[int, ...] = ()
+    """Numbers of attempts for which pass@k and pass^k are compared, too."""
+    cluster: str | None = None
+    """Value of `--cluster`."""
+
+    def names(self, usual: Sequence[str]) -> list[str]:
+        """Names of the measures.
+
+        Args:
+            usual: Those without options.
+        """
+        names = [*([self.metric] if self.metric else usual), *(each.name for each in pass_measures(self.ks))]
+        return list(dict.fromkeys(names))
+
+
+def _result_table(form: str, names: Sequence[str], output_dir: Path, what: Measured) -> str:
     """Return the scores of all named runs as text: a table of models × environments."""
     chosen: dict[Path, tuple[RunDir, str]] = {}
     missing: list[str] = []
@@ -97,9 +125,13 @@ def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: 
         missing += [f"{each}: could not be loaded" for each in found.failed]
         missing += [f"{each}: this run no longer exists" for each in found.gone]
     read: list[tuple[ComparedRun, str]] = []
+    manifests = {run.path: run.read_manifest() for run, _ in chosen.values()}
+    check_attempts(what.ks, manifests.values())
     for run, name in chosen.values():
-        measures = [metric] if metric else run.read_manifest().functions or [REWARD]
-        read += [(read_side(run, measure=measure, cluster=cluster), name) for measure in measures]
+        manifest = manifests[run.path]
+        key = shared_key([each for each in manifests.values() if each.env_id == manifest.env_id], what.cluster)
+        measures = what.names(manifest.functions or [REWARD])
+        read += [(read_side(run, measure=measure, cluster=key), name) for measure in measures]
     if not any(side.scored for side, _ in read):
         folders = ", ".join(str(run.path) for run, _ in chosen.values())
         raise UsageError(f"none of these runs has a score; try `bench runs show` on {folders}")
@@ -107,21 +139,29 @@ def _result_table(form: str, names: Sequence[str], output_dir: Path, *, metric: 
     return make(table_of_sides(read, missing))
 
 
-def compared(names: Sequence[str], output_dir: Path, *, metric: str | None, cluster: str | None) -> Compared:
+def compared(names: Sequence[str], output_dir: Path, what: Measured) -> Compared:
     """Compare the named runs or suites with the first one.
 
     Raises:
-        UsageError: a name is unknown, or there is nothing to compare.
+        UsageError: a name is unknown, there is nothing to compare, or the runs declare different clusters.
         StoreError: a run cannot be read.
     """
     pairs, unmatched = pairs_of(names, output_dir)
-    read = cache(partial(read_side, cluster=cluster))
+    manifests = {run.path: run.read_manifest() for pair in pairs for run in (pair.baseline, pair.candidate)}
+    check_attempts(what.ks, manifests.values())
+    together: dict[Path, list[Manifest]] = {}  # all runs that are compared with one baseline have the same clusters
+    for pair in pairs:
+        group = together.setdefault(pair.baseline.path, [manifests[pair.baseline.path]])
+        group.append(manifests[pair.candidate.path])
+    keys = {path: shared_key(group, what.cluster) for path, group in together.items()}
+    read = cache(lambda run, measure, key: read_side(run, measure, cluster=key))
 
     matches = adjust(
         [
-            sides.match(pair.name, read(pair.candidate, measure), read(pair.baseline, measure), pair.column)
+            sides.match(pair.name, *(read(run, measure, key) for run in (pair.candidate, pair.baseline)), pair.column)
             for pair in pairs
-            for measure in ([metric] if metric else measures_of(pair.candidate, pair.baseline))
+            for key in [keys[pair.baseline.path]]
+            for measure in what.names(() if what.metric else measures_of(pair.candidate, pair.baseline))
         ]
     )
     return Compared(tuple(matches), tuple(unmatched), averages_of(matches))
@@ -177,7 +217,7 @@ def gate(  # noqa: PLR0913 - a command's options are its parameters
     if not 0 <= min_coverage <= 1:
         raise UsageError(f"--min-coverage {min_coverage:g}: must be a share of the rollouts, from 0 to 1")
     hint = _suite_hint(baseline, candidate, output_dir)
-    found = compared([baseline, candidate], output_dir, metric=metric, cluster=cluster)
+    found = compared([baseline, candidate], output_dir, Measured(metric, cluster=cluster))
     if found.unmatched:
         raise UsageError(f"candidate and baseline must contain the same runs: {' '.join([*found.unmatched, *hint])}")
     rule = verdicts.GateRule(margin, min_coverage)
@@ -215,6 +255,7 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
     alpha: float = flag("--alpha P", "Level of the two-sided test.", 0.05),
     examples: int | None = flag("--examples N", "Number of available examples. [any number]", min=2),
     metric: str | None = flag("--metric NAME", METRIC_HELP),
+    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
     output_dir: Path = output_dir_flag(),
 ) -> None:
@@ -235,8 +276,11 @@ def power(  # noqa: PLR0913 - a command's options are its parameters
     for name, part in (("--power", chance), ("--alpha", alpha)):
         if not 0 < part < 1:
             raise UsageError(f"{name} {part:g}: must be between 0 and 1")
-    names = [source] if against is None else [source, against]
-    sides = [read_side(RunDir(find_run(output_dir, name)), measure=metric or REWARD) for name in names]
+    runs = [RunDir(find_run(output_dir, name)) for name in ([source] if against is None else [source, against])]
+    key = shared_key([run.read_manifest() for run in runs], cluster)
+    sides = [read_side(run, measure=metric or REWARD, cluster=key) for run in runs]
+    if sides[0].attempts is not None:
+        raise UsageError(f"--metric {metric}: plans are for means of rewards and metrics, not for pass rates")
     question = planning.Question(mde, alpha, chance, correlation or 0.0, examples)
     planned = planning.plan(question, sides[0], None if against is None else sides[1])
     write_result(partial(planning.plan_lines, planned), planning.plan_json(planned), as_json=as_json)

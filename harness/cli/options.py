@@ -38,6 +38,7 @@ _METAVARS: Mapping[Kind, str] = {
     "number": "NUMBER",
     "boolean": "",
     "list": "NAME,NAME…",
+    "counts": "K,K…",
     "table": "JSON|KEY=VALUE",
     "headers": "'NAME: VALUE'",
     "duration": "DURATION",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import typer
 
+from harness.cli.attempts import CLUSTER_HELP, K_HELP, attempts_option, check_attempts
 from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import check_target, write_text
 from harness.core.errors import UsageError
@@ -46,6 +47,8 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
         choices=FORMS,
     ),
     title: str = flag("--title TEXT", "The heading. [from environments and models]", ""),
+    k: str | None = flag("--k K,K…", K_HELP),
+    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     transcripts: int = flag("--transcripts N", "Examples of each run to show in full.", TRANSCRIPTS, min=0),
     plots: bool = flag("--plots/--no-plots", "Draw figures; needs matplotlib.", True),
     force: bool = flag("--force", "Replace an existing file.", False),
@@ -57,15 +60,19 @@ def report(  # noqa: PLR0913 - a command's options are its parameters
     an unfinished run is shown with the rollouts that it has.
     """
     from harness.report.page.gather import page_of
+    from harness.store.clusters import chosen_key
     from harness.store.find_runs import choose
 
+    ks = attempts_option(k)
     chosen_form = _form(form, target)
     path = target or Path(f"report.{SUFFIXES.get(chosen_form, chosen_form)}")
     if path != STDOUT:
         check_target(path, force=force)
     chosen = choose(output_dir, runs or [])
     gone = [f"{each}: this run of the suite no longer exists" for each in chosen.gone]
-    page = page_of(chosen.runs, title=" ".join(title.split()), missing=gone)
+    heading = " ".join(title.split())
+    page = page_of(chosen.runs, title=heading, missing=gone, pass_k=ks, cluster=chosen_key(cluster))
+    check_attempts(ks, (run.manifest for run in page.runs))
     is_private = any(run.manifest.is_private for run in page.runs)
     _write(_rendered(page, chosen_form, transcripts, plots=plots), path, is_private=is_private)
     _tell(page, path)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from harness.cli.attempts import CLUSTER_HELP, K_HELP, attempts_option, check_attempts
 from harness.cli.grouped import RUN_HELP, flag, output_dir_flag, positional
 from harness.cli.output import write, write_fitted, write_json, write_result
 from harness.cli.runs import naming
@@ -27,6 +28,7 @@ from harness.report.selection import Search, group_json, groups_of, limits_of, s
 from harness.report.text import clean, make_console
 from harness.report.transcript import example_json, transcript
 from harness.store.catalogue import read_entry
+from harness.store.clusters import chosen_key
 from harness.store.find_runs import choose, find_run
 from harness.store.notes import read_notes
 from harness.store.query import QueryError
@@ -72,6 +74,8 @@ def show(  # noqa: PLR0913 - a command's options are its parameters
     worst: int | None = flag("--worst N", "List the N with the lowest rewards.", min=1),
     group_by: str | None = flag("--group-by COLUMN", "Count them by reason, stop, metrics, parsed, info.NAME, …"),
     limit: int | None = flag("--limit -n N", "Rollouts or groups to list; -1 is all. [20; all with --json]", min=-1),
+    k: str | None = flag("--k K,K…", K_HELP),
+    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     settings: bool = flag("--settings", "Print only the settings, with their origins.", False),
     as_json: bool = flag("--json", "Print the same as JSON on stdout.", False),
     output_dir: Path = output_dir_flag(),
@@ -86,6 +90,8 @@ def show(  # noqa: PLR0913 - a command's options are its parameters
     """
     request = Request(where, failed, worst, group_by, limit, as_json)
     _check(request, example, rollout, settings=settings)
+    if (k is not None or cluster is not None) and (request.selects or settings or example is not None):
+        raise UsageError("--k and --cluster are for the page of a run: leave out the options that select rollouts")
     if request.selects:
         _show_search(run, request, output_dir)
         return
@@ -96,7 +102,9 @@ def show(  # noqa: PLR0913 - a command's options are its parameters
         manifest = RunDir(folder).read_manifest()
         write_result(partial(settings_lines, manifest), settings_json(manifest), as_json=as_json)
     else:
-        facts = facts_of(folder, naming(output_dir)(read_entry(folder)))
+        entry, ks = read_entry(folder), attempts_option(k)
+        check_attempts(ks, [] if entry.manifest is None else [entry.manifest])
+        facts = facts_of(folder, naming(output_dir)(entry), pass_k=ks, cluster=chosen_key(cluster))
         write_result(partial(page_lines, facts), facts_json(facts), as_json=as_json)
 
 

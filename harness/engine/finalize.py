@@ -18,13 +18,14 @@ from harness.envs.environment import Environment
 from harness.stats.scores import ScoreTable
 from harness.stats.summary import summarize
 from harness.store.card import rebuild_card
+from harness.store.clusters import clusters_of
 from harness.store.dataset import DatasetWriter
 from harness.store.journal import JournalReader
 from harness.store.journal_index import NOWHERE, Recorded
 from harness.store.manifest import RunStatus
 from harness.store.outcomes import Outcome
 from harness.store.rows import RowShape
-from harness.store.score_table import aim_of, enter, tally
+from harness.store.score_table import aim_of, enter, pass_k_of, tally
 from harness.usercode.exceptions import describe
 
 logger = logging.getLogger(__name__)
@@ -118,6 +119,8 @@ def finalize(run: LiveRun, status: RunStatus, on_recorded: Callable[[Recorded], 
             wall_s=wall,
             resumed=resumed,
             aim=aim_of(manifest),
+            pass_k=pass_k_of(manifest),
+            clusters=clusters_of(recorded, manifest.cluster_key),
         )
         run.summary = replace(run.summary, figures=_figures(run.plan.environment, recorded))
         on_recorded(recorded)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -53,13 +53,13 @@ class ExampleSums:
         """Return the limits, extended to include all rewards so far; None if the limits are None."""
         return limits and (min(limits[0], self._lowest), max(limits[1], self._highest))
 
-    def means(self) -> tuple[array[float], bool]:
-        """Return the mean reward of each example that has rewards, and whether no example has more than one.
-        Thread-safe."""
+    def means(self) -> tuple[array[float], bool, Sequence[int]]:
+        """Return the mean reward of each example that has rewards, whether no example has more than one, and the
+        number of rewards of each example of the plan so far. Thread-safe."""
         # Each slice is atomic under the interpreter's lock; numbers are copied first, so that none is ahead of its sum.
         numbers, sums = self._numbers[:], self._sums[:]
         means = array("d", (total / number for total, number in zip(sums, numbers, strict=False) if number))
-        return means, all(number <= 1 for number in numbers)
+        return means, all(number <= 1 for number in numbers), numbers
 
 
 @dataclass(slots=True)
@@ -96,6 +96,8 @@ class RunProgress:
     """Rewards of the scored rollouts, for the mean and its confidence interval."""
     limits: tuple[float, float] | None = None
     """The lowest and the highest possible reward; None if unknown."""
+    clusters: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Label of each planned example's cluster, by the example's index; empty if examples are independent."""
     state: RunState = "loading"
     note: str = ""
     """Reason why the run stopped or is delayed; "" without one."""

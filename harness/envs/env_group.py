@@ -24,6 +24,10 @@ SEPARATOR = "/"
 """Separator between an environment's name and a row's own task."""
 
 
+_OWN = frozenset({"cluster_key", "sampling_args", "max_workers", "env_id", "env_args"})
+"""Options of a group itself."""
+
+
 class EnvGroup(Environment):
     """Environments that are evaluated together.
 
@@ -33,8 +37,8 @@ class EnvGroup(Environment):
     Args:
         envs: At least one environment, in the order of their rows.
         env_names: Names for tables, one per environment; default to their ids, else `env_0`, `env_1`, …
-        **options: Of `EnvOptions` only `sampling_args`, `max_workers`, `env_id` and `env_args`; the others belong to
-            the environments.
+        **options: Of `EnvOptions` only `cluster_key` (by default the one on which the environments agree),
+            `sampling_args`, `max_workers`, `env_id` and `env_args`; the others belong to the environments.
 
     Raises:
         EnvironmentFault: no environments, names that are not unique or contain `/`, or a mix of chat and completion
@@ -47,10 +51,12 @@ class EnvGroup(Environment):
         self.envs = list(envs)
         self.env_names = _names(self.envs, env_names)
         self.env_map = dict(zip(self.env_names, self.envs, strict=True))
-        for name in sorted(EnvOptions.__annotations__.keys() - {"sampling_args", "max_workers", "env_id", "env_args"}):
+        for name in sorted(EnvOptions.__annotations__.keys() - _OWN):
             if options.get(name) is not None:
                 raise EnvironmentFault(f"{type(self).__name__}({name}=…): pass this option to the environments instead")
         options["message_type"] = self.envs[0].message_type
+        if len(keys := {env.cluster_key for env in self.envs}) == 1:
+            options.setdefault("cluster_key", keys.pop())
         # Passed as a function, so that the datasets of the environments are opened only on first use.
         options["eval_dataset"] = lambda: _Rows(self.env_map)
         options["rubric"] = GroupedRubric(self.env_map)

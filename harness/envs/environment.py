@@ -37,7 +37,9 @@ _FINAL = ("rollout", "row", "row_count", "teardown")
 _MAX_LOGGED_FAULTS = 20
 """Maximum number of distinct cleanup errors that are logged; the records of the rollouts contain all."""
 
-_UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"})
+_UNSETTABLE = frozenset(
+    {"cluster_key", "env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"}
+)
 """Attributes that a run's settings cannot change, since they define the environment."""
 
 
@@ -75,6 +77,8 @@ class Environment(ABC):
         self.few_shot: Messages = given.get("few_shot") or []
         self.sampling_args: JsonDict = given.get("sampling_args") or {}
         self.tool_defs: list[JsonDict] = given.get("tool_defs") or []
+        if "cluster_key" in given:
+            self.cluster_key = given["cluster_key"] or ""
         self.parser = given.get("parser") or Parser()
         self.rubric = given.get("rubric") or Rubric()
         self.rubric.use_parser(self.parser)
@@ -281,6 +285,11 @@ class Environment(ABC):
         return list(self.tool_defs)
 
     # Figures of a run
+
+    cluster_key: str = ""
+    """Key of the rows' `info`, or `task`, whose value is the same in rows that resemble each other, such as questions
+    about one document; "" if all rows are independent. All intervals and tests of a run allow for it; the setting
+    `cluster_key` takes precedence. Rows without the key are clusters of their own."""
 
     figures_of: ClassVar[str] = ""
     """Name of the state value, set by scoring, from which `figures` computes the figures of a run; "" for none."""

@@ -37,6 +37,9 @@ class EnvOptions(TypedDict, total=False):
     """Tool definitions in the OpenAI wire format, sent with every request; a row's `info` may override them."""
     oai_tools: list[JsonDict] | None
     """Older name of `tool_defs`."""
+    cluster_key: str | None
+    """Key of the rows' `info`, or `task`, whose value is the same in rows that resemble each other; see
+    `Environment.cluster_key`."""
     max_workers: int | None
     """Number of threads that the environment's blocking code needs concurrently, if more than the default."""
     env_id: str | None
@@ -59,6 +62,7 @@ _TYPES: dict[str, tuple[type, str]] = {
     "sampling_args": (dict, "a dict"),
     "message_type": (str, "'chat' or 'completion'"),
     "tool_defs": (list, "a list of tool definitions"),
+    "cluster_key": (str, "a string"),
     "max_workers": (int, "above 0"),
     "env_id": (str, "a string"),
     "env_args": (dict, "a dict"),

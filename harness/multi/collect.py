@@ -13,6 +13,7 @@ from harness.multi.results import TaskResult, TaskUsage
 from harness.multi.rubric import ERRORS, VALID
 from harness.multi.text import estimated_tokens, output_of
 from harness.stats.summary import number, usage_json
+from harness.store.clusters import ClusterLabels
 from harness.store.journal_index import Recorded
 from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import outcomes
@@ -26,7 +27,7 @@ TIMEOUT = "timeout"
 """Reason of a task that timed out, and the word by which the documented format recognizes timeout errors."""
 
 
-def collect(recorded: Recorded, model_id: str) -> list[TaskResult]:
+def collect(recorded: Recorded, model_id: str, cluster_key: str = "") -> list[TaskResult]:
     """Read the results of a model's tasks from its run's journal, in the order of the tasks. If a task has several
     lines, the newest one counts.
 
@@ -35,16 +36,21 @@ def collect(recorded: Recorded, model_id: str) -> list[TaskResult]:
     Args:
         recorded: The journal's content, read to its end.
         model_id: The model's name in the results.
+        cluster_key: Key of the tasks' clusters; "" if tasks are independent.
 
     Raises:
         JournalDamaged: a line cannot be read.
         StoreError: the file cannot be read.
     """
-    return [
-        to_result(str(outcome.example.example_id), model_id, outcome.base, outcome.score)
-        for outcome in outcomes(recorded)
-        if isinstance(outcome.base, Failed) or outcome.score is not None
-    ]
+    found: list[TaskResult] = []
+    for outcome in outcomes(recorded):
+        if isinstance(outcome.base, Failed) or outcome.score is not None:
+            example = outcome.example
+            result = to_result(str(example.example_id), model_id, outcome.base, outcome.score)
+            if cluster_key:
+                result["cluster"] = ClusterLabels(cluster_key).add(example, example.key)
+            found.append(result)
+    return found
 
 
 def to_result(task_id: str, model_id: str, base: Generated | Failed, score: Scored | None) -> TaskResult:

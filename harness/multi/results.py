@@ -44,6 +44,8 @@ class TaskResult(TypedDict):
     usage: TaskUsage
     cost: float | None
     """US dollars; None if unknown."""
+    cluster: NotRequired[str]
+    """Label of the task's cluster; only present if the run declares clusters."""
 
 
 class ModelSummary(TypedDict):

@@ -51,14 +51,14 @@ class EvaluationWatch:
     def recorded(self, run: LiveRun, journal: Recorded) -> int:
         """Read the results of an ended run from its journal, and return the index of the run."""
         index = self._runs.index(run)
-        self._found[index] = collect(journal, self._models[index].label)
+        self._found[index] = collect(journal, self._models[index].label, run.manifest.cluster_key)
         return index
 
     def _result(self, index: int, run: LiveRun) -> ModelResult:
         label, progress = self._models[index].label, run.progress
         if index not in self._found:
             with suppress(StoreError):
-                self._found[index] = collect(read_journal(run.folder), label)
+                self._found[index] = collect(read_journal(run.folder), label, run.manifest.cluster_key)
         outcome = RunOutcome(
             planned=run.plan.rollouts.total,
             summary=run.summary,

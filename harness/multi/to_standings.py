@@ -62,6 +62,7 @@ def _attempt(result: TaskResult, reasons: Mapping[str, str]) -> TaskOutcome:
         usage=_usage(result),
         reason=why if has_failed else "",
         error=result.get("error", "") if has_failed else "",
+        cluster=result.get("cluster"),
     )
 
 

@@ -22,6 +22,7 @@ from harness.report.runs import GO_ON, Step
 from harness.report.text import clean, clean_block, fit
 from harness.stats.intervals import WILSONS
 from harness.stats.summary import Summary
+from harness.store.clusters import cluster_words
 
 MOST_NAME = 36
 """Maximum width of the first column in cells; a longer name is cut in the middle."""
@@ -74,6 +75,7 @@ def result_lines(results: Sequence[RunReport], width: int, what: str = "run") ->
         yield from grid([_short(label) for label in labels], what, _groups(results), width, least=MOST_NAME)
         yield Text()
     yield from _metrics(labels, results, width)
+    yield from _attempts(labels, results, width)
     for line in _meanings(labels, results):
         yield from prose(line, width)
     for label, result in zip(labels, results, strict=True):
@@ -148,6 +150,31 @@ def _metrics(labels: Sequence[str], results: Sequence[RunReport], width: int) ->
     yield Text()
 
 
+def _attempts(labels: Sequence[str], results: Sequence[RunReport], width: int) -> Iterator[Text]:
+    """Table of the intervals of pass@k and pass^k; without pass@1 where it is the mean reward."""
+    rows = [
+        (_short(label), k, summary.pass_at_k[k], summary.pass_hat_k[k])
+        for label, summary in ((label, each.summary) for label, each in zip(labels, results, strict=True))
+        if summary is not None
+        for k in summary.pass_at_k
+        if k > 1 or summary.pass_at_k[k].estimate.ends != summary.reward.estimate.ends
+    ]
+    if len(rows) > MOST_METRICS:
+        yield from prose(f"{len(rows)} intervals of pass rates: see --json", width)
+    if not 0 < len(rows) <= MOST_METRICS or all(at.estimate.low is None for _, _, at, _ in rows):
+        return
+    columns = [
+        Column("run", [label for label, *_ in rows], is_text=True),
+        Column("k", [str(k) for _, k, _, _ in rows]),
+        Column("pass@k", [numerals.pass_rate(at) for _, _, at, _ in rows]),
+        Column("95 % interval", [numerals.interval(at.estimate) for _, _, at, _ in rows]),
+        Column("pass^k", [numerals.pass_rate(hat) for *_, hat in rows]),
+        Column("95 % interval", [numerals.interval(hat.estimate) for *_, hat in rows]),
+    ][1 if len(results) == 1 else 0 :]
+    yield from table_lines(columns, width)
+    yield Text()
+
+
 def metrics_repeat_reward(summary: Summary) -> bool:
     """Return whether the run's only metric equals the reward."""
     reward = summary.reward
@@ -183,6 +210,7 @@ def remarks_of(result: RunReport) -> list[str]:
         note = clean(result.note, 2000)
         remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
     if summary is not None:
+        remarks += [] if summary.clusters is None else [f"clustered: {clean(cluster_words(summary.clusters), 1000)}"]
         remarks += _figures(summary) + _early(summary, result.note) + _missing(summary, result) + _doubts(summary)
         remarks += _judges(summary)
     return [*remarks, *unfinished_words(result.unfinished)]
@@ -273,6 +301,10 @@ def _doubts(summary: Summary) -> list[str]:
     estimate = summary.reward.estimate
     if summary.scored and estimate.method is None:
         why = "one example says nothing about others" if estimate.examples == 1 else "all examples have the same mean"
+        if estimate.clusters == 1 and estimate.examples > 1:
+            why = "all examples are in one cluster, which says nothing about others"
+        if summary.target is not None and summary.clusters is not None:
+            why = "that of a run that ended early assumes that examples are independent"
         if summary.target is not None and summary.target.outside is not None:
             why = f"a reward of {summary.target.outside:g} lies outside the rubric's range"
         remarks.append(f"no interval: {why}")

@@ -17,6 +17,7 @@ from harness.engine.progress import Pace, RunProgress
 from harness.models.delays import note_of
 from harness.report import numerals
 from harness.report.text import clean, fit, in_ascii
+from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate, mean_interval
 
 SHARE = 0.01
@@ -73,9 +74,13 @@ class RunWatch(Pace):
         if scored != self._seen and (now >= self._due or not self.is_open):
             started = time.perf_counter()
             rewards = self.progress.rewards
-            means, single = rewards.means()
+            means, single, numbers = rewards.means()
             limits = rewards.widened(self.progress.limits)
-            self._estimate = mean_interval(means, single_rollout=single, binary=rewards.binary, limits=limits)
+            if clusters := self.progress.clusters:
+                owners = [clusters.get(index, f"\0{index}") for index, number in enumerate(numbers) if number]
+                self._estimate = clustered_mean(means, owners, limits=limits)
+            else:
+                self._estimate = mean_interval(means, single_rollout=single, binary=rewards.binary, limits=limits)
             target = self.progress.target
             if target is not None and (self.is_open or target.ended_early):
                 # An interval that remains valid when it is watched during the run.

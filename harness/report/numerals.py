@@ -105,6 +105,13 @@ def pass_rate(rate: PassRate | None) -> str:
     return NONE if rate is None else score(rate.value)
 
 
+def pass_rate_interval(rate: PassRate | None) -> str:
+    """Format pass@k or pass^k with its interval: `0.850 [0.781, 0.901]`; None means not computed."""
+    if rate is None or rate.estimate.low is None:
+        return pass_rate(rate)
+    return f"{pass_rate(rate)} {interval(rate.estimate)}"
+
+
 def short_count(value: int) -> str:
     """Format a whole number in at most five characters: 999, 12.3k, 1.2M."""
     if value < 1000:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -113,21 +113,24 @@ class Digest:
     """Whether all scored examples have the same mean, so that `worst` simply lists the first ones."""
 
 
-def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None) -> Digest:
+def digest(run: RunDir, manifest: Manifest, final: Mapping[str, object] | None, pass_k: Sequence[int] = ()) -> Digest:
     """Read a run's journal: summary, problems, worst and best examples.
 
     Args:
         run: The run's folder.
         manifest: Its manifest.
         final: Content of the run's `summary.json`, the only source of its duration; used if it covers the journal.
+        pass_k: Numbers of attempts for pass@k; empty for those of the run's settings.
 
     Raises:
         JournalDamaged: a line cannot be read.
         StoreError: the file cannot be read.
     """
     recorded = read_journal(run)
-    found = digest_of(recorded, manifest, final)
-    parts = {name: digest_of(recorded, manifest, final, measure=name).summary for name in manifest.functions}
+    found = digest_of(recorded, manifest, final, pass_k=pass_k)
+    parts = {
+        name: digest_of(recorded, manifest, final, measure=name, pass_k=pass_k).summary for name in manifest.functions
+    }
     found.functions = {name: summary for name, summary in parts.items() if summary is not None}
     return found
 
@@ -139,6 +142,7 @@ def digest_of(
     also: Callable[[int, Outcome], None] | None = None,
     *,
     measure: str = "",
+    pass_k: Sequence[int] = (),
 ) -> Digest:
     """Compute summary, problems, and worst and best examples from a journal that is already indexed.
 
@@ -149,6 +153,7 @@ def digest_of(
         also: Function to call with the number and outcome of every rollout, in table order, so that its work
             shares the one pass over the journal.
         measure: Metric to use in place of the reward; "" for the reward.
+        pass_k: As in `digest`.
 
     Raises:
         JournalDamaged: as in `digest`.
@@ -177,7 +182,7 @@ def digest_of(
             mean = math.fsum(reward for reward, _ in rewards) / len(rewards)
             low, high = (pick(rewards, key=lambda each: each[0])[1] for pick in (min, max))
             standings.append(_Standing(mean, len(rewards), made, low, high))
-    summary = summary_of(manifest, recorded, final, table)
+    summary = summary_of(manifest, recorded, final, table, pass_k=pass_k)
     found.summary = replace(summary, metrics={}) if measure else summary
     found.troubles = sorted(troubles.values(), key=lambda trouble: (trouble.is_scored, -trouble.count))
     # Sorting is stable, so equal means keep the table order.

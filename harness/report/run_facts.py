@@ -7,7 +7,7 @@ import dataclasses
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ from harness.report.run_digest import Digest, digest
 from harness.report.runs import budget_flags, has_rows, next_steps, resume_hint
 from harness.report.text import clean
 from harness.store.catalogue import UNFINISHED, Catalogue, ListedRun, read_entry
+from harness.store.clusters import clusters_of
 from harness.store.codec import to_text
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
@@ -50,18 +51,26 @@ class RunFacts:
     """Sizes of the run's files in bytes, by kind."""
 
 
-def facts_of(path: Path, name: str) -> RunFacts:
+def facts_of(path: Path, name: str, *, pass_k: Sequence[int] = (), cluster: str | None = None) -> RunFacts:
     """Read a run and its related runs for the run's page.
 
     Args:
         path: The run's folder.
         name: Name of the run for commands.
+        pass_k: Numbers of attempts for pass@k; empty for those of the run's settings.
+        cluster: Key of the examples' clusters; "" for no clusters, None for those that the run declares.
+
+    Raises:
+        UsageError: no example has the given key.
     """
     entry = read_entry(path)
     found, problems = None, list[str]()
     if entry.manifest is not None:
         try:
-            found = digest(entry.run, entry.manifest, entry.final)
+            if cluster:
+                clusters_of(read_journal(entry.run), cluster, f"--cluster {cluster}")
+            manifest = entry.manifest if cluster is None else replace(entry.manifest, cluster_key=cluster)
+            found = digest(entry.run, manifest, entry.final, pass_k)
         except StoreError as error:
             problems.append(str(error))
     parent, children, siblings = _relatives(entry)

@@ -20,6 +20,7 @@ from harness.settings.wording import nearest
 from harness.stats.intervals import Estimate
 from harness.stats.summary import spread
 from harness.stats.target import finite_limits
+from harness.store.clusters import ClusterLabels
 from harness.store.codec import to_text
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
@@ -197,6 +198,8 @@ class ValueGroup:
     count: int = 0
     _rewards: list[array[float]] = field(default_factory=list["array[float]"])
     """Rewards of the scored rollouts, by example."""
+    _owners: list[str] = field(default_factory=list[str])
+    """Label of the cluster of each of these examples; empty if examples are independent."""
     _last: tuple[str, str] = ("", "")
 
     def add(self, rollout: RunRollout) -> None:
@@ -207,6 +210,8 @@ class ValueGroup:
         key = (rollout.run_id, rollout.outcome.example.key)
         if key != self._last:
             self._rewards.append(array("d"))
+            if cluster_key := rollout.manifest.cluster_key:
+                self._owners.append(ClusterLabels(cluster_key).add(rollout.outcome.example, key[1]))
             self._last = key
         self._rewards[-1].append(reward)
 
@@ -221,7 +226,8 @@ class ValueGroup:
         Args:
             limits: Lowest and highest possible reward; None if unknown.
         """
-        return spread([each.tolist() for each in self._rewards], limits).estimate
+        owners = self._owners if len(self._owners) == len(self._rewards) else None  # some runs may declare none
+        return spread([each.tolist() for each in self._rewards], limits, owners or None).estimate
 
 
 def groups_of(

@@ -19,6 +19,9 @@ from harness.settings.paths import looks_like_path
 NONE_WORD = "none"
 """Value for "no limit" in a file, since TOML has no null."""
 
+MOST_ATTEMPTS = 100_000
+"""Largest k of pass@k."""
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -61,6 +64,31 @@ def auto_word(value: object) -> object:
 def as_tuple(value: object) -> object:
     """Convert a list from TOML or JSON to a tuple, since settings are immutable."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def as_counts(value: object) -> object:
+    """Convert a number, or a list of numbers or of their digits from the command line, to a tuple of integers."""
+    if type(value) is int:
+        return (value,)
+    if not isinstance(value, list | tuple):
+        return value
+    listed = cast("list[object]", value)
+    return tuple(int(each) if isinstance(each, str) and each.isascii() and each.isdigit() else each for each in listed)
+
+
+def attempts(value: tuple[int, ...]) -> tuple[int, ...]:
+    """Validate numbers of attempts."""
+    for k in value:
+        if not 0 < k <= MOST_ATTEMPTS:
+            raise ValueError(f"contains {k}, but a number of attempts is 1 to {MOST_ATTEMPTS:,}")
+    if len(set(value)) != len(value):
+        raise ValueError("contains a number twice")
+    return tuple(sorted(value))
+
+
+def no_clusters(value: object) -> object:
+    """Convert the word for "no clusters" to the empty key; None stands for the key that the environment declares."""
+    return "" if value == NONE_WORD else value
 
 
 def printable(value: str) -> str:

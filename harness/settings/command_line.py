@@ -105,7 +105,7 @@ def _given(setting: Setting, value: object, flag: str) -> list[object]:
         if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
             return [value]  # refused by the validator
         return [values.headers(texts, flag)] if setting.door.kind == "headers" else [*values.table_texts(texts, flag)]
-    if setting.door.kind == "list":
+    if setting.door.kind in ("list", "counts"):
         if isinstance(value, str):
             return [values.names(value)]
         return [list(cast("Iterable[object]", value)) if isinstance(value, Iterable) else value]

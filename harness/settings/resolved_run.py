@@ -150,7 +150,7 @@ class ResolvedRun:
 
     def _left_out(self, setting: Setting) -> bool:
         value = self.value(setting)
-        if setting.key == "hf_hub_dataset_name":
+        if setting.key in ("hf_hub_dataset_name", "cluster_key"):
             return value is None
         if setting.key == "max_concurrent":  # the limits of the `[[endpoint]]` tables add up to it
             return self.origins[setting.dotted].layer == "registry" and value != -1

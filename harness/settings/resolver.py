@@ -374,6 +374,13 @@ def settings_of(merged: Layer) -> tuple[RunSettings, dict[str, Origin]]:
 
 def _run(merged: Layer, served: RunEndpoints, found: FoundEnvironment, registry: Registry) -> ResolvedRun:
     settings, origins = settings_of(merged)
+    attempts, made = max(settings.env.pass_k, default=0), settings.env.rollouts_per_example
+    if attempts > made:
+        asks, makes = origins["env.pass_k"].source, origins["env.rollouts_per_example"].source
+        raise ConfigError(
+            f"{asks}: pass@{attempts} needs {attempts} rollouts of each example, but {makes} makes {made}; use a "
+            "smaller k or more rollouts"
+        )
     if settings.save.save_to_hf_hub and not settings.save.save_results:
         push, keep = origins["save.save_to_hf_hub"].source, origins["save.save_results"].source
         raise ConfigError(

@@ -25,7 +25,7 @@ from harness.core.types import JsonDict
 from harness.settings import checks
 
 Group: TypeAlias = Literal["env", "model", "save"]
-Kind: TypeAlias = Literal["string", "integer", "number", "boolean", "list", "table", "headers", "duration"]
+Kind: TypeAlias = Literal["string", "integer", "number", "boolean", "list", "counts", "table", "headers", "duration"]
 
 GROUPS: tuple[Group, ...] = ("env", "model", "save")
 
@@ -130,6 +130,21 @@ class EnvSettings(BaseModel):
     first. Rollouts in flight are finished, and a resume makes the rest. "none" is no limit."""
     pass_threshold: Annotated[FiniteFloat, CliOption("number", ("--pass-threshold",))] = 1.0
     """Reward from which a rollout counts as passed in pass@k and pass^k."""
+    pass_k: Annotated[
+        tuple[int, ...],
+        BeforeValidator(checks.as_counts),
+        AfterValidator(checks.attempts),
+        CliOption("counts", ("--k",)),
+    ] = ()
+    """Numbers of attempts k for which pass@k and pass^k are computed, such as `1,3,5`; none means 1, 2, 4, … up to
+    `rollouts_per_example`."""
+    cluster_key: Annotated[
+        Annotated[str, AfterValidator(checks.printable)] | None,
+        BeforeValidator(checks.no_clusters),
+        CliOption("string", ("--cluster-key",), derived="environment", is_shared=True),
+    ] = None
+    """Key of the examples' `info`, or `task`: examples with the same value resemble each other, and all intervals and
+    tests allow for it. "none" means that examples are independent."""
     isolate: Annotated[bool, CliOption("boolean", ("--isolate",), off=("--no-isolate",))] = False
     """Run the environment in processes of its own: its faults do not affect other runs, and it sees no API key."""
     workers: Annotated[

@@ -136,6 +136,8 @@ def builtins() -> Layer:
     """Return the lowest layer, which has the constant default of every setting."""
     entries: dict[KeyPath, LayerValue] = {}
     for setting in SETTINGS:
-        if setting.key != "env_id" and (not setting.door.derived or setting.key == "hf_hub_dataset_name"):
+        if setting.key != "env_id" and (
+            not setting.door.derived or setting.key in ("hf_hub_dataset_name", "cluster_key")
+        ):
             entries.update(entry_for(setting, setting.default, Origin("builtin", "built-in")))
     return entries

@@ -27,6 +27,7 @@ _EXPECTED: dict[Kind, str] = {
     "number": "a number",
     "boolean": "true or false",
     "list": "a list of strings",
+    "counts": "a list of integers, such as 1,3,5",
     "table": "a table",
     "headers": "a table of strings",
 }
@@ -61,7 +62,7 @@ def check(setting: Setting, value: object, where: str) -> object:
         if not all(isinstance(each, str) for each in cast("list[object]", value)):
             raise ConfigError(f"{where}: must be a list of 'Name: Value' strings")
         value = headers(cast("list[str]", value), where)
-    if setting.door.kind == "string" and value == "" and setting.key != "api_key_var":
+    if setting.door.kind == "string" and value == "" and setting.key not in ("api_key_var", "cluster_key"):
         raise ConfigError(f"{where}: must not be empty")
     try:
         return adapter(setting.path).validate_python(value)
@@ -181,7 +182,7 @@ def for_setting(setting: Setting, text: str) -> object:
     kind = setting.door.kind
     if kind == "string" and not isinstance(value, str):
         return text
-    return names(value) if kind == "list" and isinstance(value, str) else value
+    return names(value) if kind in ("list", "counts") and isinstance(value, str) else value
 
 
 def number(value: object) -> object:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypeVar
 from harness.stats.hypotheses import Unpaired, holm, welch
 from harness.stats.intervals import ALPHA, Estimate
 from harness.stats.paired import Paired, fewest_pairs, paired_by_key
-from harness.stats.power import Components, detectable, settling_examples
+from harness.stats.power import detectable, seen_components, settling_examples
 
 LEAST_COMMON = 2
 """Minimum number of common examples for a paired comparison."""
@@ -117,8 +117,7 @@ class Difference:
         estimate = self.paired.estimate
         if not estimate.stderr or self.unpaired is not None or self.units < self.least:
             return None
-        seen = Components(estimate.stderr**2 * estimate.examples, 0.0, 0.0)  # as in `settling_examples`
-        found = detectable(seen, estimate.examples, alpha=ALPHA / self.comparisons)
+        found = detectable(seen_components(estimate), estimate.examples, alpha=ALPHA / self.comparisons)
         return None if math.isnan(found) else found
 
     @property

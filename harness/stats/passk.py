@@ -7,12 +7,14 @@ estimate."""
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
+from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate, rate_interval
 
 Estimator: TypeAlias = Callable[[int, int, int], float]
@@ -188,6 +190,66 @@ def pass_counts(groups: Iterable[Sequence[float]], threshold: float) -> Counter[
     """
     least = threshold - THRESHOLD_SLACK
     return Counter((len(group), sum(reward >= least for reward in group)) for group in groups)
+
+
+def clustered_pass_rate(
+    groups: Iterable[Sequence[float]], clusters: Sequence[Hashable], threshold: float, k: int, estimator: Estimator
+) -> PassRate:
+    """Mean of `estimator` over examples, with a cluster-robust interval (`clusters.clustered_mean`).
+
+    Args:
+        groups: The rewards of each example.
+        clusters: Label of each example's cluster.
+        threshold: A rollout passes if its reward is at least this.
+        k: Number of attempts allowed.
+        estimator: As in `pass_rate`.
+    """
+    least = threshold - THRESHOLD_SLACK
+    rates = [estimator(len(group), sum(reward >= least for reward in group), k) for group in groups]
+    known = [(rate, label) for rate, label in zip(rates, clusters, strict=True) if not math.isnan(rate)]
+    estimate = Estimate()
+    if known:
+        estimate = clustered_mean([rate for rate, _ in known], [label for _, label in known], limits=(0.0, 1.0))
+    return PassRate(estimate.mean, estimate.examples, len(rates) - len(known), estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class PassMeasure:
+    """pass@k or pass^k as a value of each example, such as for a comparison."""
+
+    k: int
+    of_all: bool = False
+    """Whether all k attempts must pass (pass^k); otherwise at least one (pass@k)."""
+
+    @property
+    def name(self) -> str:
+        """`pass@3` or `pass^3`."""
+        return f"pass{'^' if self.of_all else '@'}{self.k}"
+
+    @property
+    def estimator(self) -> Estimator:
+        """The estimator of the rate."""
+        return pass_hat_k if self.of_all else pass_at_k
+
+    def values(self, passes: Sequence[float]) -> list[float]:
+        """Return the example's rate as a list with one value; empty if there are fewer than k attempts.
+
+        Args:
+            passes: 1 for each attempt that passed, 0 for each other one.
+        """
+        rate = self.estimator(len(passes), sum(each >= 1 for each in passes), self.k)
+        return [] if math.isnan(rate) else [rate]
+
+
+def pass_measure(name: str) -> PassMeasure | None:
+    """Parse `pass@3` or `pass^3`; None for another name."""
+    found = re.fullmatch(r"pass([@^])([1-9][0-9]{0,5})", name)
+    return None if found is None else PassMeasure(int(found[2]), found[1] == "^")
+
+
+def pass_measures(ks: Iterable[int]) -> list[PassMeasure]:
+    """pass@k and pass^k for each k; for k = 1, where both are the same, only pass@1."""
+    return [PassMeasure(k, of_all) for k in ks for of_all in (False, True) if k > 1 or not of_all]
 
 
 def pass_rate(counts: Mapping[tuple[int, int], int], k: int, estimator: Estimator) -> PassRate:

@@ -5,19 +5,27 @@ The variance of a paired difference of means is (ω² + σ_A²/K_A + σ_B²/K_B)
 difference between questions, σ² that of single answers around their question's mean. More rollouts only reduce the
 latter. Source: Miller 2024, arXiv 2411.00640, § 5. Unlike Miller, who uses the normal distribution, this uses the test
 of `paired`: Student's t, since the variance is unknown, with one additional win and one additional loss. It needs three
-to seven examples more, which matters for small samples."""
+to seven examples more, which matters for small samples.
+
+If examples are clustered, the cluster is the sampling unit: the variance per example is n times the squared
+cluster-robust standard error (`clusters`), and n/m clusters of m examples are tested as that many pairs."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from harness.stats.clusters import clustered_mean
 from harness.stats.distributions import beta_quantile, normal_quantile, t_quantile
-from harness.stats.intervals import ALPHA, EXACT_TAIL, sample_variance
+from harness.stats.intervals import ALPHA, EXACT_TAIL, Estimate, sample_variance
 from harness.stats.paired import Paired, fewest_pairs
 from harness.stats.variance import noise
+
+if TYPE_CHECKING:
+    from harness.stats.arrays import Labels
 
 POWER = 0.8
 """Default probability of finding an existing difference (power)."""
@@ -48,13 +56,18 @@ class Components:
     """Number of examples used for the estimate; None if the components were given, not estimated."""
     assumed: str = ""
     """Description of the components that were assumed because they could not be estimated."""
+    cluster_size: float = 1.0
+    """Examples per cluster, if clusters are the sampling units. ω² then includes the correlation within clusters, for
+    clusters of this size."""
 
     def variance(self, rollouts: int, second_rollouts: int | None = None) -> float:
         """Variance of one example's difference, with these numbers of rollouts per side."""
         return self.omega2 + self.first2 / rollouts + self.second2 / (second_rollouts or rollouts)
 
 
-def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Components | None:
+def components(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], clusters: Labels | None = None
+) -> Components | None:
     """Estimate the variance components of a difference from two runs of the same examples.
 
     ω² = max(0, variance of d − σ_A²/K_A − σ_B²/K_B). If a side has one rollout per example, its re-run variance cannot
@@ -64,18 +77,27 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
     Args:
         first: Scores of each example; examples without scores on a side are ignored.
         second: Scores of each example on the other side; the same examples in the same order.
+        clusters: Label of each example's cluster, if examples of one cluster are correlated. Clusters of the planned
+            run are assumed to be like these: as large, and as correlated.
 
     Returns:
-        The estimate; None if fewer than two examples have scores on both sides.
+        The estimate; None if fewer than two examples, or examples of only one cluster, have scores on both sides.
 
     Raises:
         ValueError: the numbers of examples differ.
     """
     if len(first) != len(second):
         raise ValueError(f"components: needs runs of the same examples, but got {len(first)} and {len(second)}")
-    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
+    kept = [place for place, (a, b) in enumerate(zip(first, second, strict=True)) if a and b]
+    pairs = [(first[place], second[place]) for place in kept]
     if len(pairs) < 2:
         return None
+    variance, size = sample_variance, 1.0
+    if clusters is not None:
+        owners = [clusters[place] for place in kept]
+        variance, size = _clustered(owners), len(owners) / len({*owners})
+        if size == len(owners):
+            return None
     differences = [math.fsum(a) / len(a) - math.fsum(b) / len(b) for a, b in pairs]
     sides = [noise(a for a, _ in pairs), noise(b for _, b in pairs)]
     within = [(side.rerun_std or 0.0) ** 2 for side in sides]
@@ -84,20 +106,28 @@ def components(first: Sequence[Sequence[float]], second: Sequence[Sequence[float
     assumed = (
         f"the re-run noise of the {' and the '.join(blind)} run is unknown (one rollout per example)" if blind else ""
     )
-    omega2 = max(0.0, sample_variance(differences) - own[0] - own[1])
-    return Components(omega2, within[0], within[1], len(pairs), assumed)
+    omega2 = max(0.0, variance(differences) - own[0] - own[1])
+    return Components(omega2, within[0], within[1], len(pairs), assumed, size)
 
 
-def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.0) -> Components | None:
+def _clustered(owners: Labels) -> Callable[[Sequence[float]], float]:
+    """Return a function that computes n times the squared cluster-robust standard error of a mean of n values."""
+    return lambda values: (clustered_mean(values, owners).stderr or 0.0) ** 2 * len(values)
+
+
+def components_of_one(
+    groups: Sequence[Sequence[float]], correlation: float = 0.0, clusters: Labels | None = None
+) -> Components | None:
     """Estimate the variance components of a difference from one run; the other model is assumed to be similar.
 
     Args:
         groups: Scores of each example.
         correlation: Correlation of the two models' true scores over questions. 0 is conservative and makes ω² twice the
             variance of the questions. Similar models have 0.5 and more.
+        clusters: As in `components`.
 
     Returns:
-        The estimate; None if fewer than two examples have scores.
+        The estimate; None if fewer than two examples, or examples of only one cluster, have scores.
 
     Raises:
         ValueError: the correlation is not from −1 to 1.
@@ -113,7 +143,16 @@ def components_of_one(groups: Sequence[Sequence[float]], correlation: float = 0.
     assumed = f"the other model is similar to this one, with a correlation of {correlation:g} between their scores"
     if parts.rerun_std is None:
         assumed += "; the re-run noise is unknown (one rollout per example)"
-    return Components(2 * between * (1 - correlation), within, within, parts.examples, assumed)
+    size = 1.0
+    if clusters is not None:
+        scored = [(group, owner) for group, owner in zip(groups, clusters, strict=True) if group]
+        own = math.fsum(1 / len(group) for group, _ in scored) / len(scored) * within
+        owners = [owner for _, owner in scored]
+        if len({*owners}) < 2:
+            return None
+        between = max(0.0, _clustered(owners)([math.fsum(group) / len(group) for group, _ in scored]) - own)
+        size = len(owners) / len({*owners})
+    return Components(2 * between * (1 - correlation), within, within, parts.examples, assumed, size)
 
 
 def miller_examples(
@@ -150,7 +189,7 @@ def required_examples(
     """Number of examples needed to find a true difference of `delta` with probability `power`.
 
     The smallest n for which the test of `paired_difference` is significant with that probability, but at least the
-    minimum of that test: 6 at a level of 0.05.
+    minimum of that test: 6 at a level of 0.05. With clusters, n counts these, and the result is their examples.
 
     Args:
         parts: Variance components of the difference.
@@ -166,10 +205,12 @@ def required_examples(
     by_miller = miller_examples(
         parts, delta, rollouts=rollouts, second_rollouts=second_rollouts, alpha=alpha, power=power
     )
-    n, variance = max(fewest_pairs(alpha), by_miller), parts.variance(rollouts, second_rollouts)
+    size = parts.cluster_size
+    n = max(fewest_pairs(alpha), math.ceil(by_miller / size))
+    variance = parts.variance(rollouts, second_rollouts) / size  # of a cluster's mean
     while not _finds(abs(delta) * (1 + SLACK), variance, n, alpha, power):
         n += 1
-    return n
+    return math.ceil(n * size - SLACK)
 
 
 def _finds(delta: float, variance: float, n: int, alpha: float, power: float) -> bool:
@@ -205,17 +246,18 @@ def detectable(
     _z(alpha, power)
     if rollouts < 1 or (second_rollouts is not None and second_rollouts < 1):
         raise ValueError(f"detectable: the number of rollouts must be at least 1, not {rollouts}")
-    if examples < fewest_pairs(alpha):
+    n = int(examples / parts.cluster_size + SLACK)
+    if n < fewest_pairs(alpha):
         return math.nan
-    variance = parts.variance(rollouts, second_rollouts)
+    variance = parts.variance(rollouts, second_rollouts) / parts.cluster_size
     if variance == 0.0:
         return 0.0
     low, high = 0.0, 100 * math.sqrt(variance)
-    if not _finds(high, variance, examples, alpha, power):
+    if not _finds(high, variance, n, alpha, power):
         return math.nan
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if _finds(middle, variance, examples, alpha, power) else (middle, high)
+        low, high = (low, middle) if _finds(middle, variance, n, alpha, power) else (middle, high)
     return high
 
 
@@ -291,9 +333,13 @@ def settling_examples(
     delta = estimate.mean if delta is None else delta
     if not delta or estimate.stderr is None:
         return None
-    return required_examples(
-        Components(estimate.stderr**2 * estimate.examples, 0.0, 0.0), delta, alpha=alpha, power=power
-    )
+    return required_examples(seen_components(estimate), delta, alpha=alpha, power=power)
+
+
+def seen_components(estimate: Estimate) -> Components:
+    """Variance of a difference as a comparison has measured it, for the same numbers of rollouts."""
+    size = estimate.examples / (estimate.clusters or estimate.examples)
+    return Components((estimate.stderr or 0.0) ** 2 * estimate.examples, 0.0, 0.0, cluster_size=size)
 
 
 def passing_examples(paired: Paired, margin: float, width: float | None, *, power: float = POWER) -> int | None:

@@ -41,6 +41,8 @@ class TaskOutcome:
     """Short reason for a missing score, for counting."""
     error: str = ""
     """Full reason for a missing score."""
+    cluster: str | None = None
+    """Label of the task's cluster; None if tasks are independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,11 @@ class Standing:
         return _by_task(self.attempts, missing=MISSING)
 
     @property
+    def clusters(self) -> Mapping[str, str] | None:
+        """Label of each task's cluster; None if tasks are independent."""
+        return _clusters(self.attempts)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every planned task has a score."""
         return not self.unscored and not self.not_run
@@ -156,7 +163,8 @@ class ModelDifference:
     @property
     def can_tell(self) -> bool:
         """Whether there are enough tasks for any significant difference, even if one model won all of them."""
-        return self.scored.pairs >= fewest_pairs(self.alpha)
+        clusters = self.scored.estimate.clusters
+        return (self.scored.pairs if clusters is None else clusters) >= fewest_pairs(self.alpha)
 
     @property
     def is_partial(self) -> bool:
@@ -252,7 +260,7 @@ def standings(models: Sequence[tuple[str, Sequence[TaskOutcome], int]], promised
 
 
 def _standing(name: str, attempts: Sequence[TaskOutcome], planned: int, promised: Range) -> Standing:
-    values = _by_task(attempts)
+    values, owners = _by_task(attempts), _clusters(attempts)
     seconds = sorted(each.seconds for each in attempts if each.seconds is not None)
     checked = [each.schema_valid for each in attempts if each.schema_valid is not None]
     failures = Counter(each.reason or "unknown" for each in attempts if each.score is None)
@@ -261,7 +269,9 @@ def _standing(name: str, attempts: Sequence[TaskOutcome], planned: int, promised
         attempts=tuple(attempts),
         planned=planned,
         mean=_mean([MISSING if each.score is None else each.score for each in attempts]),
-        scored=spread(values.values(), finite_limits(promised)).estimate,
+        scored=spread(
+            values.values(), finite_limits(promised), None if owners is None else [owners[task] for task in values]
+        ).estimate,
         scores=scores_of(values).means,
         success=_mean([float(each.is_valid) for each in attempts]),
         schema_valid=sum(checked),
@@ -277,9 +287,10 @@ def _standing(name: str, attempts: Sequence[TaskOutcome], planned: int, promised
 
 def _difference(first: Standing, second: Standing, alpha: float) -> ModelDifference:
     ours, theirs = first.promised, second.promised
-    scored = counted = paired_scores(scores_of(first.values, ours), scores_of(second.values, theirs))
+    owners = first.clusters
+    scored = counted = paired_scores(scores_of(first.values, ours, owners), scores_of(second.values, theirs))
     if first.unscored or second.unscored:
-        counted = paired_scores(scores_of(first.counted, ours), scores_of(second.counted, theirs))
+        counted = paired_scores(scores_of(first.counted, ours, owners), scores_of(second.counted, theirs))
     return ModelDifference(first.name, second.name, scored, counted, max(first.tasks, second.tasks), alpha)
 
 
@@ -291,6 +302,13 @@ def _by_task(attempts: Iterable[TaskOutcome], missing: float | None = None) -> d
         if score is not None:
             found[each.task].append(score)
     return dict(found)
+
+
+def _clusters(attempts: Iterable[TaskOutcome]) -> dict[str, str] | None:
+    """Label of each task's cluster; None if a task has none."""
+    found = {each.task: each.cluster for each in attempts}
+    known = {task: label for task, label in found.items() if label is not None}
+    return known if known and len(known) == len(found) else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

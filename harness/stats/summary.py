@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
@@ -13,11 +13,22 @@ from harness.core.types import JsonDict, Usage
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.methods import SUMMARY as METHODS
-from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
+from harness.stats.passk import (
+    THRESHOLD_SLACK,
+    Estimator,
+    PassRate,
+    clustered_pass_rate,
+    pass_at_k,
+    pass_counts,
+    pass_hat_k,
+    pass_measures,
+    pass_rate,
+    powers_of_two,
+)
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
 from harness.stats.target import Aim, StoppingRule, finite_limits
 
-__all__ = ["METHODS", "THRESHOLD_SLACK", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
+__all__ = ["METHODS", "THRESHOLD_SLACK", "Clusters", "Distribution", "ScoreTable", "Spread", "Summary", "summarize"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,24 @@ class Spread:
             "count": self.count,
             "examples": e.examples,
             "method": e.method,
+            **({} if e.clusters is None else {"clusters": e.clusters}),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Clusters of a run's examples: those with the same value of a key resemble each other."""
+
+    key: str
+    """Key of the examples' `info`, or `task`."""
+    labels: Mapping[int, str]
+    """Label of each example's cluster, by the example's index."""
+    alone: int = 0
+    """Number of examples without the key, each of which is a cluster of its own."""
+
+    def to_json(self) -> JsonDict:
+        """Convert to the format of `summary.json`."""
+        return {"key": self.key, "count": len({*self.labels.values()}), "without_key": self.alone}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +130,17 @@ class Summary:
     figures: dict[str, float] = field(default_factory=dict[str, float])
     """Figures that are no means over examples, as the environment computes them (`Environment.figures`)."""
 
+    clusters: Clusters | None = None
+    """Clusters of the examples, which all intervals account for; None if examples are independent."""
+
+    @property
+    def pass_rates(self) -> dict[str, PassRate]:
+        """Rates by name, such as `pass@2`: pass@k and pass^k for each k, without pass^1."""
+        return {
+            each.name: (self.pass_hat_k if each.of_all else self.pass_at_k)[each.k]
+            for each in pass_measures(self.pass_at_k)
+        }
+
     @property
     def not_run(self) -> int:
         """Number of planned rollouts without an outcome."""
@@ -140,6 +179,7 @@ class Summary:
             "pass_at_k": {str(k): number(rate.value) for k, rate in self.pass_at_k.items()},
             "pass_hat_k": {str(k): number(rate.value) for k, rate in self.pass_hat_k.items()},
             "pass_excluded": {str(k): rate.excluded for k, rate in self.pass_at_k.items()},
+            "pass_estimates": {name: _rate_json(rate) for name, rate in self.pass_rates.items()},
             "truncated": self.truncated,
             "empty": self.empty,
             "refused": self.refused,
@@ -150,8 +190,17 @@ class Summary:
             "rollouts_per_s": number(self.rollouts_per_s),
             "rollout_seconds": None if self.rollout_seconds is None else asdict(self.rollout_seconds),
             "until_ci": None if self.target is None else self.target.to_json(),
+            **({} if self.clusters is None else {"clusters": self.clusters.to_json()}),
             "methods": dict(METHODS),
         }
+
+
+def _rate_json(rate: PassRate) -> JsonDict:
+    e = rate.estimate
+    return {
+        "mean": number(e.mean), "stderr": number(e.stderr), "ci95": e.ends, "examples": e.examples,
+        "excluded": rate.excluded, "method": e.method,
+    }  # fmt: skip
 
 
 def tokens_known(usage: Usage) -> bool:
@@ -181,29 +230,37 @@ def summarize(  # noqa: PLR0913 - the data of a summary
     wall_s: float | None,
     resumed: int = 0,
     aim: Aim | None = None,
+    pass_k: Sequence[int] = (),
+    clusters: Clusters | None = None,
 ) -> Summary:
     """Compute all numbers of a run.
 
     Args:
         table: The outcomes.
         pass_threshold: A rollout passes if its reward is at least this.
-        rollouts_per_example: Planned rollouts per example; pass@k is computed for k = 1, 2, 4, … up to it.
+        rollouts_per_example: Planned rollouts per example.
         planned: Number of planned rollouts.
         reward_range: Lowest and highest possible reward of the rubric; infinite if unknown. Extended to rewards outside
             it.
         wall_s: Wall time in seconds; None if unknown.
         resumed: Number of outcomes from before the measured wall time (0 if it covers all attempts at the run).
         aim: Condition for stopping early, if any.
+        pass_k: Numbers of attempts for pass@k; empty for k = 1, 2, 4, … up to the rollouts per example.
+        clusters: Clusters of the examples, if examples of one cluster are correlated; all intervals then allow for it.
+            A run that was stopped early has none: its interval would need independent examples.
     """
-    reward, target = spread(table.rewards(), finite_limits(reward_range)), None
+    owners = None if clusters is None else [clusters.labels[index] for index in table.examples()]
+    reward, target = spread(table.rewards(), finite_limits(reward_range), owners), None
     if aim is not None and (rule := _stopping_rule(table, aim)).ended_early:
         target = rule
         reward = replace(reward, estimate=rule.estimate)
+        if clusters is not None:
+            reward = _without_interval(reward, target)
     unscored = table.unscored()
-    passes = pass_counts(table.rewards(), pass_threshold)
-    powers = powers_of_two(rollouts_per_example)
+    rates = _pass_rates(table, pass_threshold, owners)
+    ks = tuple(pass_k) or powers_of_two(rollouts_per_example)
     return Summary(
-        num_examples=passes.total(),
+        num_examples=sum(1 for _ in table.examples()),
         num_rollouts=len(table),
         planned=planned if target is None else len(table) + target.lacking,
         scored=reward.count,
@@ -212,12 +269,12 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         metrics={
             name: reward
             if target is None and table.is_reward(name)
-            else _without_interval(metric_spread(table.metric(name)), target)
+            else _without_interval(metric_spread(table.metric(name), owners), target)
             for name in table.metric_names
         },
         pass_threshold=pass_threshold,
-        pass_at_k={k: _without_interval(pass_rate(passes, k, pass_at_k), target) for k in powers},
-        pass_hat_k={k: _without_interval(pass_rate(passes, k, pass_hat_k), target) for k in powers},
+        pass_at_k={k: _without_interval(rates(k, pass_at_k), target) for k in ks},
+        pass_hat_k={k: _without_interval(rates(k, pass_hat_k), target) for k in ks},
         bounds=_bounds(table, reward, reward_range, is_complete=not unscored),
         truncated=table.marked(TRUNCATED),
         empty=table.marked(EMPTY),
@@ -229,7 +286,18 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         judge_usage=table.judged(),
         judge_unpriced=table.judged_unpriced(),
         target=target,
+        clusters=clusters,
     )
+
+
+def _pass_rates(
+    table: ScoreTable, threshold: float, owners: Sequence[Hashable] | None
+) -> Callable[[int, Estimator], PassRate]:
+    """Return a function that computes the pass rate of a run for k and an estimator."""
+    if owners is not None:
+        return lambda k, estimator: clustered_pass_rate(table.rewards(), owners, threshold, k, estimator)
+    passes = pass_counts(table.rewards(), threshold)
+    return lambda k, estimator: pass_rate(passes, k, estimator)
 
 
 def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:

@@ -48,8 +48,8 @@ def leaderboard_row(manifest: Manifest, summary: JsonDict | None) -> str:
         _score(reward.get("mean")),
         _span(reward),
         f"{count(summary.get('scored')):,} of {_total(summary):,}" if summary else NONE,
-        f"{_score(at)} (k={k})" if k else NONE,
-        f"{_score(hat)} (k={k})" if k > 1 else NONE,
+        f"{_score(at)}{_rate_span(summary, f'pass@{k}')} (k={k})" if k else NONE,
+        f"{_score(hat)}{_rate_span(summary, f'pass^{k}')} (k={k})" if k > 1 else NONE,
         *tokens,
         dollars,
         escape(", ".join(f"{reason} {times}" for reason, times in table(summary.get("unscored")).items())) or NONE,
@@ -100,7 +100,7 @@ def unscored_table(summary: JsonDict | None) -> list[str]:
 def passes(summary: JsonDict | None) -> str:
     """pass@k for the largest k, as the text of a table cell."""
     k, at, _ = _largest_k(summary or {})
-    return f"{_number(at)} (k={k})" if k else NONE
+    return f"{_number(at)}{_rate_span(summary or {}, f'pass@{k}')} (k={k})" if k else NONE
 
 
 def _cells(line: str) -> list[str]:
@@ -145,6 +145,12 @@ def _span(reward: Mapping[str, object]) -> str:
     return f"\\[{_score(low, digits)}, {_score(high, digits)}\\]"
 
 
+def _rate_span(summary: Mapping[str, object], name: str) -> str:
+    """The interval of a pass rate after a space; "" if the summary has none, as those of earlier versions."""
+    span = _span(table(table(summary.get("pass_estimates")).get(name)))
+    return "" if span == NONE else f" {span}"
+
+
 def _total(summary: Mapping[str, object]) -> int:
     return max(count(summary.get("planned")), count(summary.get("num_rollouts")))
 
@@ -172,7 +178,9 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
     results += [("standard deviation", _number(reward.get("std"))), ("scored", coverage)]
     for label, key in (("pass@{}", "pass_at_k"), ("pass^{}", "pass_hat_k")):
         results += [
-            (label.format(k), _number(v)) for k, v in table(summary.get(key)).items() if (k, key) != ("1", "pass_hat_k")
+            (label.format(k), _rate(label.format(k), v, summary))
+            for k, v in table(summary.get(key)).items()
+            if (k, key) != ("1", "pass_hat_k")
         ]
     bounds = ends(summary.get("bounds"))
     if unscored and bounds is not None:
@@ -188,6 +196,12 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
     is_known = tokens_in is not None and tokens_out is not None
     results.append(("tokens", f"{tokens_in} in, {tokens_out} out" if is_known else "not reported"))
     return results
+
+
+def _rate(name: str, value: object, summary: Mapping[str, object]) -> str:
+    """A pass rate with its interval, which summaries of earlier versions do not have."""
+    interval = ends(table(table(summary.get("pass_estimates")).get(name)).get("ci95"))
+    return _number(value) + ("" if interval is None else f" ({' to '.join(map(_number, interval))})")
 
 
 def _number(value: object) -> str:

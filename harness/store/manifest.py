@@ -69,6 +69,9 @@ class Manifest:
     empty."""
     note: str = ""
     """Reason for an early end; "" if there is no reason."""
+    cluster_key: str = ""
+    """Key of the examples' clusters, as the setting or the environment declares it; "" without clusters. Not part of
+    the identity, since scores do not depend on it."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -142,7 +145,7 @@ class Manifest:
 _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schema_version")
 
 _TYPES: Mapping[str, tuple[type, str]] = {
-    **dict.fromkeys(("name", "kind", "status", "note", "created", "command"), (str, "text")),
+    **dict.fromkeys(("name", "kind", "status", "note", "created", "command", "cluster_key"), (str, "text")),
     **dict.fromkeys(
         ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget", "given_up"),
         (dict, "a JSON object"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,12 +11,16 @@ from harness.core.types import Usage
 from harness.stats.scores import Details, ScoreTable
 from harness.stats.summary import Summary, summarize
 from harness.stats.target import Aim, finite_limits
+from harness.store.clusters import clusters_of
 from harness.store.journal import JournalReader
-from harness.store.journal_index import Recorded, read_rollout
+from harness.store.journal_index import LARGEST_ROLLOUT, Recorded, read_rollout
 from harness.store.manifest import Manifest
 from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import in_order
 from harness.store.values import number
+
+MOST_KS = 64
+"""Maximum number of values of k that are read from a manifest, which can be edited or damaged."""
 
 OF_EXAMPLES = "of_examples"
 """Key in `Manifest.derived` with the number of examples that were planned before `until_ci` ended the run early."""
@@ -75,6 +79,8 @@ def summary_of(
     recorded: Recorded,
     final: Mapping[str, object] | None = None,
     table: ScoreTable | None = None,
+    *,
+    pass_k: Sequence[int] = (),
 ) -> Summary:
     """Compute a run's summary from its current journal: `summary.json` may be older, or missing.
 
@@ -84,6 +90,7 @@ def summary_of(
         final: Content of the run's `summary.json`, the only source of its duration; used if it covers the whole
             journal. Values that are not numbers are ignored, since files can be edited or damaged.
         table: Result of `tally`, if known.
+        pass_k: Numbers of attempts for pass@k; empty for those of the run's settings.
 
     Raises:
         JournalDamaged: a line cannot be read.
@@ -101,12 +108,21 @@ def summary_of(
         wall_s=number(before.get("wall_s")),
         resumed=int(number(before.get("resumed")) or 0),
         aim=aim_of(manifest),
+        pass_k=pass_k or pass_k_of(manifest),
+        clusters=clusters_of(recorded, manifest.cluster_key),
     )
     figures = before.get("figures")
     found = cast("dict[str, object]", figures) if isinstance(figures, dict) else {}
     return replace(
         summary, figures={name: value for name, each in found.items() if (value := number(each)) is not None}
     )
+
+
+def pass_k_of(manifest: Manifest) -> tuple[int, ...]:
+    """Numbers of attempts for pass@k in a run's settings; empty for the default."""
+    found = manifest.settings.get("env.pass_k")
+    values = cast("list[object]", found) if isinstance(found, list | tuple) else []
+    return tuple(dict.fromkeys(k for k in values[:MOST_KS] if type(k) is int and 0 < k <= LARGEST_ROLLOUT))
 
 
 def aim_of(manifest: Manifest) -> Aim | None:

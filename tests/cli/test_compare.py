@@ -337,12 +337,12 @@ def test_another_output_folder(bench: Bench, here: Path) -> None:
 
 def test_a_terminal_without_other_characters(bench: Bench, here: Path) -> None:
     runs = [run(GOOD, 0), run(LIKE, 1)]
-    from harness.cli.compare import compared
+    from harness.cli.compare import Measured, compared
     from harness.report.compare.screen import screen
     from harness.report.layout import print_lines
     from harness.report.text import make_console
 
-    found = compared([each.id for each in runs], OUT, metric=None, cluster=None)
+    found = compared([each.id for each in runs], OUT, Measured())
     with Path("out").open("w", encoding="ascii", errors="replace") as file:
         print_lines(screen(found, 80, flips=3), make_console(file=file, width=80))
     text = Path("out").read_text()

@@ -29,6 +29,8 @@ CLOSED_LIST = {
         "max_retries": ("--max-retries", 0),
         "max_failures": ("--max-failures", None),
         "pass_threshold": ("--pass-threshold", 1.0),
+        "pass_k": ("--k", ()),
+        "cluster_key": ("--cluster-key",),
         "until_ci": ("--until-ci", None),
         "isolate": ("--isolate", False),
         "workers": ("--workers", 0),

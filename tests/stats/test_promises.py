@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from harness.core.types import Usage
 from harness.report.compare.sides import Match
 from harness.report.compare.verdicts import GateRule, apply_rule
 from harness.stats.difference import Difference, Range, Scores, adjust, difference_of, scores_of
 from harness.stats.intervals import Estimate
 from harness.stats.power import components, required_examples
-from harness.stats.summary import spread
+from harness.stats.scores import ScoreTable
+from harness.stats.summary import Clusters, spread, summarize
 
 pytestmark = pytest.mark.slow
 
@@ -222,3 +224,89 @@ def test_a_planned_power_of_80_percent_is_one(kind: str, size: float, rollouts: 
     rate = sum(compared(*made(n)).is_found for _ in range(rounds)) / rounds
     error = math.sqrt(0.8 * 0.2 / rounds)
     assert 0.77 - error <= rate <= 0.87 + error, f"{rate:.3f} ± {error:.3f} with {n} examples"
+
+
+def in_clusters(
+    generator: np.random.Generator, count: int, size: int, rollouts: int, p: float, alike: float, gain: float = 0.0
+) -> tuple[Floats, Floats, list[str]]:
+    """Two runs of examples in clusters: pass and fail, with a common difficulty of each cluster, and for each side a
+    deviation of its own. Returns the rewards, one row an example, and the labels."""
+    hard = np.repeat(generator.normal(0, alike, count), size) + generator.normal(0, 0.1, count * size)
+    owners = [str(n // size) for n in range(count * size)]
+    sides = [
+        rolled(generator, np.clip(p + hard + np.repeat(generator.normal(0, alike, count), size) + more, 0, 1), rollouts)
+        for more in (gain, 0.0)
+    ]
+    return sides[0], sides[1], owners
+
+
+def clustered_table(rows: Floats, owners: list[str]) -> tuple[ScoreTable, Clusters]:
+    table = ScoreTable()
+    for example, row in enumerate(rows.tolist()):
+        for rollout, reward in enumerate(row):
+            table.add(example, rollout, reward, {}, None, usage=Usage())
+    return table, Clusters("document", dict(enumerate(owners)))
+
+
+@pytest.mark.parametrize(("rollouts", "p", "alike"), [(1, 0.5, 0.3), (4, 0.5, 0.15), (4, 0.9, 0.3), (1, 0.98, 0.1)])
+def test_a_headline_of_20_clusters_of_ten_covers(rollouts: int, p: float, alike: float) -> None:
+    """The reward, pass@k and pass^k of a run whose environment declares clusters; and how short it falls without."""
+    generator, rounds = np.random.default_rng(rollouts), 150 * TIMES
+    drawn = [in_clusters(generator, 20, 10, rollouts, p, alike)[::2] for _ in range(rounds)]
+    many, _, _ = in_clusters(np.random.default_rng(99), 40_000, 10, rollouts, p, alike)
+    passed = many.sum(axis=1)
+    truths = {
+        "reward": float(many.mean()),
+        "any": float((passed > 0).mean()),
+        "all": float((passed == rollouts).mean()),
+    }
+    covered = dict.fromkeys([*truths, "independent"], 0)
+    for rows, owners in drawn:
+        table, clusters = clustered_table(rows, owners)
+        options: Any = {
+            "pass_threshold": 1.0, "rollouts_per_example": rollouts, "planned": rows.size, "reward_range": (0.0, 1.0),
+            "wall_s": None, "pass_k": (rollouts,),
+        }  # fmt: skip
+        found = summarize(table, **options, clusters=clusters)
+        covered["reward"] += holds(found.reward.estimate, truths["reward"])
+        covered["any"] += holds(found.pass_at_k[rollouts].estimate, truths["any"])
+        covered["all"] += holds(found.pass_hat_k[rollouts].estimate, truths["all"])
+        covered["independent"] += holds(spread(rows.tolist(), (0.0, 1.0)).estimate, truths["reward"])
+    short, error = {name: count / rounds for name, count in covered.items()}, math.sqrt(0.93 * 0.07 / rounds)
+    assert min(short[name] for name in truths) >= 0.93 - error, short
+    assert short["independent"] < 0.85, short
+
+
+@pytest.mark.parametrize(
+    ("size", "rollouts", "alike", "gain"), [(10, 1, 0.15, 0.15), (10, 4, 0.1, 0.1), (4, 2, 0.2, 0.15)]
+)
+def test_a_planned_power_of_80_percent_is_one_with_clusters(
+    size: int, rollouts: int, alike: float, gain: float
+) -> None:
+    """The examples that `bench power --against` recommends of runs with clusters, and the verdict of `bench compare`;
+    planned without them, it is missed."""
+    generator, rounds = np.random.default_rng(size + rollouts), 300 * TIMES
+    first, second, owners = in_clusters(generator, 3_000, size, rollouts, 0.45, alike, gain)
+    true = float(first.mean() - second.mean())
+    plans: list[int] = []
+    for labels in (owners, None):
+        parts = components(first.tolist(), second.tolist(), labels)
+        assert parts is not None
+        plans.append(required_examples(parts, true, rollouts=rollouts))
+    assert plans[0] % size == 0
+    rates: list[float] = []
+    for examples in plans:
+        draws = (in_clusters(generator, -(-examples // size), size, rollouts, 0.45, alike, gain) for _ in range(rounds))
+        found = (adjust([difference_of(*scores_in_clusters(*draw))])[0].is_found for draw in draws)
+        rates.append(sum(found) / rounds)
+    error = math.sqrt(0.8 * 0.2 / rounds)
+    assert 0.77 - error <= rates[0] <= 0.87 + error, f"{rates[0]:.3f} ± {error:.3f} with {plans[0]} examples"
+    assert rates[1] < 0.77, f"{rates[1]:.3f} with {plans[1]} examples, as if they were independent"
+
+
+def scores_in_clusters(first: Floats, second: Floats, owners: list[str]) -> tuple[Scores, Scores]:
+    labels = {str(n): owner for n, owner in enumerate(owners)}
+    a, b = (
+        scores_of({str(n): row for n, row in enumerate(side.tolist())}, (0.0, 1.0), labels) for side in (first, second)
+    )
+    return a, b

@@ -208,6 +208,7 @@ def _description(environment: Environment, found: FoundEnvironment | None) -> Js
         "neutral_args": sorted(environment.neutral_args),
         "fingerprint": environment.fingerprint or inner_source(environment, found),
         "extra_env_kwargs": environment.extra_env_kwargs,
+        "cluster_key": environment.cluster_key,
         "figures_of": environment.figures_of,
         "has_reference": environment.has_reference,
         "has_reference_verdict": environment.has_reference_verdict,

@@ -103,7 +103,7 @@ class RubricProxy(Rubric):
         raise AssertionError("rollouts of an isolated environment are scored by its executor")
 
 
-@_described("figures_of", "fingerprint", "row_count", "has_reference", "has_reference_verdict")
+@_described("cluster_key", "figures_of", "fingerprint", "row_count", "has_reference", "has_reference_verdict")
 class IsolatedEnvironment(Environment):
     """Proxy of an environment in isolated processes, with the properties that the first process sends.
 

@@ -132,7 +132,7 @@ def _results(source: Source, identity: Identity) -> list[JsonDict]:
             }  # fmt: skip
             if title == "pass@":
                 config["metric_id"] = kind
-            results.append(_result(identity, f"{title}{k}", config, {"score": rate.value}))
+            results.append(_result(identity, f"{title}{k}", config, _score(Spread(rate.estimate)) or {}))
     return [{**result, **shared} for result in results]
 
 

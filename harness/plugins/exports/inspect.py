@@ -22,6 +22,7 @@ from harness.core.records import Failed
 from harness.core.types import JsonDict, Usage
 from harness.plugins.exports.foreign import NOT_A_NUMBER, Source, json_bytes
 from harness.plugins.exports.inspect_sample import REWARD, SampleIds, judge_usage, moment, sample_of, summary_of, used
+from harness.stats.intervals import Estimate
 from harness.stats.summary import Spread, number
 from harness.store.export_formats import Exported
 from harness.store.outcomes import Outcome
@@ -203,7 +204,7 @@ def _results(source: Source, totals: Totals) -> JsonDict:
     for title, rates in (("pass_at", summary.pass_at_k), ("pass_k", summary.pass_hat_k)):
         for k, rate in rates.items():
             if k > 1 and rate.value is not None:
-                metrics: JsonDict = {"mean": {"name": "mean", "value": rate.value, "params": {}}}
+                metrics = _metrics(rate.value, rate.estimate)
                 scores.append({
                     "name": REWARD, "scorer": REWARD, "reducer": f"{title}_{k}", "metrics": metrics,
                     "unscored_samples": rate.excluded, "params": {"value": summary.pass_threshold},
@@ -220,17 +221,22 @@ def _results(source: Source, totals: Totals) -> JsonDict:
 
 def _score(name: str, spread: Spread, examples: int) -> JsonDict:
     estimate = spread.estimate
-    values = {"stderr": estimate.stderr, "ci_low": estimate.low, "ci_high": estimate.high, "std": spread.std}
-    mean = NOT_A_NUMBER if estimate.mean is None else estimate.mean
+    metrics = _metrics(NOT_A_NUMBER if estimate.mean is None else estimate.mean, estimate, std=spread.std)
+    return {
+        "name": name, "scorer": name, "reducer": None, "metrics": metrics, "params": {},
+        "scored_samples": estimate.examples, "unscored_samples": examples - estimate.examples,
+    }  # fmt: skip
+
+
+def _metrics(mean: object, estimate: Estimate, **others: float | None) -> JsonDict:
+    """Return a mean with its uncertainty, as far as it is known."""
+    values = {"stderr": estimate.stderr, "ci_low": estimate.low, "ci_high": estimate.high, **others}
     metrics: JsonDict = {"mean": {"name": "mean", "value": mean, "params": {}}}
     for title, value in values.items():
         if value is not None and math.isfinite(value):
             params = {"method": estimate.method} if title.startswith("ci") else {}
             metrics[title] = {"name": title, "value": value, "params": params}
-    return {
-        "name": name, "scorer": name, "reducer": None, "metrics": metrics, "params": {},
-        "scored_samples": estimate.examples, "unscored_samples": examples - estimate.examples,
-    }  # fmt: skip
+    return metrics
 
 
 def _mark(*words: str) -> str:

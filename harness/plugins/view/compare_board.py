@@ -71,9 +71,15 @@ def board_of(indexes: Sequence[RunIndex], asked: str) -> Board:
     main = next((each[0] for each in measures if each), REWARD)
     wanted = list(dict.fromkeys([main, *(name for each in measures for name in each)]))
     found: list[dict[str, ComparedRun | str]] = []
+    declared = [index.manifest.cluster_key for index in indexes]
+    cluster = next(filter(None, declared), "")
+    for candidate, each in enumerate(declared):
+        if candidate and each and each != cluster:
+            problems[candidate] = f"The runs declare different clusters: {clean(each, 200)} and {clean(cluster, 200)}."
+            measures[candidate] = []
     for index in indexes:
         with index.reading():
-            found.append({name: _side(index, name) for name in wanted})
+            found.append({name: _side(index, name, cluster) for name in wanted})
     key = ("compare", tuple(index.entry.id for index in indexes), asked)
     with indexes[0].reading():
         held = cast("tuple[object, Board] | None", indexes[0].derived.get(key))
@@ -83,23 +89,24 @@ def board_of(indexes: Sequence[RunIndex], asked: str) -> Board:
         return held[1]
 
 
-def _side(index: RunIndex, measure: str) -> ComparedRun | str:
+def _side(index: RunIndex, measure: str, cluster: str) -> ComparedRun | str:
     """Scores of a run from its index, the same as `sides.read_side` reads from the journal; or the reason why it has
     none. Must be called while the index is being read."""
-    key = ("side", measure)
+    key = ("side", measure, cluster)
     if key not in index.derived:
-        index.derived[key] = _read_side(index, measure)
+        index.derived[key] = _read_side(index, measure, cluster)
     return index.derived[key]
 
 
-def _read_side(index: RunIndex, measure: str) -> ComparedRun | str:
+def _read_side(index: RunIndex, measure: str, cluster: str) -> ComparedRun | str:
     manifest, run = index.manifest, index.entry.run
     column = REWARD if measure == REWARD else f"metric.{measure}"
     if measure != REWARD and measure not in manifest.metric_names:
         return f"{run.id} has no metric {clean(measure, 200)}."
     if index.storage(column) != "number":
         return f"Values of {clean(measure, 200)} in {run.id} are too large to be compared here."
-    side = _empty_side(index, measure)
+    side, labels = _empty_side(index, measure), index.clusters(cluster)
+    side.cluster_key, side.alone = cluster, sum(label.startswith("\0") for label in labels.values())
     order, rewards = index.order, index.numbers(REWARD)
     values = np.where(np.abs(index.numbers(column)) <= LARGEST_SCORE, index.numbers(column), np.nan)
     side.is_reward = bool(np.array_equal(values, rewards, equal_nan=True))
@@ -110,7 +117,8 @@ def _read_side(index: RunIndex, measure: str) -> ComparedRun | str:
     for start, end in zip(starts, [*starts[1:], index.count], strict=True) if starts else ():
         if (known := keys.get(places[start])) is not None:
             scored = [value for value in held[start:end] if not math.isnan(value)]
-            cell = ExampleScores(cast("int | str", known[1]), places[start], None, scored, end - start - len(scored))
+            own = labels.get(places[start])
+            cell = ExampleScores(cast("int | str", known[1]), places[start], own, scored, end - start - len(scored))
             side.cells[known[0]] = cell
     row = RowWriter(index)
     for place in np.flatnonzero(np.isnan(values)).tolist():

@@ -15,6 +15,7 @@ from harness.plugins.view.column_values import ColumnValues, values_of
 from harness.plugins.view.index_columns import SHOWN
 from harness.plugins.view.query_arrays import Progress, matching, parsed_query
 from harness.plugins.view.run_index import Array, RunIndex
+from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate, mean_interval
 from harness.stats.target import finite_limits
 
@@ -276,6 +277,9 @@ def measured(index: RunIndex, values: Array, places: Array, limits: tuple[float,
     if limits is not None:
         limits = min(limits[0], low), max(limits[1], high)
     binary = bool(np.isin(values, (0.0, 1.0)).all())
+    if clusters := index.clusters(index.manifest.cluster_key):
+        labels = [clusters.get(place, f"\0{place}") for place in np.unique(places).tolist()]
+        return clustered_mean(means, labels, limits=limits), len(values)
     found = mean_interval(array("d", means), single_rollout=bool((counts == 1).all()), binary=binary, limits=limits)
     return found, len(values)
 

@@ -50,6 +50,8 @@ class SampleSizePlan:
     """Examples of the pilot run."""
     rollouts: int
     """Rollouts per example of the pilot run."""
+    clusters: int | None
+    """Clusters of the pilot run's examples; None without clusters."""
     detectable: float
     """Smallest difference that the pilot's examples and rollouts can detect; NaN if they are too few for any."""
     ways: tuple[Split, ...]
@@ -68,17 +70,23 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
     if other is not None and other.manifest.id == pilot.manifest.id:
         raise UsageError(f"--against {other.run.path}: this is the run of --from; give a run of another model")
     pilot.check_within_range("--mde", question.difference or 0.0)
-    groups = [cell.values for cell in pilot.cells.values() if cell.values]
-    examples, rollouts, others = len(groups), pilot.typical, pilot.typical
+    known = {key: cell.counted for key, cell in pilot.cells.items() if cell.counted}
+    examples, rollouts, others = len(known), pilot.typical, pilot.typical
+    owners = pilot.scores.clusters or {}
     if other is None:
-        parts = components_of_one(groups, question.correlation)
+        groups = list(known.values())
+        parts = components_of_one(groups, question.correlation, [owners[key] for key in known] if owners else None)
         few = f"{pilot.run.path}: fewer than two examples have a score"
     else:
-        both = [key for key, cell in pilot.cells.items() if cell.values and key in other.means]
-        parts = components([pilot.cells[key].values for key in both], [other.cells[key].values for key in both])
+        theirs = {key: cell.counted for key, cell in other.cells.items() if cell.counted}
+        both = [key for key in known if key in theirs]
+        labels = [owners[key] for key in both] if owners else None
+        parts = components([known[key] for key in both], [theirs[key] for key in both], labels)
         examples, others = len(both), other.typical
         few = f"{pilot.run.path} and {other.run.path} share fewer than two examples with a score"
+    clusters = len({*owners.values()}) if owners else None
     if parts is None:
+        few = few if clusters is None or clusters > 1 else f"{pilot.run.path}: all examples are in one cluster"
         raise UsageError(f"{few}, so the sample size cannot be planned")
     if not parts.variance(1):
         raise UsageError(
@@ -100,7 +108,7 @@ def plan(question: Question, pilot: ComparedRun, other: ComparedRun | None) -> S
     # Skip designs with more rollouts and no fewer examples.
     fewest = {way.rollouts: way.examples for way in ways}
     worth = [way for way in ways if all(way.examples < n for k, n in fewest.items() if k < way.rollouts)]
-    return SampleSizePlan(question, pilot, parts, examples, rollouts, found, tuple(worth), cost)
+    return SampleSizePlan(question, pilot, parts, examples, rollouts, clusters, found, tuple(worth), cost)
 
 
 def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
@@ -109,7 +117,8 @@ def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
     each = "one rollout each" if planned.rollouts == 1 else f"{planned.rollouts} rollouts each"
     words = f"{planned.examples:,} examples like those of {clean(planned.pilot.run.id)}, {each},"
     if math.isnan(planned.detectable):
-        words += f" are too few to tell two models apart: it takes {fewest_pairs(question.alpha)} or more."
+        what = "" if planned.clusters is None else " clusters"
+        words += f" are too few to tell two models apart: it takes {fewest_pairs(question.alpha)}{what} or more."
     else:
         words += f" find a difference of {numerals.score(planned.detectable)} or more between two models, "
         words += f"{numerals.percent(question.power)} of the time."
@@ -118,6 +127,12 @@ def plan_lines(planned: SampleSizePlan, width: int) -> Iterator[Text]:
         yield Text()
         yield from _ways(planned, question.difference, width)
     words = f"Two-sided test at the level {question.alpha:g}, the same examples for both models."
+    if planned.clusters is not None:
+        words += (
+            f" Examples with the same {clean(planned.pilot.cluster_key)} are one cluster: "
+            f"{numerals.counted(planned.clusters, 'cluster')} of {planned.parts.cluster_size:.3g} examples on average. "
+            "Planned examples are in clusters of this size, so more of them are more clusters."
+        )
     if planned.parts.assumed:
         words += f" Assumed: {planned.parts.assumed}."
     yield Text()
@@ -160,6 +175,15 @@ def plan_json(planned: SampleSizePlan) -> JsonDict:
         "alpha": question.alpha,
         "power": question.power,
         "mde": question.difference,
+        **(
+            {}
+            if planned.clusters is None
+            else {
+                "cluster_key": planned.pilot.cluster_key,
+                "clusters": planned.clusters,
+                "cluster_size": parts.cluster_size,
+            }
+        ),
         "components": {
             "omega2": parts.omega2, "first2": parts.first2, "second2": parts.second2, "assumed": parts.assumed,
         },

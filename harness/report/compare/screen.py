@@ -44,7 +44,17 @@ class Compared:
 
 def averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
     """Average each candidate's difference over its environments, equally weighted; empty if there is only one
-    environment. Requires the same baseline model in all environments."""
+    environment. Requires the same baseline model in all environments. Each measure has averages of its own."""
+    measures = dict.fromkeys(match.candidate.measure for match in matches)
+    groups = [[match for match in matches if match.candidate.measure == measure] for measure in measures]
+    return tuple(
+        (label if group[0].candidate.attempts is None else f"{label} · {group[0].candidate.measure}", estimate)
+        for group in groups
+        for label, estimate in _averages_of(group)
+    )
+
+
+def _averages_of(matches: Sequence[Match]) -> tuple[tuple[str, Estimate], ...]:
     columns: dict[str, list[Match]] = {}
     for match in matches:
         columns.setdefault(match.column, []).append(match)
@@ -165,10 +175,16 @@ def missing(label: str, side: ComparedRun) -> Iterator[str]:
     if side.unscored:
         yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
     if side.ended_early is not None:
+        is_valid = side.ended_early.estimate.low is not None or not (side.cluster_key or side.attempts)
+        own = "Its own interval accounts for that." if is_valid else "So it has no interval of its own here."
         yield (
-            f"{label}: ended early (--until-ci). Its own interval accounts for that. Intervals of differences and "
+            f"{label}: ended early (--until-ci). {own} Intervals of differences and "
             "p-values assume a fixed number of examples, so they are approximate."
         )
+    if side.alone:
+        have = "example has" if side.alone == 1 else "examples have"
+        own = "is a cluster of its own" if side.alone == 1 else "are clusters of their own"
+        yield f"{label}: {numerals.count(side.alone)} {have} no {clean(side.cluster_key)} and {own}."
     if side.planned > side.rollouts:
         state = "still running, or killed" if side.manifest.status == "running" else side.manifest.status
         left = numerals.count(side.planned - side.rollouts)
@@ -274,6 +290,9 @@ def _legend(found: Compared) -> str:
     tests = dict.fromkeys("Welch's t test" if match.unpaired else "Student's t, as the interval" for match in made)
     if made:
         words += f" p: {' or '.join(tests)}{corrected}."
+    keys = dict.fromkeys(clean(side.cluster_key) for side in found.sides if side.cluster_key)
+    if keys:
+        words += f" Examples with the same {' or '.join(keys)} are one cluster, the unit of intervals and p."
     if methods:
         each = ", each difference for itself" if len(matches) > 1 else ""
         words += f" Interval{each}: {'; '.join(methods)}."

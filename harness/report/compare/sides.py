@@ -5,25 +5,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from harness.core.errors import UsageError
-from harness.core.records import Example, Generated
+from harness.core.records import Generated
 from harness.core.types import JsonDict, Usage
 from harness.settings.wording import nearest
 from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, same
+from harness.stats.passk import (
+    THRESHOLD_SLACK,
+    PassMeasure,
+    clustered_pass_rate,
+    pass_counts,
+    pass_measure,
+    pass_rate,
+)
 from harness.stats.scores import LARGEST_SCORE
 from harness.stats.summary import Spread, metric_spread, spread, tokens_known
 from harness.stats.target import finite_limits
+from harness.store.clusters import ClusterLabels
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.rundir import RunDir
 from harness.store.score_table import aim_of, summary_of
+from harness.store.values import number
 
 REWARD = "reward"
 
@@ -37,13 +46,22 @@ class ExampleScores:
     """Position of the example in the run."""
     cluster: str | None = None
     values: list[float] = field(default_factory=list[float])
-    """Values (reward or metric) of the example's scored rollouts."""
+    """Values (reward or metric) of the example's scored rollouts; for pass@k and pass^k, 1 for each that passed, else
+    0."""
     unscored: int = 0
+    attempts: PassMeasure | None = None
+    """Set if the example's value is pass@k or pass^k; otherwise it is the mean."""
+
+    @property
+    def counted(self) -> list[float]:
+        """The values whose mean is the example's value; empty if it has none."""
+        return self.values if self.attempts is None else self.attempts.values(self.values)
 
     @property
     def mean(self) -> float | None:
-        """Mean of the example's scored rollouts; None if no rollout is scored."""
-        return math.fsum(self.values) / len(self.values) if self.values else None
+        """Value of the example: the mean of its scored rollouts, or its pass rate; None if too few are scored."""
+        values = self.counted
+        return math.fsum(values) / len(values) if values else None
 
 
 @dataclass(slots=True)
@@ -55,7 +73,7 @@ class ComparedRun:
     recorded: Recorded
     """Content of the run's journal."""
     measure: str
-    """Value to compare: `reward`, or the name of a metric."""
+    """Value to compare: `reward`, the name of a metric, or a pass rate such as `pass@3`."""
     cells: dict[str, ExampleScores] = field(default_factory=dict[str, ExampleScores])
     """Scores by example key, which is a hash of the example's content."""
     unscored: Counter[str] = field(default_factory=Counter[str])
@@ -70,6 +88,15 @@ class ComparedRun:
     ended_early: Spread | None = None
     """Mean with its interval, for a run that ended early because of `--until-ci`; None for other runs."""
 
+    attempts: PassMeasure | None = None
+    """The pass rate to compare; None for other measures."""
+
+    cluster_key: str = ""
+    """Key of the examples' clusters; "" if examples are independent."""
+
+    alone: int = 0
+    """Number of examples without that key, each of which is a cluster of its own."""
+
     @property
     def label(self) -> str:
         """Label of the run in tables."""
@@ -78,7 +105,15 @@ class ComparedRun:
     @property
     def range(self) -> Range:
         """Minimum and maximum possible value of the measure, as declared by the run."""
+        if self.attempts is not None:
+            return 0.0, 1.0
         return self.manifest.reward_range if self.is_reward else self.manifest.range_of(self.measure)
+
+    @property
+    def threshold(self) -> float:
+        """Reward from which a rollout passes."""
+        threshold = number(self.manifest.settings.get("env.pass_threshold"))
+        return 1.0 if threshold is None else threshold
 
     @property
     def means(self) -> dict[str, float]:
@@ -121,6 +156,13 @@ class ComparedRun:
         named = [cell.cluster for cell in cells]
         clusters = None if None in named or not named else named
         groups = (cell.values for cell in cells)
+        if (attempts := self.attempts) is not None:
+            counts = [cell.values for cell in cells]
+            if clusters is None:
+                rate = pass_rate(pass_counts(counts, 1.0), attempts.k, attempts.estimator)
+            else:
+                rate = clustered_pass_rate(counts, clusters, 1.0, attempts.k, attempts.estimator)
+            return Spread(rate.estimate, count=self.scored)
         limits = finite_limits(self.range)
         if limits is None and not self.is_reward:
             return metric_spread(groups, clusters)
@@ -143,17 +185,17 @@ class ComparedRun:
         return nearest_rank(known, part) if known else None
 
     def filled(self, key: str, value: float) -> list[float]:
-        """Values of an example's rollouts, with `value` substituted for each planned rollout without a score."""
-        cell = self.cells.get(key)
-        if cell is None:
-            return [value] * self.planned_each
-        return cell.values + [value] * max(cell.unscored, self.planned_each - len(cell.values))
+        """Values of an example's rollouts, with `value` substituted for each planned rollout without a score; for a
+        pass rate, the rate of these."""
+        cell = self.cells.get(key) or ExampleScores(key, 0, attempts=self.attempts)
+        missing = max(cell.unscored, self.planned_each - len(cell.values))
+        return replace(cell, values=cell.values + [value] * missing).counted
 
     @property
     def scores(self) -> Scores:
         """Scores of the run, in the form that `stats.difference` takes."""
         clusters = {key: cell.cluster for key, cell in self.cells.items() if cell.cluster is not None}
-        return scores_of({key: cell.values for key, cell in self.cells.items()}, self.range, clusters or None)
+        return scores_of({key: cell.counted for key, cell in self.cells.items()}, self.range, clusters or None)
 
     def check_within_range(self, flag: str, size: float) -> None:
         """Check that two runs can differ by as much as the user asked for, given the range of the measure.
@@ -193,24 +235,35 @@ def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None)
 
     Args:
         run: The run's folder.
-        measure: Value to compare: the reward, or a metric.
-        cluster: Key of the clusters: `task`, or a key of the examples' `info`; None for no clusters.
+        measure: Value to compare: the reward, a metric, or a pass rate such as `pass@3` or `pass^3`.
+        cluster: Key of the clusters: `task`, or a key of the examples' `info`; "" for no clusters, None for those that
+            the run declares.
 
     Raises:
-        UsageError: the run has no such metric, or an example lacks the cluster key.
+        UsageError: the run has no such metric, or no example has the given cluster key.
         StoreError: the run cannot be read.
     """
     manifest = run.read_manifest()
-    if measure != REWARD and measure not in manifest.metric_names:
+    attempts = None if measure in manifest.metric_names else pass_measure(measure)
+    if measure != REWARD and measure not in manifest.metric_names and attempts is None:
         raise UsageError(f"{run.path} has no metric {measure!r}; {_choice(measure, manifest.metric_names)}")
-    recorded = read_journal(run)
-    side = ComparedRun(run, manifest, recorded, measure)
+    key = manifest.cluster_key if cluster is None else cluster
+    recorded, labels = read_journal(run), ClusterLabels(key)
+    side = ComparedRun(run, manifest, recorded, measure, attempts=attempts, cluster_key=key)
     for outcome in outcomes(recorded):
-        _take(side, outcome, cluster)
+        _take(side, outcome, labels)
+    side.alone = labels.alone
+    if cluster and cluster != manifest.cluster_key and (fault := labels.fault(str(run.path))):
+        raise UsageError(f"--cluster {cluster}: {fault}")
     if aim_of(manifest) is not None:
-        summary = summary_of(manifest, recorded)
+        summary = summary_of(replace(manifest, cluster_key=key), recorded)
         if summary.target is not None:
             side.ended_early = summary.reward if measure == REWARD else summary.metrics.get(measure, Spread(Estimate()))
+            if attempts is not None:  # without an interval, as in the summary
+                side.ended_early = None
+                rate = side.spread
+                plain = Estimate(rate.estimate.mean, examples=rate.estimate.examples)
+                side.ended_early = replace(rate, estimate=plain)
     return side
 
 
@@ -222,18 +275,21 @@ def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
     return list(outcomes(recorded, sorted(numbers, key=recorded.place)))
 
 
-def _take(side: ComparedRun, outcome: Outcome, cluster: str | None) -> None:
+def _take(side: ComparedRun, outcome: Outcome, labels: ClusterLabels) -> None:
     """Add the score, tokens and time of one rollout to a run's data."""
     example, base, score = outcome.example, outcome.base, outcome.score
     cell = side.cells.get(example.key)
     if cell is None:
-        named = None if cluster is None else _cluster_of(example, cluster, side)
+        named = labels.add(example, example.key) if labels.key else None
         place = side.recorded.example_index(example.key)
-        cell = side.cells[example.key] = ExampleScores(example.example_id, place or 0, named)
+        cell = ExampleScores(example.example_id, place or 0, named, attempts=side.attempts)
+        side.cells[example.key] = cell
     side.usage += base.usage
     side.seconds.append(max(0.0, base.timing.generation - base.timing.waiting))
     value = outcome.reward
-    if side.measure != REWARD:
+    if side.attempts is not None:
+        value = None if value is None else float(value >= side.threshold - THRESHOLD_SLACK)
+    elif side.measure != REWARD:
         value = score.metrics.get(side.measure) if score is not None and isinstance(base, Generated) else None
         value = value if value is not None and abs(value) <= LARGEST_SCORE else None
     side.is_reward = side.is_reward and value == outcome.reward
@@ -242,18 +298,6 @@ def _take(side: ComparedRun, outcome: Outcome, cluster: str | None) -> None:
         side.unscored[outcome.reason or f"{side.measure} has no value"] += 1
     else:
         cell.values.append(value)
-
-
-def _cluster_of(example: Example, name: str, side: ComparedRun) -> str:
-    if name == "task":
-        return example.task
-    info = cast("Mapping[str, object]", example.info)
-    if name not in info:
-        raise UsageError(
-            f"--cluster {name}: example {example.example_id!r} of {side.run.path} has no {name!r} in its info; "
-            f"{_choice(name, ['task', *info])}"
-        )
-    return str(info[name])
 
 
 def _choice(name: str, names: Sequence[str]) -> str:
@@ -271,6 +315,7 @@ def side_json(side: ComparedRun) -> JsonDict:
         "env_id": side.manifest.env_id,
         "model": side.manifest.model,
         "measure": side.measure,
+        **({"cluster_key": side.cluster_key, "without_cluster_key": side.alone} if side.cluster_key else {}),
         "status": side.manifest.status,
         "score": side.spread.to_json(),
         "rollouts": side.rollouts,

@@ -13,10 +13,12 @@ from harness.core.records import Example
 from harness.core.types import JsonDict, Prompt
 from harness.report.text import clean
 from harness.report.transcript import last_text, role_of
+from harness.stats.clusters import clustered_mean
 from harness.stats.difference import Range, Scores
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, same
 from harness.stats.summary import number
+from harness.store.clusters import ClusterLabels
 from harness.store.outcomes import Outcome
 
 SNIPPET = 110
@@ -58,6 +60,8 @@ class ExampleRow(NamedTuple):
     high: float
     reason: str
     """Reason why the first unscored rollout of the example has no score; "" if all are scored."""
+    cluster: str | None = None
+    """Label of the example's cluster; None if examples are independent."""
 
     @property
     def made(self) -> int:
@@ -74,6 +78,8 @@ class RolloutColumns:
     """Position of each rollout in the journal."""
     measures: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
     examples: list[ExampleRow] = field(default_factory=list[ExampleRow])
+    cluster_key: str = ""
+    """Key of the examples' clusters; "" if examples are independent."""
     _last: Example | None = None
     """Example of the last added rollout."""
     _reason: str = ""
@@ -119,6 +125,7 @@ class RolloutColumns:
                 low=min(rewards, default=math.nan),
                 high=max(rewards, default=math.nan),
                 reason=self._reason,
+                cluster=ClusterLabels(self.cluster_key).add(example, example.key) if self.cluster_key else None,
             )
             self.examples.append(row)
         self._last, self._reason = None, ""
@@ -133,7 +140,9 @@ class RolloutColumns:
         Args:
             promised: Range of rewards, as declared by the run.
         """
-        return Scores(self.means(), frozenset(value for value in self.reward if value == value), promised)
+        clusters = {row.key: row.cluster for row in self.examples if row.scored and row.cluster is not None}
+        seen = frozenset(value for value in self.reward if value == value)
+        return Scores(self.means(), seen, promised, clusters or None)
 
     def mean_of(self, measure: str, row: ExampleRow) -> float:
         """Mean use of a resource over the rollouts of an example; NaN if unknown for all of them."""
@@ -196,7 +205,11 @@ def relations_of(
             single = all(len(each) == 1 for each in rewards.values())
             binary = all(value in (0.0, 1.0) for each in rewards.values() for value in each)
             means = [math.fsum(each) / len(each) for each in rewards.values()]
-            reward = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
+            owners = [owner for place in rewards if (owner := columns.examples[place].cluster) is not None]
+            if owners:
+                reward = clustered_mean(means, owners, limits=limits)
+            else:
+                reward = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
             if is_watched:
                 reward = Estimate(mean=reward.mean, examples=reward.examples)
             used = [values[row] for row in rows]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from harness.stats.paired import METHODS as PAIRED
 from harness.stats.summary import Summary
 from harness.stats.target import finite_limits
 from harness.store.catalogue import ListedRun, read_entry
+from harness.store.clusters import clusters_of, shared_key
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import read_journal
+from harness.store.score_table import pass_k_of
 
 LABEL = 80
 """Maximum characters of a run's label."""
@@ -52,6 +54,8 @@ class RunPart:
     """Remarks on facts that the numbers do not show."""
     measure: str = ""
     """Name of the evaluation function, for an agent evaluation with several; otherwise ""."""
+    shown_k: Sequence[int] = ()
+    """Numbers of attempts of pass@k that were chosen; empty if none were."""
     label: str = ""
     """Label that distinguishes the run from other runs of its environment."""
     colour: int = 0
@@ -177,29 +181,43 @@ class Page:
         return [each for environment in self.environments for each in environment.differences]
 
 
-def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = ()) -> Page:
+def page_of(
+    paths: Sequence[Path],
+    *,
+    title: str = "",
+    missing: Sequence[str] = (),
+    pass_k: Sequence[int] = (),
+    cluster: str | None = None,
+) -> Page:
     """Read runs and compute the data of a report page.
 
     Args:
         paths: Folders of the runs.
         title: Title of the page; "" to derive one.
         missing: Sentences about runs already known to be missing.
+        pass_k: Numbers of attempts for pass@k; empty for those of each run's settings.
+        cluster: Key of the examples' clusters; "" for no clusters, None for those that the runs declare.
 
     Raises:
-        UsageError: no run can be shown.
+        UsageError: no run can be shown, no example has the given cluster key, or runs declare different ones.
         StoreError: only one run is given, and it cannot be read.
     """
     parts: list[RunPart] = []
     said = list(missing)
-    for path in paths:
+    entries = [read_entry(path) for path in paths]
+    for path, entry in zip(paths, entries, strict=True):
+        same = [each.manifest for each in entries if each.manifest is not None and each.env_id == entry.env_id]
+        key = shared_key(same, cluster)
         try:
-            entry = read_entry(path)
             if entry.manifest is None:
                 raise StoreError("; ".join(entry.problems) or f"cannot read {entry.run.manifest_path}")
             recorded = read_journal(entry.run)  # read once, so that all figures of a running run agree
+            if cluster:
+                clusters_of(recorded, cluster, f"--cluster {cluster}")
+            manifest = replace(entry.manifest, cluster_key=key)
             # An agent evaluation with several functions has one part per function.
-            measures = entry.manifest.functions or [""]
-            parts += [_run_part(entry, entry.manifest, recorded, measure) for measure in measures]
+            measures = manifest.functions or [""]
+            parts += [_run_part(entry, manifest, recorded, measure, pass_k) for measure in measures]
         except StoreError as error:
             if len(paths) == 1:
                 raise
@@ -218,9 +236,9 @@ def page_of(paths: Sequence[Path], *, title: str = "", missing: Sequence[str] = 
     return Page(title, environments, _overall(environments), said)
 
 
-def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure: str) -> RunPart:
-    columns = RolloutColumns()
-    found = digest_of(recorded, manifest, entry.final, columns.take, measure=measure)
+def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure: str, pass_k: Sequence[int]) -> RunPart:
+    columns = RolloutColumns(cluster_key=manifest.cluster_key)
+    found = digest_of(recorded, manifest, entry.final, columns.take, measure=measure, pass_k=pass_k)
     summary = found.summary
     if summary is None:
         raise UsageError(f"{entry.id} ({clean(entry.title)}, {entry.state}) has no rollouts yet")
@@ -234,7 +252,8 @@ def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure:
         )
     )  # fmt: skip
     model = clean(entry.model, LABEL)
-    return RunPart(entry, manifest, model, found, summary, recorded, columns, relations, remarks, measure)
+    chosen = pass_k or pass_k_of(manifest)
+    return RunPart(entry, manifest, model, found, summary, recorded, columns, relations, remarks, measure, chosen)
 
 
 def _label(parts: Sequence[RunPart]) -> None:

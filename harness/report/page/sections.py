@@ -12,6 +12,7 @@ from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
 from harness.report.page.plots import AXES, Plots, bars_of, colour, symbol
 from harness.stats.intervals import ALPHA, Estimate
+from harness.stats.passk import pass_measures
 
 MOST_PANELS = 12
 """Maximum number of runs of an environment with a distribution plot."""
@@ -51,17 +52,17 @@ def name_of(run: RunPart) -> Html:
 
 def board_of(environment: EnvPart) -> dict[str, list[str]]:
     """Columns of a leaderboard: header → a cell for each run of an environment, best run first. Pass rates are for the
-    largest k."""
+    k that were chosen, else for the largest."""
     summaries = [run.summary for run in environment.runs]
-    k = max((k for summary in summaries for k in summary.pass_at_k), default=1)
+    chosen = {k for run in environment.runs for k in run.shown_k}
+    ks = sorted(chosen or {max((k for summary in summaries for k in summary.pass_at_k), default=1)})
     board = {
         "mean": [numerals.score(run.estimate.mean) for run in environment.runs],
         "95 % interval": [numerals.interval(run.estimate) for run in environment.runs],
         "scored": [numerals.coverage(summary) for summary in summaries],
-        f"pass@{k}": [numerals.pass_rate(summary.pass_at_k.get(k)) for summary in summaries],
     }
-    if k > 1:
-        board[f"pass^{k}"] = [numerals.pass_rate(summary.pass_hat_k.get(k)) for summary in summaries]
+    for each in pass_measures(ks):
+        board[each.name] = [numerals.pass_rate_interval(summary.pass_rates.get(each.name)) for summary in summaries]
     board["tokens in"] = [numerals.tokens(summary.usage, summary.usage.input_tokens) for summary in summaries]
     board["tokens out"] = [numerals.tokens(summary.usage, summary.usage.output_tokens) for summary in summaries]
     if any(summary.usage.cost is not None for summary in summaries):

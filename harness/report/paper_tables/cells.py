@@ -51,6 +51,8 @@ class ResultCell:
     """Number of unscored rollouts by reason."""
     measure: str = ""
     """Evaluation function or metric that gave the scores; "" for the reward."""
+    attempts: Mapping[str, Estimate] = field(default_factory=dict[str, Estimate])
+    """Pass rates with their intervals, by name such as `pass@3`; empty if they are not in the table."""
     ended_early: bool = False
     """Whether the run ended as soon as its interval was narrow enough."""
     origin: str = ""
@@ -170,6 +172,7 @@ def _cell_of_part(run: RunPart) -> ResultCell:
         planned=max(summary.planned, summary.num_rollouts),
         unscored=summary.unscored,
         measure=run.measure,
+        attempts={name: rate.estimate for name, rate in summary.pass_rates.items()},
         ended_early=summary.target is not None,
     )
 
@@ -179,9 +182,9 @@ def _cell_of_side(side: ComparedRun, origin: str) -> ResultCell:
     from harness.store.catalogue import read_entry
 
     name = clean(side.manifest.env_id, LABEL)
-    is_function = side.measure in side.manifest.functions
+    is_named = side.measure in side.manifest.functions or side.attempts is not None
     return ResultCell(
-        environment=f"{name} · {clean(side.measure, LABEL)}" if is_function else name,
+        environment=f"{name} · {clean(side.measure, LABEL)}" if is_named else name,
         model=clean(side.manifest.model, LABEL),
         entry=read_entry(side.run.path),
         manifest=side.manifest,
@@ -221,10 +224,10 @@ def _table(title: str, cells: Sequence[ResultCell], missing: Sequence[str]) -> R
     placed = {(cell.row, cell.environment): cell for cell in cells}
     rows = list(dict.fromkeys(cell.row for cell in cells))
     measures = {cell.measure for cell in cells}
-    measure = measures.pop() if len(measures) == 1 else ""
+    measure = next(iter(measures)) if len(measures) == 1 else ""
     has_functions = any(cell.measure in cell.manifest.functions for cell in cells if cell.measure)
     table = ResultTable(title, measure or "reward", environments, rows, placed, missing=list(missing))
-    if len(environments) > 1 and not has_functions:  # different functions have no common mean
+    if len(environments) > 1 and not has_functions and len(measures) == 1:  # different functions have no common mean
         table.averages = _averages(table)
 
     def by_average(row: str) -> tuple[bool, float]:

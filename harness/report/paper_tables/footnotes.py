@@ -67,6 +67,10 @@ def _sizes(table: ResultTable) -> Iterator[str]:
     clusters = [cell.estimate.clusters for cell in table.ordered if cell.estimate.clusters is not None]
     if clusters:
         yield f"Examples of one cluster are treated as dependent; a run has {_range(clusters)} clusters."
+    rates = dict.fromkeys(name for cell in table.ordered for name in cell.attempts)
+    if any(name != "pass@1" for name in rates):
+        excluded = " An example with fewer than k scored rollouts has no part in them."
+        yield f"pass@k: at least one of k rollouts passes; pass^k: all of them do, with 95 % intervals.{excluded}"
     if len(set(sizes.values())) == 1:
         yield f"{next(iter(sizes.values()))} (n examples with a score, r rollouts of each)."
     else:

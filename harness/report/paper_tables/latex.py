@@ -10,8 +10,9 @@ from harness.core.redact import redactor
 from harness.report.numerals import NONE
 from harness.report.paper_tables.cells import ResultTable
 from harness.report.paper_tables.footnotes import SIGNS, cell_notes, footnotes
-from harness.report.paper_tables.layout import Shown, layout_of
+from harness.report.paper_tables.layout import Shown, layout_of, shown_rate
 from harness.report.text import clean
+from harness.stats.intervals import Estimate
 
 LABEL = 120
 """Maximum characters of a name in the table."""
@@ -78,6 +79,7 @@ def latex_table(table: ResultTable) -> str:
         *lines,
         r"    \bottomrule",
         r"  \end{tabular}",
+        *_attempts(table),
         r"  \par\medskip",
         r"  \begin{minipage}{\linewidth}\footnotesize\raggedright",
         *(f"    {each}\\par" for each in notes),
@@ -85,6 +87,30 @@ def latex_table(table: ResultTable) -> str:
         r"\end{table}",
     ]
     return "\n".join([*_preamble(body, table), *body]) + "\n"
+
+
+def _attempts(table: ResultTable) -> list[str]:
+    """Lines of a second table, with pass@k and pass^k of each run; empty without a k above 1."""
+    names = list(dict.fromkeys(name for cell in table.ordered for name in cell.attempts))
+    if not any(name != "pass@1" for name in names):
+        return []
+    several = len(table.environments) > 1
+    lines: list[str] = []
+    for cell in table.ordered:
+        label = f"{cell.row}, {cell.environment}" if several else cell.row
+        shown = [shown_rate(cell.attempts.get(name, Estimate())) for name in names]
+        lines.append(f"    {latex_text(label)} & {' & '.join(map(_mean, shown))} \\\\")
+        lines.append(f"    & {' & '.join(map(_interval, shown))} \\\\")
+    return [
+        r"  \par\medskip",
+        f"  \\begin{{tabular}}{{l{'c' * len(names)}}}",
+        r"    \toprule",
+        f"    {' & '.join(map(latex_text, ['model', *names]))} \\\\",
+        r"    \midrule",
+        *lines,
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
 
 
 def _preamble(body: Iterable[str], table: ResultTable) -> list[str]:

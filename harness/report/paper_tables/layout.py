@@ -62,6 +62,11 @@ def layout_of(table: ResultTable) -> Layout:
     return Layout("model", environments, rows)
 
 
+def shown_rate(rate: Estimate) -> Shown:
+    """Text of a pass rate with its interval."""
+    return _shown(rate, "")
+
+
 def _shown(estimate: Estimate, mark: Mark, letter: str = "") -> Shown:
     interval = numerals.interval(estimate)
     return Shown(

@@ -47,8 +47,8 @@ def _text(value: str, limit: int = 200) -> str:
 
 
 def csv_table(table: ResultTable) -> str:
-    """The table as CSV: a line for each run, then one for each model's average, with all digits. Text that a
-    spreadsheet could take for a formula is escaped as in `bench export`."""
+    """The table as CSV: a line for each run, followed by one for each of its pass rates, then one for each model's
+    average, with all digits. Text that a spreadsheet could take for a formula is escaped as in `bench export`."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -56,6 +56,8 @@ def csv_table(table: ResultTable) -> str:
     for cell in table.ordered:
         _, note = notes.get((cell.row, cell.environment), ("", ""))
         writer.writerow(_csv_cells(_run_values(cell, note)))
+        for name, rate in cell.attempts.items():
+            writer.writerow(_csv_cells(_attempts_values(cell, name, rate)))
     for row, average in table.averages.items():
         writer.writerow(_csv_cells(_average_values(table, row, average)))
     return stream.getvalue()
@@ -80,6 +82,15 @@ def _run_values(cell: ResultCell, note: str) -> dict[str, object]:
         **_estimate_values(cell.estimate),
         **_difference_values(against.estimate if against else None),
         "p_adjusted": None if against is None else against.adjusted,
+    }  # fmt: skip
+
+
+def _attempts_values(cell: ResultCell, name: str, rate: Estimate) -> dict[str, object]:
+    return {
+        "kind": "attempts", "model": cell.manifest.model, "row": cell.row, "environment": cell.environment,
+        "measure": name, "run": cell.entry.id, "state": cell.entry.state, "n": rate.examples,
+        "rollouts_per_example": cell.manifest.planned.get("rollouts_per_example", 1), "scored": cell.scored,
+        "planned": cell.planned, **_estimate_values(rate),
     }  # fmt: skip
 
 
