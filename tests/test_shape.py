@@ -83,15 +83,17 @@ LINES = {
     # the usual sampling arguments are checked at once
     # log-probabilities of a reply
     "models": (3481, 2188),  # errors with setting and remedy as fields, an argument a line
+    # clusters of tasks
     "multi": (
-        4136,
-        2628,
+        4145,
+        2635,
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     # containers for images of SandboxEnv, and their lifetime
     # failures of containers that the code of an environment has caught
     "plugins/classic": (6001, 3881),
-    "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
+    # intervals of pass rates
+    "plugins/exports": (1899, 1424),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
     "plugins/imports": (1992, 1386),
@@ -144,7 +146,8 @@ LINES = {
     # arguments of executors, and one process a core
     "settings": (4772, 3160),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
+    # clusters of runs, their pass rates and plans; pass rates of an example
+    "stats": (4407, 2541),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks

@@ -4,6 +4,7 @@ and the key of the examples' clusters."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from harness.core.errors import UsageError
 from harness.settings.checks import as_counts, attempts
@@ -26,11 +27,12 @@ def attempts_option(text: str | None) -> tuple[int, ...]:
     """
     if text is None:
         return ()
-    found = as_counts(names(text))
-    if not isinstance(found, tuple) or not found or not all(type(k) is int for k in found):
+    found = cast("tuple[object, ...]", as_counts(names(text)))
+    ks = tuple(k for k in found if isinstance(k, int))
+    if not ks or len(ks) < len(found):
         raise UsageError(f"--k {text}: must be numbers of attempts, such as 1,3,5")
     try:
-        return attempts(found)
+        return attempts(ks)
     except ValueError as error:
         raise UsageError(f"--k {text}: {error}") from None
 

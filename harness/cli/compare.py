@@ -154,11 +154,14 @@ def compared(names: Sequence[str], output_dir: Path, what: Measured) -> Compared
         group = together.setdefault(pair.baseline.path, [manifests[pair.baseline.path]])
         group.append(manifests[pair.candidate.path])
     keys = {path: shared_key(group, what.cluster) for path, group in together.items()}
-    read = cache(lambda run, measure, key: read_side(run, measure, cluster=key))
+
+    @cache
+    def read(run: RunDir, measure: str, key: str) -> ComparedRun:
+        return read_side(run, measure, cluster=key)
 
     matches = adjust(
         [
-            sides.match(pair.name, *(read(run, measure, key) for run in (pair.candidate, pair.baseline)), pair.column)
+            sides.match(pair.name, read(pair.candidate, measure, key), read(pair.baseline, measure, key), pair.column)
             for pair in pairs
             for key in [keys[pair.baseline.path]]
             for measure in what.names(() if what.metric else measures_of(pair.candidate, pair.baseline))

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.core.errors import ConfigError, EnvironmentFault, HarnessError, ResumeRefused, UsageError
+from harness.core.errors import ConfigError, HarnessError, ResumeRefused, UsageError
 from harness.core.messages import Message
 from harness.core.redact import redactor
 from harness.core.types import JsonDict
+from harness.engine.clusters import declared_clusters
 from harness.engine.derived import Derivation, plan_from, take_over
 from harness.engine.executors import executor_entry
 from harness.engine.judges import JudgeBinding, identity_with, judges_of
@@ -30,7 +31,6 @@ from harness.settings.json_schema import suite_schema
 from harness.settings.resolver import ResolvedRun
 from harness.stats.summary import Summary
 from harness.stats.target import StoppingRule, finite_limits
-from harness.store.clusters import ClusterLabels
 from harness.store.dataset import DatasetWriter
 from harness.store.find_runs import find_run
 from harness.store.journal_index import Recorded
@@ -240,7 +240,9 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     judges = judges_of(resolved, environment, os.environ)
     rollouts.check()
     plan = RunPlan(resolved, environment, rollouts, judges, start)
-    key, progress.clusters = _clusters(plan)
+    key, progress.clusters = declared_clusters(
+        resolved, environment, rollouts.examples(), is_derived=start.derive is not None
+    )
     manifest = replace(_manifest(plan, identity_with(identity, judges)), cluster_key=key)
     RowShape.of(manifest)  # refuse clashing column names before any request is paid
     progress.total = rollouts.total
@@ -248,36 +250,6 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     aim = aim_of(manifest)
     progress.target = None if aim is None else StoppingRule(aim)
     return LiveRun(plan, progress, manifest)
-
-
-def _clusters(plan: RunPlan) -> tuple[str, dict[int, str]]:
-    """Return the key of the examples' clusters, as the setting or the environment declares it, and the label of each
-    planned example; "" and no labels without clusters."""
-    resolved, environment = plan.resolved, plan.environment
-    key, source = resolved.settings.env.cluster_key, resolved.origins["env.cluster_key"].source
-    if key is None:
-        key, source = environment.cluster_key, f"cluster_key of {resolved.env_id}"
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - assigned by an author's code
-            raise EnvironmentFault(f"{source} must be a string, not {key!r}")
-    if not key:
-        return "", {}
-    if plan.start.derive is None and resolved.settings.env.until_ci is not None:
-        words = Message(
-            "{until} assumes that examples are independent, but by {source} those with the same {key} resemble each "
-            "other",
-            until=resolved.origins["env.until_ci"].source,
-            source=source,
-            key=key,
-        )
-        raise ConfigError(words, remedy="remove {until_ci}, or set {cluster_key} to none")
-    labels = ClusterLabels(key)
-    found = {example.index: labels.add(example, example.key) for example in plan.rollouts.examples()}
-    fault = labels.fault(resolved.env_id) if plan.start.derive is None else ""
-    if fault and resolved.settings.env.cluster_key is None:
-        raise EnvironmentFault(f"{source}: {fault}")
-    if fault:
-        raise ConfigError(f"{source}: {fault}")
-    return key, found
 
 
 def _check(resolved: ResolvedRun, environment: Environment) -> None:

@@ -37,9 +37,7 @@ _FINAL = ("rollout", "row", "row_count", "teardown")
 _MAX_LOGGED_FAULTS = 20
 """Maximum number of distinct cleanup errors that are logged; the records of the rollouts contain all."""
 
-_UNSETTABLE = frozenset(
-    {"cluster_key", "env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"}
-)
+_UNSETTABLE = frozenset({"env_id", "env_args", "extra_env_kwargs", "message_type", "parser", "rubric", "source_files"})
 """Attributes that a run's settings cannot change, since they define the environment."""
 
 
@@ -287,9 +285,8 @@ class Environment(ABC):
     # Figures of a run
 
     cluster_key: str = ""
-    """Key of the rows' `info`, or `task`, whose value is the same in rows that resemble each other, such as questions
-    about one document; "" if all rows are independent. All intervals and tests of a run allow for it; the setting
-    `cluster_key` takes precedence. Rows without the key are clusters of their own."""
+    """Key of the rows' `info`, or `task`, whose value is shared by rows that resemble each other, such as questions
+    about one document; "" if rows are independent. The setting of this name takes precedence."""
 
     figures_of: ClassVar[str] = ""
     """Name of the state value, set by scoring, from which `figures` computes the figures of a run; "" for none."""

@@ -140,8 +140,8 @@ def typed(value: object) -> str:
     """Return a value as text for the command line, quoted for a shell if necessary."""
     if isinstance(value, str):
         text = value if value and values.toml_or_text(value) == value else json.dumps(value, ensure_ascii=False)
-    elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in cast("list[object]", value)):
-        text = ",".join(cast("list[str]", value))
+    elif isinstance(value, list | tuple) and all(isinstance(each, str | int) for each in cast("list[object]", value)):
+        text = ",".join(map(str, cast("list[str | int]", value)))
     else:
         text = json.dumps(value, ensure_ascii=False)
     return shlex.quote(text)

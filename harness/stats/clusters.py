@@ -7,9 +7,11 @@ single example, the interval is the ordinary one."""
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from harness.core.types import JsonDict
 from harness.stats.arrays import column, number_groups, sums_of
 from harness.stats.distributions import t_quantile
 from harness.stats.intervals import INFORMATIVE, LEVEL, Estimate, added_interval, informative
@@ -17,6 +19,22 @@ from harness.stats.methods import Method
 
 if TYPE_CHECKING:
     from harness.stats.arrays import Labels, Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Clusters of a run's examples: those with the same value of a key resemble each other."""
+
+    key: str
+    """Key of the examples' `info`, or `task`."""
+    labels: Mapping[int, str]
+    """Label of each example's cluster, by the example's index."""
+    alone: int = 0
+    """Number of examples without the key, each of which is a cluster of its own."""
+
+    def to_json(self) -> JsonDict:
+        """Convert to the format of `summary.json`."""
+        return {"key": self.key, "count": len({*self.labels.values()}), "without_key": self.alone}
 
 
 def clustered_mean(

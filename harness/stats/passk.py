@@ -240,6 +240,17 @@ class PassMeasure:
         rate = self.estimator(len(passes), sum(each >= 1 for each in passes), self.k)
         return [] if math.isnan(rate) else [rate]
 
+    def rate(self, groups: Sequence[Sequence[float]], clusters: Sequence[Hashable] | None = None) -> PassRate:
+        """Return the mean over examples.
+
+        Args:
+            groups: The attempts of each example, as in `values`.
+            clusters: Label of each example's cluster; None if examples are independent.
+        """
+        if clusters is None:
+            return pass_rate(pass_counts(groups, 1.0), self.k, self.estimator)
+        return clustered_pass_rate(groups, clusters, 1.0, self.k, self.estimator)
+
 
 def pass_measure(name: str) -> PassMeasure | None:
     """Parse `pass@3` or `pass^3`; None for another name."""

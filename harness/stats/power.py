@@ -360,7 +360,8 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
     if width is None:
         return needed
     # Fewer examples would not exclude unobserved losses.
-    share = 0.0 if estimate.stderr is None else estimate.stderr**2 * estimate.examples / width**2
+    seen = estimate.clusters or estimate.examples
+    share = 0.0 if estimate.stderr is None else estimate.stderr**2 * seen / width**2
     z, z_power = normal_quantile(0.5 + estimate.level / 2), normal_quantile(power)
 
     def passes(n: int) -> bool:
@@ -371,7 +372,7 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
         return max(floor, z * math.sqrt(share * n + 2) / (n + 2)) + chance <= margin / width
 
     units = bisect_left(range(1, MOST_EXAMPLES), True, key=passes) + 1
-    return max(needed or 0, math.ceil(units * estimate.examples / (estimate.clusters or estimate.examples)))
+    return max(needed or 0, math.ceil(units * estimate.examples / seen))
 
 
 def _z(alpha: float, power: float) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from harness.core.types import JsonDict, Usage
+from harness.stats.clusters import Clusters, clustered_mean
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.methods import SUMMARY as METHODS
@@ -58,22 +59,6 @@ class Spread:
             "method": e.method,
             **({} if e.clusters is None else {"clusters": e.clusters}),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """Clusters of a run's examples: those with the same value of a key resemble each other."""
-
-    key: str
-    """Key of the examples' `info`, or `task`."""
-    labels: Mapping[int, str]
-    """Label of each example's cluster, by the example's index."""
-    alone: int = 0
-    """Number of examples without the key, each of which is a cluster of its own."""
-
-    def to_json(self) -> JsonDict:
-        """Convert to the format of `summary.json`."""
-        return {"key": self.key, "count": len({*self.labels.values()}), "without_key": self.alone}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,24 +225,16 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         pass_threshold: A rollout passes if its reward is at least this.
         rollouts_per_example: Planned rollouts per example.
         planned: Number of planned rollouts.
-        reward_range: Lowest and highest possible reward of the rubric; infinite if unknown. Extended to rewards outside
-            it.
+        reward_range: Lowest and highest possible reward; infinite if unknown. Extended to rewards outside it.
         wall_s: Wall time in seconds; None if unknown.
         resumed: Number of outcomes from before the measured wall time (0 if it covers all attempts at the run).
         aim: Condition for stopping early, if any.
         pass_k: Numbers of attempts for pass@k; empty for k = 1, 2, 4, … up to the rollouts per example.
         clusters: Clusters of the examples, if examples of one cluster are correlated; all intervals then allow for it.
-            A run that was stopped early has none: its interval would need independent examples.
     """
     owners = None if clusters is None else [clusters.labels[index] for index in table.examples()]
-    reward, target = spread(table.rewards(), finite_limits(reward_range), owners), None
-    if aim is not None and (rule := _stopping_rule(table, aim)).ended_early:
-        target = rule
-        reward = replace(reward, estimate=rule.estimate)
-        if clusters is not None:
-            reward = _without_interval(reward, target)
-    unscored = table.unscored()
-    rates = _pass_rates(table, pass_threshold, owners)
+    reward, target = _headline(table, reward_range, owners, aim)
+    unscored, rates = table.unscored(), _pass_rates(table, pass_threshold, owners)
     ks = tuple(pass_k) or powers_of_two(rollouts_per_example)
     return Summary(
         num_examples=sum(1 for _ in table.examples()),
@@ -288,6 +265,18 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         target=target,
         clusters=clusters,
     )
+
+
+def _headline(
+    table: ScoreTable, reward_range: tuple[float, float], owners: Sequence[Hashable] | None, aim: Aim | None
+) -> tuple[Spread, StoppingRule | None]:
+    """The reward of a run, and the rule by which it was stopped early, if it was. The interval of such a run needs
+    independent examples, so there is none with clusters."""
+    reward = spread(table.rewards(), finite_limits(reward_range), owners)
+    if aim is None or not (rule := _stopping_rule(table, aim)).ended_early:
+        return reward, None
+    reward = replace(reward, estimate=rule.estimate)
+    return (reward if owners is None else _without_interval(reward, rule)), rule
 
 
 def _pass_rates(
@@ -339,8 +328,6 @@ def spread(
         binary = low in (0.0, 1.0) and high in (0.0, 1.0) and all(value in (0.0, 1.0) for value in values)
         estimate = mean_interval(means, single_rollout=single, binary=binary, limits=limits)
     else:
-        from harness.stats.clusters import clustered_mean
-
         estimate = clustered_mean(means, owners, limits=limits)
     if len(values) < 2:
         std = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from harness.core.errors import UsageError
+from harness.core.messages import Message
 from harness.core.records import Example, Row
 from harness.settings.wording import listed, nearest
 from harness.stats.summary import Clusters
@@ -128,7 +129,9 @@ def shared_key(manifests: Iterable[Manifest], option: str | None = None) -> str:
             declared.setdefault(manifest.cluster_key, manifest.id)
     if len(declared) > 1:
         words = " and ".join(f"{key!r} ({run})" for key, run in declared.items())
-        raise UsageError(f"the runs declare different clusters: {words}; choose one with --cluster KEY")
+        raise UsageError(
+            Message("the runs declare different clusters: {words}; choose one with {cluster} KEY", words=words)
+        )
     return next(iter(declared), "")
 
 

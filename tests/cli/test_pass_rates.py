@@ -23,7 +23,7 @@ WEAK: Scores = {n: [float((n + k) % 4 > 1) for k in range(5)] for n in range(24)
 
 
 def recorded(minute: int, scores: Scores, **changes: Any) -> RunDir:
-    run = scored_run(OUT, scores, minute, model=f"lab/m-{minute}", **changes)
+    run = scored_run(OUT, scores, minute, **{"model": f"lab/m-{minute}", **changes})
     summarized(run)
     return run
 
@@ -165,10 +165,10 @@ def test_missing_scores_are_no_attempts(bench: Bench, here: Path) -> None:
     other = recorded(1, STRONG)
     [_, at, _] = json.loads(bench("compare", other.id, run.id, "--k", "3", "--json").out)["comparisons"]
     assert at["without_value_on_one_side"] == 2
-    code = bench(
-        "gate", run.id, "--baseline", other.id, "--margin", "0.3", "--metric", "pass@3", "--min-coverage", "0.5"
-    )
-    assert code.code == 3 and "with the worst case for these" in code.out
+    gappy = recorded(2, {**STRONG, **{n: [None] * 5 for n in (1, 2, 3, 4, 6)}})
+    gate = ("--baseline", other.id, "--margin", "0.2", "--metric", "pass@3", "--min-coverage", "0.5")
+    done = bench("gate", gappy.id, *gate)
+    assert done.code == 3 and "with the worst case for these it would be" in " ".join(done.out.split()), done.out
 
 
 def test_clusters_widen_them(bench: Bench, here: Path) -> None:

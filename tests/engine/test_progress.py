@@ -14,8 +14,8 @@ def test_means_of_examples_and_what_they_are_made_of() -> None:
     sums = ExampleSums()
     for index, reward in ((2, 1.0), (0, 0.0), (2, 0.0)):
         sums.add(index, reward)
-    means, single = sums.means()
-    assert (list(means), single, sums.binary) == ([0.0, 0.5], False, True)
+    means, single, numbers = sums.means()
+    assert (list(means), single, list(numbers), sums.binary) == ([0.0, 0.5], False, [1, 0, 2], True)
     sums.add(1, 0.5)
     assert (list(sums.means()[0]), sums.binary) == ([0.0, 0.5, 0.5], False)
 

@@ -14,7 +14,7 @@ import numpy as np
 from harness.core.errors import UsageError
 from harness.core.types import JsonDict
 from harness.plugins.view.run_index import Array, RunIndex
-from harness.plugins.view.tables import RowWriter
+from harness.plugins.view.tables import RowWriter, clusters_by_place
 from harness.report.compare.pairing import measures_of
 from harness.report.compare.screen import explained, labels, missing
 from harness.report.compare.sides import REWARD, ComparedRun, ExampleScores, Match, match, match_json
@@ -105,7 +105,7 @@ def _read_side(index: RunIndex, measure: str, cluster: str) -> ComparedRun | str
         return f"{run.id} has no metric {clean(measure, 200)}."
     if index.storage(column) != "number":
         return f"Values of {clean(measure, 200)} in {run.id} are too large to be compared here."
-    side, labels = _empty_side(index, measure), index.clusters(cluster)
+    side, labels = _empty_side(index, measure), clusters_by_place(index, cluster)
     side.cluster_key, side.alone = cluster, sum(label.startswith("\0") for label in labels.values())
     order, rewards = index.order, index.numbers(REWARD)
     values = np.where(np.abs(index.numbers(column)) <= LARGEST_SCORE, index.numbers(column), np.nan)

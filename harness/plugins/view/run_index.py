@@ -22,11 +22,10 @@ from harness.plugins.view.note_columns import NOTE_NUMBERS, NOTE_WORDS, NOTED, N
 from harness.plugins.view.text_index import TextBuilder, TextIndex
 from harness.report.rollout_columns import RunRollout, rollout_columns
 from harness.store.catalogue import ListedRun
-from harness.store.clusters import clusters_of
 from harness.store.journal import JournalReader
 from harness.store.journal_index import LineOffsets, read_rollout
 from harness.store.manifest import Manifest
-from harness.store.outcomes import Outcome, read_journal
+from harness.store.outcomes import Outcome
 from harness.store.query_match import QueryColumns
 
 logger = logging.getLogger(__name__)
@@ -355,22 +354,6 @@ class RunIndex:
         if "keys" not in self.derived:
             self.derived["keys"] = {} if self._file is None else self._file.keys()
         return self.derived["keys"]
-
-    def clusters(self, key: str) -> dict[int, str]:
-        """Label of each example's cluster, by its position in tables; empty if there is no key. Reads the journal.
-
-        Args:
-            key: Key of the clusters: `task`, or a key of the examples' `info`.
-
-        Raises:
-            StoreError: the journal cannot be read.
-        """
-        place = ("clusters", key)
-        if place not in self.derived:
-            found = clusters_of(read_journal(self.entry.run), key) if key else None
-            known = {} if found is None else found.labels
-            self.derived[place] = {each: known.get(each, f"\0{each}") for each in self.keys} if known else {}
-        return self.derived[place]
 
     def texts(self, places: list[int], numbers: list[int]) -> tuple[dict[int, Any], dict[int, str]]:
         """Beginnings of texts: of examples by their position, of replies by the number of the rollout."""

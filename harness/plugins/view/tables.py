@@ -18,6 +18,8 @@ from harness.plugins.view.run_index import Array, RunIndex
 from harness.stats.clusters import clustered_mean
 from harness.stats.intervals import Estimate, mean_interval
 from harness.stats.target import finite_limits
+from harness.store.clusters import clusters_of
+from harness.store.outcomes import read_journal
 
 MOST_ROWS = 1_000
 """Maximum number of rows of a page."""
@@ -277,11 +279,29 @@ def measured(index: RunIndex, values: Array, places: Array, limits: tuple[float,
     if limits is not None:
         limits = min(limits[0], low), max(limits[1], high)
     binary = bool(np.isin(values, (0.0, 1.0)).all())
-    if clusters := index.clusters(index.manifest.cluster_key):
+    if clusters := clusters_by_place(index, index.manifest.cluster_key):
         labels = [clusters.get(place, f"\0{place}") for place in np.unique(places).tolist()]
         return clustered_mean(means, labels, limits=limits), len(values)
     found = mean_interval(array("d", means), single_rollout=bool((counts == 1).all()), binary=binary, limits=limits)
     return found, len(values)
+
+
+def clusters_by_place(index: RunIndex, key: str) -> dict[int, str]:
+    """Label of each example's cluster, by its position in tables; empty if there is no key. Reads the journal.
+
+    Args:
+        index: The index of the run.
+        key: Key of the clusters: `task`, or a key of the examples' `info`.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    place = ("clusters", key)
+    if place not in index.derived:
+        found = clusters_of(read_journal(index.entry.run), key) if key else None
+        known = {} if found is None else {each: found.labels.get(each, f"\0{each}") for each in index.keys}
+        index.derived[place] = known
+    return index.derived[place]
 
 
 def limits_of(index: RunIndex) -> tuple[float, float] | None:

@@ -3,7 +3,6 @@ difference, the examples on which they differ, and the examples that only one of
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,18 +10,12 @@ from dataclasses import dataclass, field, replace
 from harness.core.errors import UsageError
 from harness.core.records import Generated
 from harness.core.types import JsonDict, Usage
+from harness.report.compare.example_scores import ExampleScores
 from harness.settings.wording import nearest
 from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, same
-from harness.stats.passk import (
-    THRESHOLD_SLACK,
-    PassMeasure,
-    clustered_pass_rate,
-    pass_counts,
-    pass_measure,
-    pass_rate,
-)
+from harness.stats.passk import THRESHOLD_SLACK, PassMeasure, pass_measure
 from harness.stats.scores import LARGEST_SCORE
 from harness.stats.summary import Spread, metric_spread, spread, tokens_known
 from harness.stats.target import finite_limits
@@ -35,33 +28,6 @@ from harness.store.score_table import aim_of, summary_of
 from harness.store.values import number
 
 REWARD = "reward"
-
-
-@dataclass(slots=True)
-class ExampleScores:
-    """Scores of one example in a run."""
-
-    example_id: int | str
-    index: int
-    """Position of the example in the run."""
-    cluster: str | None = None
-    values: list[float] = field(default_factory=list[float])
-    """Values (reward or metric) of the example's scored rollouts; for pass@k and pass^k, 1 for each that passed, else
-    0."""
-    unscored: int = 0
-    attempts: PassMeasure | None = None
-    """Set if the example's value is pass@k or pass^k; otherwise it is the mean."""
-
-    @property
-    def counted(self) -> list[float]:
-        """The values whose mean is the example's value; empty if it has none."""
-        return self.values if self.attempts is None else self.attempts.values(self.values)
-
-    @property
-    def mean(self) -> float | None:
-        """Value of the example: the mean of its scored rollouts, or its pass rate; None if too few are scored."""
-        values = self.counted
-        return math.fsum(values) / len(values) if values else None
 
 
 @dataclass(slots=True)
@@ -157,12 +123,7 @@ class ComparedRun:
         clusters = None if None in named or not named else named
         groups = (cell.values for cell in cells)
         if (attempts := self.attempts) is not None:
-            counts = [cell.values for cell in cells]
-            if clusters is None:
-                rate = pass_rate(pass_counts(counts, 1.0), attempts.k, attempts.estimator)
-            else:
-                rate = clustered_pass_rate(counts, clusters, 1.0, attempts.k, attempts.estimator)
-            return Spread(rate.estimate, count=self.scored)
+            return Spread(attempts.rate(list(groups), clusters).estimate, count=self.scored)
         limits = finite_limits(self.range)
         if limits is None and not self.is_reward:
             return metric_spread(groups, clusters)
