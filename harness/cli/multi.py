@@ -34,7 +34,7 @@ RECORD = "Record, in the documented form"
 RESULTS = "Run folders and resuming"
 GROUPS = (MODELS, SCORING, EXECUTION, OUTPUT, RECORD, RESULTS)
 
-SETTINGS = {EXECUTION: ("sampling_args", *SHARED), RESULTS: SAVING}
+SETTINGS = {EXECUTION: ("sampling_args", "cluster_key", *SHARED), RESULTS: SAVING}
 """Keys of the settings that are options of an evaluation, by help group."""
 
 LIMIT = 25

@@ -141,7 +141,7 @@ class EnvSettings(BaseModel):
     cluster_key: Annotated[
         Annotated[str, AfterValidator(checks.printable)] | None,
         BeforeValidator(checks.no_clusters),
-        CliOption("string", ("--cluster-key",), derived="environment", is_shared=True),
+        CliOption("string", ("--cluster-key",), derived="environment"),
     ] = None
     """Key of the examples' `info`, or `task`: examples with the same value resemble each other, and all intervals and
     tests allow for it. "none" means that examples are independent."""

@@ -417,3 +417,19 @@ def test_the_help_lists_options_by_what_they_are_about(multi: Multi) -> None:
         "--no-include-outputs", "--no-include-options", "--events", "bench multi replay RUN",
     ):  # fmt: skip
         assert name in text, name
+
+
+def test_tasks_that_resemble_each_other_are_clusters(multi: Multi) -> None:
+    multi.models("strong", "weak")
+    path = multi.cwd / "sums.json"
+    tasks = [{**task, "metadata": {"sheet": n // 2}} for n, task in enumerate(json.loads(path.read_text()))]
+    path.write_text(json.dumps(tasks))
+    result = multi.json("--cluster-key", "task.metadata.sheet")
+
+    strong, weak = ([each["score"] for each in model["results"]] for model in result["models"])
+    slow = paired_difference(weak, strong, clusters=[0, 0, 1, 1, 2, 2], limits=(0.0, 1.0))
+    assert [each["cluster"] for each in result["models"][0]["results"]] == ["0", "0", "1", "1", "2", "2"]
+    assert result["meta"]["paired"][0]["scored"]["ci95"] == pytest.approx(slow.estimate.ends)
+    assert [each["meta"]["score"]["clusters"] for each in result["summary"]] == [3, 3]
+    wrong = multi.multi("--cluster-key", "sheet")
+    assert wrong.code == 2 and "has 'sheet' in its info; its examples have task" in wrong.err
