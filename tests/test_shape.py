@@ -53,7 +53,8 @@ LINES = {
     # containers in doctor
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
-    "cli": (10131, 6972),
+    # the options --k and --cluster of finished runs
+    "cli": (10247, 7049),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -69,13 +70,15 @@ LINES = {
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
     # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
     # settings of an executor without one; a process whose computer is lost while it loads
-    "engine": (7740, 5288),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # clusters that the environment declares
+    "engine": (7803, 5330),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
     # programs that the turns have left; failures that `verify` has caught
     # lines of files as other tools count them
-    "envs": (2722, 1644),  # figures of a run; kept connections to MCP servers; errors of state.openai
+    # clusters
+    "envs": (2738, 1652),  # figures of a run; kept connections to MCP servers; errors of state.openai
     "errors": (3, 1),
     "eval": (25, 14),
     "keys": (3, 1),
@@ -116,7 +119,8 @@ LINES = {
     # processes that help to index a long journal; columns of equal values that share their memory
     # whether a cluster answers and demands a token, before Ray waits for minutes; nodes that die at the start
     "plugins/ray_executor": (799, 521),
-    "plugins/view": (5793, 3879),
+    # clusters that runs declare
+    "plugins/view": (5825, 3900),
     "records": (3, 1),
     # log-probabilities of prompts, with their tokenizer; several prompts and token ids
     "reference": (1101, 695),  # the quoted names of runs are kept
@@ -126,7 +130,8 @@ LINES = {
     # the origin of imported runs, and their unknown times
     # figures of a run
     # where failed rollouts ran
-    "report": (8943, 6178),  # columns of notes, and notes in transcripts; calls of rollouts
+    # pass rates with intervals in every table, pass rates of comparisons, clusters
+    "report": (9173, 6361),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -144,7 +149,8 @@ LINES = {
     # sources whose prefix alone is an environment
     # arguments of environment sources that need trust
     # arguments of executors, and one process a core
-    "settings": (4772, 3160),  # messages that spell settings as Python calls do
+    # the k of pass@k, the key of clusters
+    "settings": (4825, 3198),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
     "stats": (4407, 2541),  # figures of a run; tables of scattered indices take little memory
@@ -156,7 +162,8 @@ LINES = {
     # figures of a run
     # the expected number of keys of a journal
     # optional last fields of lines
-    "store": (7206, 4485),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # labels of clusters
+    "store": (7387, 4581),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
