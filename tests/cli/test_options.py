@@ -16,6 +16,7 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "table": ('{"k": 1}', {"k": 1}),
     "headers": ("X-A: b", {"X-A": "b"}),
     "list": ("a,b", ["a", "b"]),
+    "counts": ("3,1", [1, 3]),
     "string": ("word", "word"),
 }
 OVERRIDES: dict[str, str] = {"api_base_url": "http://localhost:1/v1"}

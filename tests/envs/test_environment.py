@@ -50,7 +50,7 @@ def test_options_become_attributes() -> None:
     ("options", "words"),
     [
         ({"system_promt": "x"}, r"SingleTurnEnv\(system_promt=…\): unknown name; did you mean 'system_prompt'\?"),
-        ({"zebra": 1}, r"SingleTurnEnv\(zebra=…\): unknown name; Known names are dataset, env_args"),
+        ({"zebra": 1}, r"SingleTurnEnv\(zebra=…\): unknown name; Known names are cluster_key, dataset, env_args"),
         ({"score_rollouts": False}, r"score_rollouts=…\): this option is for training"),
         ({"max_turns": 1}, "use MultiTurnEnv for more than one turn"),
         ({"system_prompt": 3}, r"system_prompt=…\) must be a string, not 3"),
