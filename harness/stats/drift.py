@@ -37,7 +37,7 @@ HALF_TIME = 10
 """Number of runs before the change up to which half of the capital is bet."""
 
 _SMALLEST_P = 1e-12
-_CELLS, _LEAST_DRAWS, _MOST_DRAWS = 4_000_000, 1_000, 20_000
+_CELLS, _LEAST_DRAWS, _MOST_DRAWS = 1 << 20, 1_000, 5_000
 _POWER = 0.8
 _LARGEST_LOG = 690.0
 
@@ -75,7 +75,7 @@ class Drift:
         return max(range(len(self.e_values)), key=self.e_values.__getitem__)
 
 
-def drift_of(runs: Sequence[Run], seeds: Sequence[str]) -> Drift:
+def drift_of(runs: Sequence[Run]) -> Drift:
     """Test whether the scores of a sequence of runs drift.
 
     For scores of two values the p-values are exact; for others they are by random permutations of the runs' means of
@@ -84,16 +84,17 @@ def drift_of(runs: Sequence[Run], seeds: Sequence[str]) -> Drift:
 
     Args:
         runs: The runs, oldest first; at least one.
-        seeds: A text for each run, such as its id, from which its random numbers are derived, so that the result for
-            the earlier runs never changes.
+
+    Random numbers (to break ties, and for permutations) are derived from the scores, so the same scores give the same
+    result, and that for earlier runs never changes.
     """
     import numpy as np
 
     history = _History()
     weights: list[Floats] = []
     z_values: list[float] = []
-    for run, seed in zip(runs, seeds, strict=True):
-        z, weight = history.add({key: values for key, values in run.items() if len(values)}, seed)
+    for run in runs:
+        z, weight = history.add({key: values for key, values in run.items() if len(values)})
         z_values.append(z)
         weights.append(weight)
     count = len(runs)
@@ -167,8 +168,10 @@ class _History:
         """Number of an example's means after each run."""
         self._distinct: set[float] = set()
         self._count = 0
+        self._seed = hashlib.sha256()
+        """Hash of all scores."""
 
-    def add(self, run: Run, seed: str) -> tuple[float, Floats]:
+    def add(self, run: Run) -> tuple[float, Floats]:
         """Compare a run with the runs before it, and add it.
 
         Returns:
@@ -182,7 +185,8 @@ class _History:
             self._values.setdefault(key, []).extend(values)
             self._means.setdefault(key, []).append(math.fsum(values) / len(values))
             self._distinct.update(values)
-        generator = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
+        self._seed.update(repr([(key, list(map(float, run[key]))) for key in sorted(run)]).encode())
+        generator = np.random.default_rng(int.from_bytes(self._seed.digest()[:8], "big"))
         is_binary = len(self._distinct) <= 2
         z, weights = 0.0, np.zeros(self._count)
         if common:
@@ -252,8 +256,9 @@ class _History:
         draws = min(_MOST_DRAWS, max(_LEAST_DRAWS, _CELLS // len(common)))
         slack = 1e-9 * float(np.abs(flat).max() or 1.0)
         less = equal = 0
-        for start in range(0, draws, _LEAST_DRAWS):
-            rows = min(_LEAST_DRAWS, draws - start)
+        most = max(1, _CELLS // len(common))
+        for start in range(0, draws, most):
+            rows = min(most, draws - start)
             chosen = starts + (generator.random((rows, len(common))) * counts).astype(np.int64)
             sums = flat[chosen].sum(axis=1)
             less += int((sums < seen - slack).sum())

@@ -73,7 +73,7 @@ def _chosen(names: list[str], env: str | None, output_dir: Path, skipped: Skippe
     """The runs, oldest first, all of one environment.
 
     Raises:
-        UsageError: there are none, or they are of several environments.
+        UsageError: no run matches, or the runs are of several environments.
     """
     paths = choose(output_dir, names).runs if names else all_runs(output_dir)
     entries = entries_of(paths, Filter(envs=(env,) if env else ()), skipped)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from harness.stats.arrays import Floats
 
 
+COVERED = 0.9
+"""Share of the most examples of any model that a model needs for a part in the choice of a subset."""
+
+
 @dataclass
 class ItemTable:
     """Scores of several models on the same examples."""
@@ -147,7 +151,9 @@ class Subset:
     """A subset of the examples that ranks the models, and the errors of all sizes."""
 
     examples: int
-    """Number of examples that every model has a score for; the subset is chosen among them."""
+    """Number of examples that every one of these models has a score for; the subset is chosen among them."""
+    without: int
+    """Number of models that have far fewer examples than others, and no part in this."""
     errors: list[SubsetError]
     chosen: list[int]
     """Columns of the examples; empty if no subset is sufficient."""
@@ -173,30 +179,34 @@ def subset_for(items: ItemTable, size: int | None) -> Subset:
     """
     import numpy as np
 
-    complete = np.flatnonzero(~np.isnan(items.scaled).any(axis=0))
+    numbers = (items.counts > 0).sum(axis=1)
+    rows = np.flatnonzero(numbers >= COVERED * numbers.max())
+    scaled = items.scaled[rows]
+    complete = np.flatnonzero(~np.isnan(scaled).any(axis=0))
     count = len(complete)
+    without = len(items.models) - len(rows)
     if size is not None and size >= max(count, 1):
         raise UsageError(f"--subset {size}: must be below the number of examples that every model has, {count}")
-    if len(items.models) < LEAST_MODELS:
+    if len(rows) < LEAST_MODELS:
         words = f"a subset needs {LEAST_MODELS} models or more, since its error is measured on models left out"
-        return Subset(count, [], [], None, words)
+        return Subset(count, without, [], [], None, words)
     sizes = sizes_below(count)
     if size is not None and size not in sizes:
         sizes = sorted([*sizes, size])
-    means = items.scaled[:, complete]
+    means = scaled[:, complete]
     errors = subset_errors(means, sizes) if sizes else []
     best = size or smallest_sufficient(errors)
     if best is None:
         reason = "no two models clearly differ" if not any(each.clear for each in errors) else "none is good enough"
         if not sizes:
             reason = f"only {count} examples have a score of every model"
-        return Subset(count, errors, [], None, f"no subset: {reason}")
+        return Subset(count, without, errors, [], None, f"no subset: {reason}")
     chosen = subset_of(means, best, next(each.choice for each in errors if each.size == best))
     line = fit_line(means[:, chosen].mean(axis=1), means.mean(axis=1))
     low, high = items.limits
     # From the scale 0..1 to that of the scores.
     line = Line(line.intercept * (high - low) + low * (1 - line.slope), line.slope)
-    return Subset(count, errors, [int(complete[place]) for place in chosen], line)
+    return Subset(count, without, errors, [int(complete[place]) for place in chosen], line)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -179,7 +179,7 @@ def _flaky(items: ItemTable, top: int, width: int) -> Iterator[Text]:
 
 
 def _subset_lines(items: ItemTable, subset: Subset, width: int) -> Iterator[Text]:
-    yield from (Text(), head("Smallest subset that ranks the models, judged by models left out of its choice"))
+    yield from (Text(), head("A subset that ranks the models, judged by models left out of its choice"))
     errors = subset.errors
     if errors:
         low, high = items.limits
@@ -201,6 +201,9 @@ def _subset_lines(items: ItemTable, subset: Subset, width: int) -> Iterator[Text
             "predicted from the subset.",
             width,
         )
+    if subset.without:
+        few = numerals.counted(subset.without, "model has", "models have")
+        yield from prose(f"{few} too few of the examples, and no part in this.", width)
     if subset.problem:
         yield from prose(f"{subset.problem[0].upper()}{subset.problem[1:]}.", width)
         return
@@ -209,9 +212,8 @@ def _subset_lines(items: ItemTable, subset: Subset, width: int) -> Iterator[Text
         return
     spread = 1.96 * found.error * (items.limits[1] - items.limits[0])
     yield from prose(
-        f"{len(subset.chosen)} of {numerals.count(subset.examples)} examples, chosen as {found.choice}: the mean "
-        f"of all is about {line.intercept:.3f} + {line.slope:.3f} × their mean, ± {spread:.3f} for a new model like "
-        "these.",
+        f"The subset has {len(subset.chosen)} of {numerals.count(subset.examples)} examples. The mean of all is about "
+        f"{line.intercept:.3f} + {line.slope:.3f} × its mean, ± {spread:.3f} for a new model like these.",
         width,
     )
 
@@ -244,6 +246,7 @@ def _subset_json(items: ItemTable, subset: Subset) -> JsonDict:
     line = subset.line
     return {
         "of_examples": subset.examples,
+        "models_left_out": subset.without,
         "example_ids": [items.texts[items.keys[place]].example_id for place in subset.chosen],
         "problem": subset.problem or None,
         "prediction": None if line is None else {"intercept": line.intercept, "slope": line.slope},

@@ -38,7 +38,7 @@ class Segment:
     @cached_property
     def drift(self) -> Drift:
         """The test for drift."""
-        return drift_of([run.values for run in self.runs], [run.manifest.id for run in self.runs])
+        return drift_of([run.values for run in self.runs])
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -81,7 +81,7 @@ def dated_runs(env: str, wanted: Filter, output_dir: Path, skipped: Skipped) -> 
         skipped: Receives notes about runs that are left out.
 
     Raises:
-        UsageError: there are none, or they are of several environments or models.
+        UsageError: no run matches, or the runs are of several environments or models.
     """
     kept = entries_of(all_runs(output_dir), wanted, skipped)
     kept = [each for each in kept if each.env_id == env] or kept
@@ -148,7 +148,7 @@ def _change(runs: Sequence[RunScores], new: RunScores) -> str:
 
 
 def _settings(identity: Mapping[str, object]) -> JsonDict:
-    """The part of a run's identity that changes what is measured: all but the choice of examples."""
+    """A run's identity without the order and choice of examples, which do not change an example's score."""
     return {name: value for name, value in identity.items() if name != "order"}
 
 
