@@ -54,7 +54,7 @@ LINES = {
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
     # examples of bench items and bench trend
-    "cli": (10138, 6979),
+    "cli": (10139, 6980),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -68,8 +68,10 @@ LINES = {
     # figures of a run that its environment computes; errors of sources, which say what is missing
     # what a resume passes over, in an array
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
+    # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
+    # settings of an executor without one; a process whose computer is lost while it loads
     # the rows of chosen examples
-    "engine": (7497, 5136),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (7767, 5308),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -105,7 +107,8 @@ LINES = {
     # rights of rewards, links that dangle in the container, tasks that change during a run, git of the user
     # names of variables; programs that root runs; logs that are copied after the verdict
     # and errors of git, of folders for logs and of links, in whole sentences
-    "plugins/harbor": (1401, 978),
+    # versions of the format, limits that no engine accepts
+    "plugins/harbor": (1409, 986),
     # runs of chosen examples are a part of a benchmark
     "plugins/leaderboards": (648, 443),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
@@ -143,8 +146,9 @@ LINES = {
     # the note on unset key variables; marks of options that all commands share; environment sources; JSON Schemas
     # sources whose prefix alone is an environment
     # arguments of environment sources that need trust
+    # arguments of executors, and one process a core
     # example_ids
-    "settings": (4766, 3154),  # messages that spell settings as Python calls do
+    "settings": (4787, 3170),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # statistics of examples, subsets that rank models, the e-process for drift
     "stats": (4874, 2805),  # figures of a run; tables of scattered indices take little memory
