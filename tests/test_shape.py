@@ -54,7 +54,8 @@ LINES = {
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
     # the options --k and --cluster of finished runs
-    "cli": (10247, 7049),
+    # examples of bench items and bench trend
+    "cli": (10139, 6980),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -71,7 +72,8 @@ LINES = {
     # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
     # settings of an executor without one; a process whose computer is lost while it loads
     # clusters that the environment declares
-    "engine": (7803, 5330),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # the rows of chosen examples
+    "engine": (7767, 5308),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -92,6 +94,8 @@ LINES = {
         2635,
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
+    # bench items and bench trend: scores of many runs, tables, charts
+    "plugins/archive": (1270, 935),
     # containers for images of SandboxEnv, and their lifetime
     # failures of containers that the code of an environment has caught
     "plugins/classic": (6001, 3881),
@@ -110,7 +114,8 @@ LINES = {
     # and errors of git, of folders for logs and of links, in whole sentences
     # versions of the format, limits that no engine accepts
     "plugins/harbor": (1409, 986),
-    "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
+    # runs of chosen examples are a part of a benchmark
+    "plugins/leaderboards": (648, 443),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
@@ -150,10 +155,12 @@ LINES = {
     # arguments of environment sources that need trust
     # arguments of executors, and one process a core
     # the k of pass@k, the key of clusters
-    "settings": (4825, 3198),  # messages that spell settings as Python calls do
+    # example_ids
+    "settings": (4787, 3170),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
-    "stats": (4407, 2541),  # figures of a run; tables of scattered indices take little memory
+    # statistics of examples, subsets that rank models, the e-process for drift
+    "stats": (4874, 2805),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -240,6 +247,7 @@ LONG_SIGNATURES = {
     "harness/cli/runs.py:list_runs",
     "harness/cli/runs_show.py:show",
     "harness/plugins/view/view_command.py:view",
+    "harness/plugins/archive/items_command.py:items",
     # All that the numbers of a run depend on.
     "harness/stats/summary.py:summarize",
     # The parameters of an environment are the keys of its table.

@@ -49,7 +49,7 @@ class DerivedOptions(RunOptions):
 
 
 _BOUNDS = ("max_concurrent", "max_concurrent_generation", "max_concurrent_scoring")
-_RECORDED = ("num_examples", "rollouts_per_example", "shuffle", "shuffle_seed")
+_RECORDED = ("num_examples", "example_ids", "rollouts_per_example", "shuffle", "shuffle_seed")
 """Settings of `env` that select the rollouts: a derived run takes them from the recorded run."""
 
 _LIMITS = (*ROLLOUT_LIMITS, "max_failures")

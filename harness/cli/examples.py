@@ -64,6 +64,14 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "bench power": ("docs/guides/comparing.md", ("bench power --from latest --mde 0.05", "bench power --from latest")),
+    "bench items": (
+        "docs/guides/archive.md",
+        ("bench items --env gsm8k", "bench items --env gsm8k --subset auto --write small.toml"),
+    ),
+    "bench trend": (
+        "docs/guides/archive.md",
+        ("bench trend gsm8k --model gpt-4.1-mini", "bench trend gsm8k --model gpt-4.1-mini --fail-on-drift"),
+    ),
     "bench report": (
         "docs/guides/report.md",
         ("bench report latest --output report.html", "bench report RUN_A RUN_B --format md --output -"),

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from harness.core.errors import EnvironmentFault
+from harness.core.errors import ConfigError, EnvironmentFault
 from harness.core.keys import ExampleKeys, RolloutKeys, example_of
 from harness.core.records import Example, Item
 from harness.core.types import JsonDict, value_class
@@ -52,16 +52,16 @@ class PlannedRollouts:
 
     def __init__(self, environment: Environment, resolved: ResolvedRun, identity: JsonDict) -> None:
         settings = resolved.settings.env
-        rows = environment.row_count
-        if rows == 0:
+        if environment.row_count == 0:
             raise EnvironmentFault(f"{resolved.env_id}: the dataset is empty")
-        wanted = rows if settings.num_examples == -1 else min(settings.num_examples, rows)
+        chosen = _rows_of(environment, resolved)
+        wanted = len(chosen) if settings.num_examples == -1 else min(settings.num_examples, len(chosen))
         self.asked_examples = settings.num_examples
         self.num_examples = wanted
         self.rollouts_per_example = settings.rollouts_per_example
         self.is_group = environment.rubric.is_group
         self._environment = environment
-        self._order = _order(rows, settings.shuffle_seed if settings.shuffle else None, wanted)
+        self._order = _order(chosen, settings.shuffle_seed if settings.shuffle else None, wanted)
         self._keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
 
     @property
@@ -125,12 +125,35 @@ class PlannedRollouts:
         return self._keys.item(example, rollout_index)
 
 
-def _order(rows: int, seed: int | None, wanted: int) -> Sequence[int]:
-    """Row numbers in the order of work: the first rows of the dataset, or of its shuffled order if there is a seed, so
-    that a larger number of examples only adds examples."""
+def _rows_of(environment: Environment, resolved: ResolvedRun) -> Sequence[int]:
+    """Numbers of the rows to choose from, in the order of the dataset: all, or those with the ids of the settings.
+
+    Raises:
+        ConfigError: an id does not occur.
+    """
+    ids = resolved.settings.env.example_ids
+    if not ids:
+        return range(environment.row_count)
+    wanted = set(ids)
+    found = {
+        row: name for row in range(environment.row_count) if (name := str(environment.row(row).example_id)) in wanted
+    }
+    if missing := [name for name in ids if name not in set(found.values())]:
+        raise ConfigError(
+            f"{resolved.env_id} has no example {', '.join(map(repr, missing[:5]))}"
+            + (f", nor {len(missing) - 5} more of these ids" if len(missing) > 5 else ""),
+            setting="example_ids",
+            remedy="give ids as the column example_id of a run has them",
+        )
+    return list(found)
+
+
+def _order(rows: Sequence[int], seed: int | None, wanted: int) -> Sequence[int]:
+    """Row numbers in the order of work: the first rows, or the first in shuffled order if there is a seed, so that a
+    larger number of examples only adds examples."""
     if seed is None:
-        return range(wanted)
-    order = list(range(rows))
+        return rows[:wanted]
+    order = list(rows)
     random.Random(seed).shuffle(order)
     return order[:wanted]
 
@@ -156,7 +179,11 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "urls": [] if resolved.is_reference else sorted({e.url.rstrip("/") for e in resolved.endpoints}),
             "sampling_args": merge_sampling_args(environment.sampling_args, model.sampling_args),
         },
-        "order": {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None},
+        "order": {
+            "shuffle": env.shuffle,
+            "shuffle_seed": env.shuffle_seed if env.shuffle else None,
+            **({"example_ids": list(env.example_ids)} if env.example_ids else {}),  # omitted without any, as above
+        },
         "timeout": env.timeout,
         **({"limits": limits} if limits else {}),  # omitted without any, as above
         # In their redacted form: a header can choose another model, but a key in a header may change.

@@ -91,6 +91,14 @@ def no_clusters(value: object) -> object:
     return "" if value == NONE_WORD else value
 
 
+def as_ids(value: object) -> object:
+    """Convert a list of example ids from TOML or JSON, which may be integers, to a tuple of texts."""
+    if not isinstance(value, list):
+        return value
+    ids = (str(each) if type(each) is int else each for each in cast("list[object]", value))
+    return tuple(dict.fromkeys(ids))
+
+
 def printable(value: str) -> str:
     """Validate text for tables and file names, which must not contain control characters."""
     if not value.isprintable():

@@ -322,6 +322,10 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
         name = LayerValue(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
     derived[NAME.path] = name
     _derive_sampling(derived)
+    chosen, number = derived["env", "example_ids"], derived["env", "num_examples"]
+    if chosen.value and number.origin.layer in ("builtin", "package"):
+        source = f"env.example_ids ({chosen.origin.source})"
+        derived["env", "num_examples"] = LayerValue(number.path, -1, Origin("builtin", source))
     bound = merged["model", "max_concurrent"]
     for path in _DERIVED_BOUNDS:
         source = f"model.max_concurrent ({bound.origin.source})"

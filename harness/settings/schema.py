@@ -85,6 +85,9 @@ class EnvSettings(BaseModel):
         int, AfterValidator(checks.at_least_one_or("all of them")), CliOption("integer", ("--num-examples", "-n"))
     ] = 5
     """Number of examples to evaluate; -1 is all of them."""
+    example_ids: Annotated[tuple[str, ...], BeforeValidator(checks.as_ids), CliOption("list", ("--example-ids",))] = ()
+    """Evaluate only the examples with these ids; on the command line separated by commas. The default of `num_examples`
+    becomes all of them."""
     rollouts_per_example: Annotated[int, Field(ge=1), CliOption("integer", ("--rollouts-per-example", "-r"))] = 3
     """Number of rollouts of each example."""
     until_ci: Annotated[_OptionalAmount, CliOption("number", ("--until-ci",))] = None

@@ -14,6 +14,9 @@
     difference   comparison of two runs: scores, range and verdict (used by all commands)
     power        sample sizes and detectable differences
     ranks        ranks of several models
+    items        examples over models: discrimination, wrong labels, flaky ones
+    subsets      few examples that rank models as all do
+    drift        drift of a model over dated runs (e-process)
     agreement    agreement between judges and people
     sequences    confidence sequences (intervals that are valid under continuous monitoring)
     target       early stopping of a run at a given interval width

@@ -227,7 +227,7 @@ def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
     asked = manifest.settings.get("env.num_examples")
     planned = table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
     cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked
-    return cut or bool(manifest.derived) or _skipped(manifest) > 0
+    return cut or bool(manifest.settings.get("env.example_ids")) or bool(manifest.derived) or _skipped(manifest) > 0
 
 
 def _skipped(manifest: Manifest) -> int:
@@ -247,6 +247,8 @@ def _examples(manifest: Manifest, summary: JsonDict) -> str:
         return f"all {planned:,} examples"
     if manifest.derived:
         return f"{planned:,} examples recorded by run {manifest.parent}"
+    if manifest.settings.get("env.example_ids"):
+        return f"{planned:,} examples chosen by their ids"
     if manifest.settings.get("env.shuffle"):
         return f"{planned:,} examples drawn at random (seed {manifest.settings.get('env.shuffle_seed')})"
     skipped = _skipped(manifest)

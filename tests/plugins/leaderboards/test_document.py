@@ -120,6 +120,8 @@ def test_a_part_of_a_benchmark_is_a_result_only_if_that_is_said() -> None:
     )
     drawn = {"env.num_examples": 5, "env.shuffle": True, "env.shuffle_seed": 7}
     assert "has 5 examples drawn at random (seed 7), which may" in refused(settings=drawn, planned=planned)
+    chosen = {"env.num_examples": -1, "env.example_ids": ["3", "5"]}
+    assert "examples chosen by their ids, which may" in refused(settings=chosen, planned=planned)
 
 
 def test_what_may_be_a_part_is_told_from_the_whole() -> None:

@@ -1,0 +1,1 @@
+"""Commands over many recorded runs: `bench items` (examples over models) and `bench trend` (a model over time)."""
