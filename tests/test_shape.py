@@ -53,7 +53,8 @@ LINES = {
     # containers in doctor
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
-    "cli": (10131, 6972),
+    # options of bench compare for places and equality
+    "cli": (10164, 7006),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -91,6 +92,8 @@ LINES = {
     # containers for images of SandboxEnv, and their lifetime
     # failures of containers that the code of an environment has caught
     "plugins/classic": (6001, 3881),
+    # bench estimate: the choice of controls, and its output
+    "plugins/estimate": (326, 252),
     "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
@@ -124,7 +127,8 @@ LINES = {
     # the origin of imported runs, and their unknown times
     # figures of a run
     # where failed rollouts ran
-    "report": (8943, 6178),  # columns of notes, and notes in transcripts; calls of rollouts
+    # rankings of all runs, their columns in reports and tables; verdicts on equality
+    "report": (9398, 6505),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -144,7 +148,8 @@ LINES = {
     # arguments of executors, and one process a core
     "settings": (4772, 3160),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
+    # places of models and groups; equality within a margin; control variates
+    "stats": (4622, 2672),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks

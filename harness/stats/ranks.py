@@ -32,7 +32,7 @@ MOST_PARTS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModelPlace:
     """A model's place; 1 is best, and equal means share the better place."""
 
     mean: float
@@ -59,7 +59,7 @@ class Place:
 class Ranking:
     """Places of several models, in the order in which the models were given."""
 
-    places: tuple[Place, ...]
+    places: tuple[ModelPlace, ...]
     adjusted: tuple[tuple[int, int, float], ...]
     """(first, second, p-value) of each pair of models, adjusted for all pairs (Holm)."""
     groups: tuple[tuple[int, ...], ...] | None
@@ -105,7 +105,7 @@ def ranking(scores: Sequence[Numbers], clusters: Labels | None = None, alpha: fl
     groups = _groups(means, apart)
     member = [tuple(number for number, group in enumerate(groups or ()) if model in group) for model in range(count)]
     places = tuple(
-        Place(means[model], _place(means, model), 1 + better[model], count - worse[model], member[model])
+        ModelPlace(means[model], _place(means, model), 1 + better[model], count - worse[model], member[model])
         for model in range(count)
     )
     pairs = tuple((first, second, p) for (first, second, *_), p in zip(found, adjusted, strict=True))
@@ -116,8 +116,8 @@ def ranking(scores: Sequence[Numbers], clusters: Labels | None = None, alpha: fl
 class RankedRuns:
     """Ranking of runs on the examples that all of them scored."""
 
-    places: tuple[Place | None, ...]
-    """Place of each run; None for one that is not ranked, since it scored too few examples."""
+    places: tuple[ModelPlace | None, ...]
+    """ModelPlace of each run; None for one that is not ranked, since it scored too few examples."""
     ranking: Ranking
     """Ranking of the others, in their order."""
     keys: tuple[str, ...]
@@ -205,7 +205,7 @@ def _statistics(gaps: Floats, sizes: Floats, units: int) -> tuple[Floats, Floats
 
 
 def _groups(means: Sequence[float], apart: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
-    """Maximal sets without a pair that is told apart, by splitting sets and absorbing those inside another (Piepho
+    """Maximal sets without a pair that differs significantly, by splitting sets and absorbing those inside another (Piepho
     2004). Sets are bits of an integer, the best model being bit 0."""
     order = sorted(range(len(means)), key=lambda model: -means[model])
     bits = {model: 1 << position for position, model in enumerate(order)}

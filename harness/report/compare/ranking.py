@@ -15,7 +15,7 @@ from harness.report.compare.screen import labels, missing
 from harness.report.compare.sides import ComparedRun
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
-from harness.stats.ranks import Place, RankedRuns, rank_runs
+from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
 from harness.stats.summary import Spread, spread
 from harness.stats.target import finite_limits
 
@@ -28,7 +28,7 @@ class RankedSides:
 
     sides: tuple[ComparedRun, ...]
     """The runs, best mean first; those that are not ranked come last."""
-    places: tuple[Place | None, ...]
+    places: tuple[ModelPlace | None, ...]
     found: RankedRuns
 
     def spread_of(self, side: ComparedRun) -> Spread:
@@ -71,7 +71,7 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
     return made, left
 
 
-def _order(place: Place | None) -> float:
+def _order(place: ModelPlace | None) -> float:
     return float("inf") if place is None else -place.mean
 
 
@@ -161,7 +161,7 @@ def _ranking_json(each: RankedSides) -> JsonDict:
     }
 
 
-def place_json(place: Place | None) -> JsonDict:
+def place_json(place: ModelPlace | None) -> JsonDict:
     """A run's place as JSON: `place`, `places` and `groups`, null if the run is not ranked."""
     if place is None:
         return {"place": None, "places": None, "groups": None}

@@ -15,7 +15,7 @@ from harness.stats.difference import Difference, Scores, adjust, difference_of
 from harness.stats.equality import EqualityVerdict
 from harness.stats.hypotheses import holm, p_of_interval
 from harness.stats.intervals import ALPHA, Estimate, same
-from harness.stats.ranks import Place, RankedRuns, rank_runs
+from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
 from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
 
@@ -65,8 +65,8 @@ class ResultCell:
     """Comparison of the column's best run with this run; None for the best one."""
     equality: EqualityVerdict | None = None
     """Whether the run is equal to the best one within the margin of the table; None for the best one."""
-    place: Place | None = None
-    """Place among the runs of the environment; None if these are not ranked."""
+    place: ModelPlace | None = None
+    """ModelPlace among the runs of the environment; None if these are not ranked."""
 
     @property
     def suffix(self) -> str:

@@ -11,7 +11,7 @@ from harness.report.paper_tables.footnotes import cell_notes, footnotes
 from harness.report.paper_tables.layout import Shown, layout_of
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
-from harness.stats.ranks import Place
+from harness.stats.ranks import ModelPlace
 from harness.store.card_text import escape
 from harness.store.export_plain import defused
 
@@ -85,7 +85,7 @@ def _run_values(cell: ResultCell, note: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _place_values(place: Place) -> dict[str, object]:
+def _place_values(place: ModelPlace) -> dict[str, object]:
     return {"place": place.place, "place_low": place.low, "place_high": place.high, "groups": place.letters}
 
 
