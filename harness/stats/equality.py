@@ -60,7 +60,7 @@ def equality(first: Scores, second: Scores, margin: float, comparisons: int = 1)
         raise ValueError(f"equality: margin and comparisons must be above 0, not {margin} and {comparisons}")
     limits, level = limits_of(first, second), 1 - ALPHA / comparisons
     paired = paired_by_key(first.means, second.means, clusters=first.clusters, limits=limits, level=level)
-    mirror = paired_by_key(second.means, first.means, clusters=second.clusters, limits=limits, level=level)
+    mirror = paired_by_key(second.means, first.means, clusters=first.clusters, limits=limits, level=level)
     estimate, low, high = paired.estimate, paired.cautious_low, mirror.cautious_low
     verdict: EqualityVerdict = "cannot tell"
     sides = non_inferiority(estimate, margin), non_inferiority(mirror.estimate, margin)

@@ -205,7 +205,7 @@ def _statistics(gaps: Floats, sizes: Floats, units: int) -> tuple[Floats, Floats
 
 
 def _groups(means: Sequence[float], apart: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
-    """Maximal sets without a pair that differs significantly, by splitting sets and absorbing those inside another (Piepho
+    """Maximal sets without a significant difference, by splitting sets and absorbing those inside another (Piepho
     2004). Sets are bits of an integer, the best model being bit 0."""
     order = sorted(range(len(means)), key=lambda model: -means[model])
     bits = {model: 1 << position for position, model in enumerate(order)}

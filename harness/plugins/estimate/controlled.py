@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from rich.text import Text
 
@@ -23,6 +22,7 @@ from harness.stats.intervals import Estimate
 from harness.stats.methods import describe
 from harness.stats.summary import number
 from harness.store.manifest import Manifest
+from harness.store.values import table
 
 LEAST_KNOWN = 0.98
 """Minimum share of the population on which a control has a score; its mean stands for the others."""
@@ -48,8 +48,7 @@ class ControlledRun:
 
 def dataset_of(manifest: Manifest) -> tuple[object, object, object]:
     """Everything in a run's identity that says which dataset it draws its examples from."""
-    env = manifest.identity.get("env")
-    known = cast("Mapping[str, object]", env) if isinstance(env, dict) else {}
+    known = table(manifest.identity.get("env"))
     return manifest.env_id, known.get("env_args") or {}, known.get("extra_env_kwargs") or {}
 
 
@@ -59,8 +58,7 @@ def check_sample(side: ComparedRun, *, assume_random: bool) -> None:
     Raises:
         UsageError: they are not, or the number of examples depended on the scores.
     """
-    order = side.manifest.identity.get("order")
-    is_shuffled = isinstance(order, dict) and cast("Mapping[str, object]", order).get("shuffle") is True
+    is_shuffled = table(side.manifest.identity.get("order")).get("shuffle") is True
     if not is_shuffled and not assume_random:
         raise UsageError(
             f"{side.run.path}: its examples are not recorded as a random sample: without --shuffle a run takes the "

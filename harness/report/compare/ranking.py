@@ -62,10 +62,8 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
             why = "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
             left.append(f"{clean(env_id)} {why}.")
             continue
-        order = sorted(range(len(group)), key=lambda number: _order(found.places[number]))
-        made.append(
-            RankedSides(tuple(group[each] for each in order), tuple(found.places[each] for each in order), found)
-        )
+        pairs = sorted(zip(group, found.places, strict=True), key=lambda pair: _order(pair[1]))
+        made.append(RankedSides(tuple(side for side, _ in pairs), tuple(place for _, place in pairs), found))
     if not made:
         raise UsageError(f"nothing to rank: {' '.join(left)} Name several runs of one environment")
     return made, left
