@@ -55,7 +55,8 @@ LINES = {
     # trust of all arguments that are code, in any spelling
     # the options --k and --cluster of finished runs
     # examples of bench items and bench trend
-    "cli": (10139, 6980),
+    # options of bench compare for places and equality
+    "cli": (10164, 7006),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -99,8 +100,10 @@ LINES = {
     # containers for images of SandboxEnv, and their lifetime
     # failures of containers that the code of an environment has caught
     "plugins/classic": (6001, 3881),
+    # bench estimate: the choice of controls, and its output
+    "plugins/estimate": (326, 252),
     # intervals of pass rates
-    "plugins/exports": (1899, 1424),  # notes; in Inspect logs, what an import needs to restore a run
+    "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
     "plugins/imports": (1992, 1386),
@@ -136,7 +139,8 @@ LINES = {
     # figures of a run
     # where failed rollouts ran
     # pass rates with intervals in every table, pass rates of comparisons, clusters
-    "report": (9173, 6361),  # columns of notes, and notes in transcripts; calls of rollouts
+    # rankings of all runs, their columns in reports and tables; verdicts on equality
+    "report": (9398, 6505),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -160,7 +164,8 @@ LINES = {
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
     # statistics of examples, subsets that rank models, the e-process for drift
-    "stats": (4874, 2805),  # figures of a run; tables of scattered indices take little memory
+    # places of models and groups; equality within a margin; control variates
+    "stats": (4622, 2672),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks

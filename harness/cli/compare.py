@@ -4,7 +4,7 @@ may replace its baseline, and plan sample sizes. `report.compare` does the stati
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -16,12 +16,15 @@ from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import write_fitted, write_json, write_result, write_text
 from harness.core.errors import UsageError
 from harness.report.compare import planning, sides, verdicts
-from harness.report.compare.pairing import measures_of, pairs_of
+from harness.report.compare.equal import with_equality
+from harness.report.compare.pairing import finished_runs, measures_of, pairs_of
+from harness.report.compare.ranking import ranking_lines, rankings_json, rankings_of
 from harness.report.compare.screen import Compared, averages_of, labels, screen
 from harness.report.compare.sides import REWARD, ComparedRun, Match, read_side
 from harness.report.paper_tables.cells import table_of_sides
 from harness.report.paper_tables.latex import latex_table
 from harness.report.paper_tables.plain import csv_table, markdown_table
+from harness.report.text import clean
 from harness.report.transcript import transcript
 from harness.settings.wording import suggestion
 from harness.stats.difference import adjust
@@ -41,6 +44,11 @@ RUNS_HELP = (
 METRIC_HELP = "Compare this metric. [the reward; of bench eval each function]"
 K_HELP = "Compare pass@k and pass^k for these k, too, such as 1,3,5."
 TABLE_HELP = "Print only the table models × environments: md, latex or csv. Each run is compared with the best one."
+EQUAL_HELP = "Also say whether runs are equal, different or cannot be told, within this difference."
+ALL_HELP = (
+    "Rank all runs of each environment: places with simultaneous intervals, and groups that cannot be told apart."
+)
+ENV_HELP = "With --all: the newest finished run of each model on this environment; a part of its name, or a pattern."
 TABLES = ("md", "latex", "csv")
 FLIPS = 10
 CANDIDATE_HELP = "Run or suite to check."
@@ -59,21 +67,41 @@ def compare(  # noqa: PLR0913 - a command's options are its parameters
     cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
     flips: int = flag("--flips N", "Examples that differ, named of each comparison.", FLIPS, min=0),
     transcripts: int = flag("--transcripts N", "Examples that differ, printed with both transcripts.", 0, min=0),
+    equal_within: float | None = flag("--equal-within X", EQUAL_HELP),
+    rank: bool = flag("--all", ALL_HELP, False),
+    env: str | None = flag("--env NAME", ENV_HELP),
     form: str | None = flag("--table FORMAT", TABLE_HELP, choices=TABLES),
     as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
     output_dir: Path = output_dir_flag(),
 ) -> None:
-    """Compare runs with the first one, example by example.
+    """Compare runs with the first one, example by example; or rank all of them with --all.
 
     Shows the differences with their intervals, the examples that differ, the cost of each run, and, for a tie, the
     number of examples that would decide it.
     """
     what = Measured(metric, attempts_option(k), cluster)
+    if equal_within is not None and not 0 < equal_within < float("inf"):
+        raise UsageError(f"--equal-within {equal_within:g}: must be a difference in reward greater than 0")
+    if env is not None and (runs or not rank):
+        raise UsageError("--env chooses the runs that --all ranks: use it with --all, and name no runs")
+    if rank and (equal_within is not None or transcripts > 0 or flips != FLIPS):
+        raise UsageError("--all ranks all runs: leave out --equal-within, --flips and --transcripts")
     if form is not None:
         _check_table(form, more=as_json or transcripts > 0 or flips != FLIPS)
-        write_text(_result_table(form, runs or [], output_dir, what))
+    names = [str(path) for path in finished_runs(output_dir, [env])] if env is not None else runs or []
+    if form is not None or rank:
+        sides, gone = _sides(names, output_dir, what)
+        if form is not None:
+            make = {"md": markdown_table, "latex": latex_table, "csv": csv_table}[form]
+            write_text(make(table_of_sides(sides, gone, margin=equal_within, with_places=rank)))
+            return
+        rankings, left = rankings_of([side for side, _ in sides])
+        left += [f"{clean(each)}." for each in gone]
+        write_result(partial(ranking_lines, rankings, left), rankings_json(rankings, left), as_json=as_json)
         return
-    found = compared(runs or [], output_dir, what)
+    found = compared(names, output_dir, what)
+    if equal_within is not None:
+        found = replace(found, matches=tuple(with_equality(found.matches, equal_within)))
     if all(each.paired.pairs == 0 and each.unpaired is None for each in found.matches):
         folders = dict.fromkeys(str(side.run.path) for side in found.sides)
         raise UsageError(f"no two of these runs have scores to compare; try `bench runs show` on {', '.join(folders)}")
@@ -114,8 +142,8 @@ class Measured:
         return list(dict.fromkeys(names))
 
 
-def _result_table(form: str, names: Sequence[str], output_dir: Path, what: Measured) -> str:
-    """Return the scores of all named runs as text: a table of models × environments."""
+def _sides(names: Sequence[str], output_dir: Path, what: Measured) -> tuple[list[tuple[ComparedRun, str]], list[str]]:
+    """Read all named runs, each with the name by which it was chosen; also return sentences about missing ones."""
     chosen: dict[Path, tuple[RunDir, str]] = {}
     missing: list[str] = []
     for name in names or [""]:
@@ -135,8 +163,7 @@ def _result_table(form: str, names: Sequence[str], output_dir: Path, what: Measu
     if not any(side.scored for side, _ in read):
         folders = ", ".join(str(run.path) for run, _ in chosen.values())
         raise UsageError(f"none of these runs has a score; try `bench runs show` on {folders}")
-    make = {"md": markdown_table, "latex": latex_table, "csv": csv_table}[form]
-    return make(table_of_sides(read, missing))
+    return read, missing
 
 
 def compared(names: Sequence[str], output_dir: Path, what: Measured) -> Compared:

@@ -54,8 +54,9 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "bench compare": (
         "docs/guides/comparing.md",
-        ("bench compare RUN_A RUN_B", "bench compare latest RUN_B --flips 5"),
+        ("bench compare RUN_A RUN_B --flips 5", "bench compare --all --env gsm8k"),
     ),
+    "bench estimate": ("docs/guides/ranking.md", ("bench estimate latest", "bench estimate RUN CONTROL_A CONTROL_B")),
     "bench gate": (
         "docs/guides/comparing.md",
         (

@@ -13,10 +13,12 @@
     paired       paired comparison: difference, interval, p-value, wins and losses
     difference   comparison of two runs: scores, range and verdict (used by all commands)
     power        sample sizes and detectable differences
-    ranks        ranks of several models
     items        examples over models: discrimination, wrong labels, flaky ones
     subsets      few examples that rank models as all do
     drift        drift of a model over dated runs (e-process)
+    ranks        places of several models with simultaneous intervals, groups that cannot be told apart
+    equality     equality of two runs within a margin
+    controls     control variates: the mean of a random sample, corrected by complete runs of other models
     agreement    agreement between judges and people
     sequences    confidence sequences (intervals that are valid under continuous monitoring)
     target       early stopping of a run at a given interval width

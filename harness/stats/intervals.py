@@ -135,7 +135,7 @@ def mean_interval(
         return Estimate(mean=mean, examples=n, level=level)
     attempts = single_rollout and limits is not None and all(value in limits for value in means)
     seen = math.inf if attempts or limits is None else informative([value - mean for value in means])
-    return _by_spread(mean, stderr, n, level, limits=limits, attempts=attempts, seen=seen)
+    return by_spread(mean, stderr, n, level, limits=limits, attempts=attempts, seen=seen)
 
 
 def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, level: float = LEVEL) -> Estimate:
@@ -158,7 +158,7 @@ def rate_interval(rates: Sequence[tuple[float, int]], *, single_rollout: bool, l
     squares = math.fsum(examples * (rate - mean) ** 2 for rate, examples in rates)
     seen = squares**2 / math.fsum(examples * (rate - mean) ** 4 for rate, examples in rates)
     stderr = math.sqrt(squares / (n - 1) / n)
-    return _by_spread(mean, stderr, n, level, limits=(0.0, 1.0), attempts=single_rollout, seen=seen)
+    return by_spread(mean, stderr, n, level, limits=(0.0, 1.0), attempts=single_rollout, seen=seen)
 
 
 def share_interval(successes: float, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -337,7 +337,7 @@ def _of_equals(mean: float, n: int, limits: tuple[float, float] | None, level: f
     return Estimate(mean, None, *ends, "adjusted_t", n, level)
 
 
-def _by_spread(
+def by_spread(
     mean: float,
     stderr: float,
     n: int,

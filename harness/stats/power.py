@@ -356,7 +356,7 @@ def passing_examples(paired: Paired, margin: float, width: float | None, *, powe
         The total number, including the examples compared so far; None if the spread is unknown.
     """
     estimate = paired.estimate
-    needed = settling_examples(paired, margin, power=power)
+    needed = settling_examples(paired, margin, alpha=round(1 - estimate.level, 12), power=power)
     if width is None:
         return needed
     # Fewer examples would not exclude unobserved losses.

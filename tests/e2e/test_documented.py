@@ -313,7 +313,7 @@ def test_the_four_commands_of_a_newcomer_stand_in_the_readme() -> None:
 COMMANDS = [
     *((), ("run",), ("eval",), ("multi",), ("test",), ("exec",), ("push",), ("serve",), ("env",), ("runs",)),
     *(("resume",), ("replay",), ("rescore",), ("export",), ("import",), ("doctor",)),
-    *(("compare",), ("gate",), ("power",), ("items",), ("trend",), ("report",), ("view",)),
+    *(("compare",), ("gate",), ("power",), ("items",), ("estimate",), ("trend",), ("report",), ("view",)),
     *(("multi", name) for name in ("runs", "show", "replay")),
     *(("runs", name) for name in ("list", "show", "rm")),
     *(("env", name) for name in ("init", "install", "list", "info", "check")),

@@ -13,7 +13,8 @@ from pathlib import Path
 from harness.core.errors import StoreError, UsageError
 from harness.report.text import clean
 from harness.stats.intervals import ALPHA
-from harness.store.find_runs import choose, newest, runs_in
+from harness.store.catalogue import Filter, read_entry
+from harness.store.find_runs import all_runs, choose, newest, runs_in
 from harness.store.invocations import read_invocation, suite_files
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir, safe_name
@@ -171,6 +172,32 @@ def _grouped(members: Sequence[Member], key: Callable[[Member], str]) -> dict[st
     for each in members:
         groups.setdefault(key(each), []).append(each)
     return groups
+
+
+def finished_runs(output_dir: Path, environments: Sequence[str]) -> list[Path]:
+    """Find the newest finished run of each model and environment, oldest first. Replays and rescored runs are left out,
+    since they have the answers of another run.
+
+    Args:
+        output_dir: Output folder in which to search.
+        environments: Names or patterns of environments, as in `catalogue.Filter`.
+
+    Raises:
+        UsageError: there is no such run.
+        StoreError: the output folder cannot be read.
+    """
+    wanted, found = Filter(envs=environments, states=["done"]), dict[tuple[str, str, str], Path]()
+    for path in all_runs(output_dir):
+        entry = read_entry(path)
+        manifest = entry.manifest
+        if manifest is None or (manifest.derived and not manifest.is_imported) or not wanted.keeps(entry):
+            continue
+        of = manifest.env_id, manifest.name, manifest.model
+        found.pop(of, None)  # so that the order is that of the newest
+        found[of] = path
+    if not found:
+        raise UsageError(f"no finished run of {' or '.join(map(clean, environments))} under {output_dir / 'evals'}")
+    return list(found.values())
 
 
 def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:

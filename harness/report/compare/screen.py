@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from harness.report import numerals
+from harness.report.compare.equal import equality_lines
 from harness.report.compare.sides import ComparedRun, Match
 from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
@@ -168,6 +169,9 @@ def _group(group: Sequence[Match], named: Sequence[str], width: int) -> Iterator
     for label, match in zip(named[1:], group, strict=True):
         for words in explained(label, named[0], match):
             yield from prose(words, width)
+    if group[0].equality is not None:
+        yield Text()
+    yield from equality_lines(group, named, width)
 
 
 def missing(label: str, side: ComparedRun) -> Iterator[str]:
@@ -293,6 +297,12 @@ def _legend(found: Compared) -> str:
     keys = dict.fromkeys(clean(side.cluster_key) for side in found.sides if side.cluster_key)
     if keys:
         words += f" Examples with the same {' or '.join(keys)} are one cluster, the unit of intervals and p."
+    if any(match.equality is not None for match in matches):
+        many = f"; its interval allows for {len(matches)} comparisons (Bonferroni)" if len(matches) > 1 else ""
+        words += (
+            " Equal or different: the whole interval lies within the margin, or beyond it on one side; equal also "
+            f"needs enough examples to see rare losses{many}."
+        )
     if methods:
         each = ", each difference for itself" if len(matches) > 1 else ""
         words += f" Interval{each}: {'; '.join(methods)}."

@@ -4,8 +4,9 @@ difference, the examples on which they differ, and the examples that only one of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
 from harness.core.errors import UsageError
 from harness.core.records import Generated
@@ -26,6 +27,9 @@ from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.rundir import RunDir
 from harness.store.score_table import aim_of, summary_of
 from harness.store.values import number
+
+if TYPE_CHECKING:
+    from harness.report.compare.equal import EqualityRuling
 
 REWARD = "reward"
 
@@ -173,9 +177,9 @@ class ComparedRun:
             )
 
 
-def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
-    """Difference if every planned rollout without a score had the worst reward in the candidate's run, and the best in
-    the baseline's. The worst and best rewards are the ends of the range or, if it is unknown, the observed extremes."""
+def worst_scores(candidate: ComparedRun, baseline: ComparedRun) -> tuple[Scores, Scores]:
+    """Scores if every planned rollout without one had the worst reward in the candidate's run, and the best in the
+    baseline's. The worst and best rewards are the ends of the range or, if it is unknown, the observed extremes."""
     ours, theirs = candidate.scores, baseline.scores
     low, high = limits_of(ours, theirs) or (min(ours.seen | theirs.seen), max(ours.seen | theirs.seen))
     keys = dict.fromkeys([*candidate.cells, *baseline.cells])
@@ -188,7 +192,7 @@ def worst_case(candidate: ComparedRun, baseline: ComparedRun) -> Difference:
         scores_of({key: side.filled(key, value) for key in keys}, (low, high), clusters)
         for side, value in ((candidate, low), (baseline, high))
     )
-    return difference_of(worst, best)
+    return worst, best
 
 
 def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None) -> ComparedRun:
@@ -317,6 +321,8 @@ class Match(Difference):
     """Number of examples that both runs have, but that have a value in at most one of them."""
     column: str = ""
     """Label shared by the candidates of all environments."""
+    equality: EqualityRuling | None = None
+    """Whether both are equal within a margin; None if that was not asked."""
 
 
 def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
@@ -363,6 +369,7 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
 
 def match_json(match: Match, most_flips: int | None = None) -> JsonDict:
     """The comparison of two runs as JSON, for `--json`."""
+    equal: JsonDict = {} if match.equality is None else {"equality": match.equality.to_json()}
     return {
         "name": match.name,
         "measure": match.candidate.measure,
@@ -377,6 +384,7 @@ def match_json(match: Match, most_flips: int | None = None) -> JsonDict:
         "without_value_on_one_side": match.lost,
         "detectable": match.detectable,
         "settling_examples": match.settling,
+        **equal,
         "flips": [
             {
                 "example_id": flip.first.example_id,

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
-from harness.report.compare.sides import ComparedRun, Match, match_json, worst_case
+from harness.report.compare.sides import ComparedRun, Match, match_json, worst_scores
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
-from harness.stats.difference import LEAST_COMMON, limits_of
+from harness.stats.difference import LEAST_COMMON, difference_of, limits_of
 from harness.stats.hypotheses import is_above, non_inferiority
 from harness.stats.intervals import Estimate
 from harness.stats.power import passing_examples
@@ -100,7 +100,7 @@ def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
     short = [side for side in (match.candidate, match.baseline) if side.scored < side.planned]
     if not short:
         return None
-    worst = worst_case(match.candidate, match.baseline).paired
+    worst = difference_of(*worst_scores(match.candidate, match.baseline)).paired
     if non_inferiority(worst.estimate, rule.margin) == "pass" and is_above(worst.cautious_low, rule.margin):
         return None
     missing, resume = sum(side.planned - side.scored for side in short), " or ".join(map(_resume, short))

@@ -12,6 +12,7 @@ from harness.core.records import Example
 from harness.core.redact import redactor
 from harness.core.types import JsonDict, Prompt
 from harness.report import numerals
+from harness.report.compare.ranking import place_json
 from harness.report.final_table import writable
 from harness.report.page.columns import MEASURES, TOKENS, RolloutColumns
 from harness.report.page.gather import EnvPart, Page, RunPart, methods_of
@@ -326,7 +327,10 @@ def page_json(page: Page, content: PageData) -> JsonDict:
             "env_id": clean(environment.runs[0].entry.env_id),
             "name": environment.name,
             "function": environment.runs[0].measure or None,
-            "runs": [_run_json(run) for run in environment.runs],
+            "runs": [
+                {**_run_json(run), **place_json(environment.ranked.places[number] if environment.ranked else None)}
+                for number, run in enumerate(environment.runs)
+            ],
             "differences": [
                 each.to_json([run.entry.id for run in environment.runs]) for each in environment.differences
             ],

@@ -22,6 +22,7 @@ from harness.stats.difference import Difference, adjust, difference_of
 from harness.stats.intervals import Estimate
 from harness.stats.methods import INTERVALS, SUMMARY, describe
 from harness.stats.paired import METHODS as PAIRED
+from harness.stats.ranks import RankedRuns, rank_runs
 from harness.stats.summary import Summary
 from harness.stats.target import finite_limits
 from harness.store.catalogue import ListedRun, read_entry
@@ -36,6 +37,9 @@ LABEL = 80
 
 ALL_PAIRS = 5
 """Maximum number of runs for which all pairs are compared; if there are more, each is compared with the best."""
+
+LEAST_RANKED = 3
+"""Minimum number of runs for places: of two, the difference says it."""
 
 
 @dataclass(slots=True)
@@ -141,6 +145,8 @@ class EnvPart:
     limits: tuple[float, float]
     """Ends of the reward axis: minimum and maximum."""
     differences: list[Beside]
+    ranked: RankedRuns | None = None
+    """Places of the runs; None if there are fewer than three, or if they share too few examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +305,8 @@ def _environments(parts: Sequence[RunPart]) -> list[EnvPart]:
         pairs = list(combinations(ranked, 2)) if few else [(ranked[0], other) for other in ranked[1:]]
         made = [(first, second, difference_of(scores[first], scores[second])) for first, second in pairs]
         compared = [Beside(first=a, second=b, paired=each.paired, unpaired=each.unpaired) for a, b, each in made]
-        found.append(EnvPart(name, runs, (low, high if high > low else low + 1.0), compared))
+        places = rank_runs(scores) if len(runs) >= LEAST_RANKED else None
+        found.append(EnvPart(name, runs, (low, high if high > low else low + 1.0), compared, places))
     adjusted = iter(adjust([each for environment in found for each in environment.differences]))
     for environment in found:
         environment.differences = [next(adjusted) for _ in environment.differences]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from harness.core.redact import redactor
 from harness.report import numerals
+from harness.report.compare.ranking import explained_places
 from harness.report.page.gather import EnvPart, Page, methods_of, passing
 from harness.report.page.sections import board_of, cautions
 from harness.report.paper_tables.cells import table_of_page
@@ -107,6 +108,8 @@ def _methods(page: Page) -> Iterator[str]:
     yield "- pass@k: at least one of k rollouts passes; pass^k: all of them do."
     if page.differences:
         yield "- p (Holm): of the test of the interval, adjusted for all pairs above; each interval is for itself."
+    if rankings := [environment.ranked for environment in page.environments if environment.ranked is not None]:
+        yield f"- Places and groups: {explained_places(rankings)}"
     yield from (f"- {words}" for words in cautions(page))
     for name, words in methods_of(page, in_short=True):
         if name.startswith("interval: "):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import numerals
+from harness.report.compare.ranking import explained_places
 from harness.report.final_table import metrics_repeat_reward
 from harness.report.page.columns import COST, MEASURES, SECONDS, TOKENS, TURNS
 from harness.report.page.gather import EnvPart, Page, RunPart
@@ -59,6 +60,7 @@ def board_of(environment: EnvPart) -> dict[str, list[str]]:
     board = {
         "mean": [numerals.score(run.estimate.mean) for run in environment.runs],
         "95 % interval": [numerals.interval(run.estimate) for run in environment.runs],
+        **_places(environment),
         "scored": [numerals.coverage(summary) for summary in summaries],
     }
     for each in pass_measures(ks):
@@ -68,6 +70,17 @@ def board_of(environment: EnvPart) -> dict[str, list[str]]:
     if any(summary.usage.cost is not None for summary in summaries):
         board["cost"] = [numerals.dollars(summary.usage.cost) for summary in summaries]
     return board | {"time": [numerals.duration(summary.wall_s) for summary in summaries]}
+
+
+def _places(environment: EnvPart) -> dict[str, list[str]]:
+    """Columns of places and groups; empty if the runs are not ranked."""
+    if environment.ranked is None:
+        return {}
+    places = environment.ranked.places
+    return {
+        "places": [numerals.NONE if place is None else place.span for place in places],
+        "group": ["" if place is None else place.letters for place in places],
+    }
 
 
 def strip(
@@ -128,6 +141,8 @@ def leaderboards(page: Page, grid: Html | None = None) -> Html:
             " Overlapping intervals do not show that two models are equal: one column compares them on the same "
             "examples, which is more precise."
         )
+    if rankings := [environment.ranked for environment in page.environments if environment.ranked is not None]:
+        words += f" Places are from the examples that all runs scored. {explained_places(rankings)}"
     return tag("section", *parts, note(words))
 
 

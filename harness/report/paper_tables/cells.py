@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from harness.report.compare.equal import equality_of
 from harness.report.text import clean
 from harness.stats.averages import macro_mean
 from harness.stats.difference import Difference, Scores, adjust, difference_of
+from harness.stats.equality import EqualityVerdict
 from harness.stats.hypotheses import holm, p_of_interval
 from harness.stats.intervals import ALPHA, Estimate, same
+from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
 from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
 
@@ -62,6 +65,10 @@ class ResultCell:
     mark: Mark = ""
     against: Difference | None = None
     """Comparison of the column's best run with this run; None for the best one."""
+    equality: EqualityVerdict | None = None
+    """Whether the run is equal to the best one within the margin of the table; None for the best one."""
+    place: ModelPlace | None = None
+    """ModelPlace among the runs of the environment; None if these are not ranked."""
 
     @property
     def suffix(self) -> str:
@@ -102,6 +109,10 @@ class ResultTable:
     """Number of comparisons for which the p-values of the cells are adjusted (Holm)."""
     missing: list[str] = field(default_factory=list[str])
     """Sentences about requested runs that are not in the table."""
+    margin: float | None = None
+    """Margin of the verdicts on equality; None without them."""
+    rankings: list[RankedRuns] = field(default_factory=list[RankedRuns])
+    """Rankings of the environments; empty if runs are not ranked."""
 
     def column(self, environment: str) -> list[ResultCell]:
         """Runs of an environment, in the order of the rows."""
@@ -119,6 +130,8 @@ def table_of_page(page: Page) -> ResultTable:
     cells: list[ResultCell] = []
     for part in page.environments:
         made = [_cell_of_part(run) for run in part.runs]
+        for cell, place in zip(made, part.ranked.places if part.ranked else (), strict=part.ranked is not None):
+            cell.place = place
         if part.differences:
             best = part.differences[0].first
             against = {each.second: each for each in part.differences if each.first == best}
@@ -128,26 +141,47 @@ def table_of_page(page: Page) -> ResultTable:
         cells += made
     table = _table(page.title, cells, page.missing)
     table.comparisons = max(1, sum(each.p_value is not None for each in page.differences))
+    table.rankings = [part.ranked for part in page.environments if part.ranked is not None]
     return table
 
 
-def table_of_sides(sides: Sequence[tuple[ComparedRun, str]], missing: Sequence[str] = ()) -> ResultTable:
+def table_of_sides(
+    sides: Sequence[tuple[ComparedRun, str]],
+    missing: Sequence[str] = (),
+    *,
+    margin: float | None = None,
+    with_places: bool = False,
+) -> ResultTable:
     """The table of runs that `bench compare` reads. Each run is compared with the best one of its environment.
 
     Args:
         sides: The runs, each with the name by which the user chose it.
         missing: Sentences about requested runs that are not in the table.
+        margin: Margin within which runs are equal to the best one; None for no verdict on that.
+        with_places: Whether the runs of an environment are ranked.
+
+    Raises:
+        UsageError: the margin is as large as the range of scores.
     """
     cells = [_cell_of_side(side, origin) for side, origin in sides]
-    compared: list[ResultCell] = []
+    read = {id(cell): side for cell, (side, _) in zip(cells, sides, strict=True)}
+    compared: list[tuple[ResultCell, ResultCell]] = []
     differences: list[Difference] = []
+    rankings: list[RankedRuns] = []
     for environment in dict.fromkeys(cell.environment for cell in cells):
         ranked = _by_mean([cell for cell in cells if cell.environment == environment and cell.scores.means])
         for cell in ranked[1:]:
-            compared.append(cell)
+            compared.append((ranked[0], cell))
             differences.append(difference_of(ranked[0].scores, cell.scores))
-    for cell, difference in zip(compared, adjust(differences), strict=True):
+        if with_places and (found := rank_runs([cell.scores for cell in ranked])) is not None:
+            rankings.append(found)
+            for cell, place in zip(ranked, found.places, strict=True):
+                cell.place = place
+    for (best, cell), difference in zip(compared, adjust(differences), strict=True):
         cell.against = difference
+        if margin is not None:
+            read[id(best)].check_within_range("--equal-within", margin)
+            cell.equality = equality_of(read[id(cell)], read[id(best)], margin, len(compared)).verdict
     for environment in dict.fromkeys(cell.environment for cell in cells):
         _mark([cell for cell in cells if cell.environment == environment])
     names = list(dict.fromkeys(cell.environment for cell in cells))
@@ -156,6 +190,7 @@ def table_of_sides(sides: Sequence[tuple[ComparedRun, str]], missing: Sequence[s
     title += f" · {models[0] if len(models) == 1 else f'{len(models)} models'}"
     table = _table(title, cells, missing)
     table.comparisons = max(1, sum(each.p_value is not None for each in differences))
+    table.margin, table.rankings = margin, rankings
     return table
 
 

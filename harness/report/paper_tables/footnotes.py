@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from harness.report import numerals
+from harness.report.compare.ranking import explained_places
 from harness.report.page.sections import WATCHED
 from harness.report.paper_tables.cells import Mark, ResultCell, ResultTable
 from harness.report.text import clean
+from harness.stats.equality import EqualityVerdict
 from harness.stats.intervals import ALPHA
 from harness.stats.methods import describe
 from harness.store.codec import to_text
@@ -17,6 +19,9 @@ from harness.store.manifest import Manifest
 
 SIGNS: dict[Mark, str] = {"tied": "†", "unknown": "?", "better": "‡"}
 """Sign to print after a mean, by mark. The best mean is printed in bold instead; a worse one has no sign."""
+
+EQUALITY: dict[EqualityVerdict | None, str] = {"equal": "=", "different": "≠"}
+"""Sign after a mean by the verdict on its equality with the best one."""
 
 LIMITS = (
     "env.timeout", "env.scoring_timeout", "env.message_limit", "env.token_limit", "env.cost_limit", "env.max_retries",
@@ -45,8 +50,8 @@ def cell_notes(table: ResultTable) -> dict[tuple[str, str], tuple[str, str]]:
 def footnotes(table: ResultTable) -> list[str]:
     """All sentences below the table, except notes on single cells."""
     parts = (
-        _figures(table), _sizes(table), _marks(table), _watched(table), _average(table), _holes(table),
-        _numbered(table), _settings(table),
+        _figures(table), _sizes(table), _marks(table), _equality(table), _places(table), _watched(table),
+        _average(table), _holes(table), _numbered(table), _settings(table),
     )  # fmt: skip
     return [*(words for part in parts for words in part), *(f"Not in the table: {each}." for each in table.missing)]
 
@@ -112,6 +117,30 @@ def _marks(table: ResultTable) -> Iterator[str]:
         yield f"{SIGNS['unknown']}: too few examples or clusters with a score to tell it from the best."
     if "better" in marks:
         yield f"{SIGNS['better']}: better than the best on the examples that both scored (p below {ALPHA:g})."
+
+
+def _equality(table: ResultTable) -> Iterator[str]:
+    if table.margin is not None:
+        made = sum(cell.equality is not None for cell in table.ordered)
+        how = f", allowing for {numerals.count(made)} comparisons (Bonferroni)" if made > 1 else ""
+        yield (
+            f"{EQUALITY['equal']}: equal to the best within {table.margin:g}: the whole interval of the difference "
+            f"lies within this margin, and enough examples were seen to exclude rare losses{how}. "
+            f"{EQUALITY['different']}: different: the interval lies beyond the margin. Neither sign: cannot tell."
+        )
+
+
+def _places(table: ResultTable) -> Iterator[str]:
+    if not table.rankings:
+        return
+    words = explained_places(table.rankings)
+    yield f"After an interval: # and the plausible places in the environment, and letters of groups. {words}"
+    for found in table.rankings:
+        if len(found.keys) < found.most or None in found.places:
+            yield (
+                f"Places are from the {numerals.count(len(found.keys))} of {numerals.count(found.most)} examples that "
+                "all ranked runs scored."
+            )
 
 
 def _watched(table: ResultTable) -> Iterator[str]:

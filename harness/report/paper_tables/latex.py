@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from harness.core.redact import redactor
 from harness.report.numerals import NONE
 from harness.report.paper_tables.cells import ResultTable
-from harness.report.paper_tables.footnotes import SIGNS, cell_notes, footnotes
+from harness.report.paper_tables.footnotes import EQUALITY, SIGNS, cell_notes, footnotes
 from harness.report.paper_tables.layout import Shown, layout_of, shown_rate
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
@@ -26,6 +26,7 @@ ESCAPES = {
     "|": r"\textbar{}", '"': r"\char34{}", "`": r"\char96{}", "[": r"{[}", "]": r"{]}",
     "*": r"{*}", "\u00a0": "~", "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}",
     "Œ": r"\OE{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "·": r"$\cdot$", "×": r"$\times$", "±": r"$\pm$",
+    "≠": r"$\neq$",
     "≤": r"$\leq$", "≥": r"$\geq$", "→": r"$\rightarrow$", "←": r"$\leftarrow$", "∞": r"$\infty$", "−": r"$-$",
     "µ": r"$\mu$", "°": r"$^{\circ}$", "²": r"$^{2}$", "³": r"$^{3}$", "†": r"$\dagger$", "‡": r"$\ddagger$",
     "–": r"\textendash{}", "—": r"\textemdash{}", "…": r"\ldots{}", "‘": r"`{}", "’": r"'{}", "“": r"``{}",
@@ -50,6 +51,9 @@ GREEK = {
 }
 """LaTeX for Greek letters."""
 
+SIGN_CODES = {SIGNS["tied"]: r"\dagger", SIGNS["better"]: r"\ddagger", EQUALITY["different"]: r"\neq"}
+"""LaTeX code of signs, in a formula."""
+
 OTHER = r"\providecommand{\benchchar}[2]{\ifdefined\XeTeXversion#1\else\ifdefined\directlua#1\else#2\fi\fi}"
 """Definition of a LaTeX command that prints a character if the engine supports it, else its code point."""
 
@@ -61,7 +65,7 @@ def latex_table(table: ResultTable) -> str:
     lines: list[str] = []
     for name, cells in layout.rows:
         lines.append(f"    {latex_text(name)} & {' & '.join(map(_mean, cells))} \\\\")
-        if any(cell.interval for cell in cells):
+        if any(cell.interval or cell.places for cell in cells):
             lines.append(f"    & {' & '.join(map(_interval, cells))} \\\\")
     notes = [f"$^{{\\mathrm{{{letter}}}}}$ {_sentence(words)}" for letter, words in cell_notes(table).values()]
     notes += map(_sentence, footnotes(table))
@@ -152,14 +156,17 @@ def _sentence(words: str) -> str:
 def _mean(shown: Shown) -> str:
     number = _number(shown.mean)
     mean = rf"\textbf{{{number}}}" if shown.is_best else number
-    signs = [{SIGNS["tied"]: r"\dagger", SIGNS["better"]: r"\ddagger"}.get(shown.sign, shown.sign)]
+    signs = [SIGN_CODES.get(sign, sign) for sign in shown.sign]
     signs += [rf"\mathrm{{{shown.letter}}}"] if shown.letter else []
     above = r"\,".join(sign for sign in signs if sign)
     return f"{mean}$^{{{above}}}$" if above else mean
 
 
 def _interval(shown: Shown) -> str:
-    return rf"{{\scriptsize {_number(shown.interval)}}}" if shown.interval else ""
+    words = " ".join(
+        part for part in (_number(shown.interval) if shown.interval else "", latex_text(shown.places)) if part
+    )
+    return rf"{{\scriptsize {words}}}" if words else ""
 
 
 def _number(words: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.report import numerals
 from harness.report.paper_tables.cells import Mark, ResultTable
-from harness.report.paper_tables.footnotes import SIGNS, cell_notes
+from harness.report.paper_tables.footnotes import EQUALITY, SIGNS, cell_notes
 from harness.stats.intervals import Estimate
 
 MOST_COLUMNS = 5
@@ -26,6 +26,8 @@ class Shown:
     """Sign that shows how the run compares with the best one; "" for no sign."""
     letter: str = ""
     """Letter that refers to the cell's footnote; "" if there is none."""
+    places: str = ""
+    """Plausible places and letters of groups; "" without a ranking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ def layout_of(table: ResultTable) -> Layout:
     grid: dict[tuple[str, str], Shown] = {}
     for (row, environment), cell in table.cells.items():
         letter = notes.get((row, environment), ("", ""))[0]
-        grid[row, environment] = _shown(cell.estimate, cell.mark, letter)
+        shown = _shown(cell.estimate, cell.mark, letter)
+        place = "" if cell.place is None else f"#{cell.place.span} {cell.place.letters}".rstrip()
+        grid[row, environment] = replace(shown, sign=shown.sign + EQUALITY.get(cell.equality, ""), places=place)
     columns = list(enumerate(environments))
     last = len(environments) - 1
     whole = {row: _shown(each.estimate, each.mark) for row, each in table.averages.items()}

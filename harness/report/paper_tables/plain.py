@@ -11,6 +11,7 @@ from harness.report.paper_tables.footnotes import cell_notes, footnotes
 from harness.report.paper_tables.layout import Shown, layout_of
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
+from harness.stats.ranks import ModelPlace
 from harness.store.card_text import escape
 from harness.store.export_plain import defused
 
@@ -20,7 +21,7 @@ SENTENCE = 2000
 COLUMNS = (
     "kind", "model", "row", "environment", "measure", "run", "state", "n", "rollouts_per_example", "scored", "planned",
     "mean", "stderr", "low", "high", "level", "method", "mark", "best_minus_this", "best_minus_this_low",
-    "best_minus_this_high", "p_adjusted", "note",
+    "best_minus_this_high", "p_adjusted", "note", "equality", "place", "place_low", "place_high", "groups",
 )  # fmt: skip
 """Columns of the CSV file, documented in docs/reference/comparing.md."""
 
@@ -39,7 +40,7 @@ def markdown_table(table: ResultTable) -> str:
 def _markdown_cell(shown: Shown) -> str:
     mean = f"**{shown.mean}**" if shown.is_best else shown.mean
     letter = f"<sup>{shown.letter}</sup>" if shown.letter else ""
-    return f"{mean}{shown.sign}{letter} {escape(shown.interval)}".rstrip()
+    return f"{mean}{shown.sign}{letter} {escape(shown.interval)} {escape(shown.places)}".rstrip()
 
 
 def _text(value: str, limit: int = 200) -> str:
@@ -81,7 +82,8 @@ def _run_values(cell: ResultCell, note: str) -> dict[str, object]:
         "scored": cell.scored, "planned": cell.planned, "mark": cell.mark, "note": note,
         **_estimate_values(cell.estimate),
         **_difference_values(against.estimate if against else None),
-        "p_adjusted": None if against is None else against.adjusted,
+        "p_adjusted": None if against is None else against.adjusted, "equality": cell.equality,
+        **({} if cell.place is None else _place_values(cell.place)),
     }  # fmt: skip
 
 
@@ -92,6 +94,10 @@ def _attempts_values(cell: ResultCell, name: str, rate: Estimate) -> dict[str, o
         "rollouts_per_example": cell.manifest.planned.get("rollouts_per_example", 1), "scored": cell.scored,
         "planned": cell.planned, **_estimate_values(rate),
     }  # fmt: skip
+
+
+def _place_values(place: ModelPlace) -> dict[str, object]:
+    return {"place": place.place, "place_low": place.low, "place_high": place.high, "groups": place.letters}
 
 
 def _average_values(table: ResultTable, row: str, average: RowAverage) -> dict[str, object]:
