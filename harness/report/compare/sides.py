@@ -4,9 +4,9 @@ difference, the examples on which they differ, and the examples that only one of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.core.records import Generated
