@@ -184,7 +184,7 @@ def remarks_of(result: RunReport) -> list[str]:
         remarks.append(f"{result.state}: {note}" if note and result.state != "done" else note or result.state)
     if summary is not None:
         remarks += _figures(summary) + _early(summary, result.note) + _missing(summary, result) + _doubts(summary)
-        remarks += _judges(summary)
+        remarks += judge_words(summary)
     return [*remarks, *unfinished_words(result.unfinished)]
 
 
@@ -224,7 +224,7 @@ def _figures(summary: Summary) -> list[str]:
     return [f"over all examples: {', '.join(shown[:MOST_METRICS])}{f' and {more} more' * (more > 0)}"] if shown else []
 
 
-def _judges(summary: Summary) -> list[str]:
+def judge_words(summary: Summary) -> list[str]:
     """Text about the usage and cost of judges, which the columns do not include."""
     usage = summary.judge_usage
     if usage is None:

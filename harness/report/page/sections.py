@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.report import numerals
 from harness.report.final_table import metrics_repeat_reward
+from harness.report.labels import corrected_text
 from harness.report.page.columns import COST, MEASURES, SECONDS, TOKENS, TURNS
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
@@ -62,6 +63,9 @@ def board_of(environment: EnvPart) -> dict[str, list[str]]:
     }
     if k > 1:
         board[f"pass^{k}"] = [numerals.pass_rate(summary.pass_hat_k.get(k)) for summary in summaries]
+    corrected = [run.corrected for run in environment.runs]
+    if any(corrected):
+        board["corrected by labels"] = [numerals.NONE if c is None else corrected_text(c) for c in corrected]
     board["tokens in"] = [numerals.tokens(summary.usage, summary.usage.input_tokens) for summary in summaries]
     board["tokens out"] = [numerals.tokens(summary.usage, summary.usage.output_tokens) for summary in summaries]
     if any(summary.usage.cost is not None for summary in summaries):

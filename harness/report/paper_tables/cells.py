@@ -13,6 +13,7 @@ from harness.stats.averages import macro_mean
 from harness.stats.difference import Difference, Scores, adjust, difference_of
 from harness.stats.hypotheses import holm, p_of_interval
 from harness.stats.intervals import ALPHA, Estimate, same
+from harness.stats.labels import Corrected
 from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
 
@@ -51,6 +52,8 @@ class ResultCell:
     """Number of unscored rollouts by reason."""
     measure: str = ""
     """Evaluation function or metric that gave the scores; "" for the reward."""
+    corrected: Corrected | None = None
+    """Mean corrected by labels of people, in reports."""
     ended_early: bool = False
     """Whether the run ended as soon as its interval was narrow enough."""
     origin: str = ""
@@ -170,6 +173,7 @@ def _cell_of_part(run: RunPart) -> ResultCell:
         planned=max(summary.planned, summary.num_rollouts),
         unscored=summary.unscored,
         measure=run.measure,
+        corrected=run.corrected,
         ended_early=summary.target is not None,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from harness.report import numerals
+from harness.report.labels import corrected_text
 from harness.report.page.sections import WATCHED
 from harness.report.paper_tables.cells import Mark, ResultCell, ResultTable
 from harness.report.text import clean
@@ -45,7 +46,7 @@ def cell_notes(table: ResultTable) -> dict[tuple[str, str], tuple[str, str]]:
 def footnotes(table: ResultTable) -> list[str]:
     """All sentences below the table, except notes on single cells."""
     parts = (
-        _figures(table), _sizes(table), _marks(table), _watched(table), _average(table), _holes(table),
+        _figures(table), _sizes(table), _marks(table), _watched(table), _corrected(table), _average(table), _holes(table),
         _numbered(table), _settings(table),
     )  # fmt: skip
     return [*(words for part in parts for words in part), *(f"Not in the table: {each}." for each in table.missing)]
@@ -113,6 +114,15 @@ def _marks(table: ResultTable) -> Iterator[str]:
 def _watched(table: ResultTable) -> Iterator[str]:
     if any(cell.ended_early for cell in table.ordered):
         yield WATCHED
+
+
+def _corrected(table: ResultTable) -> Iterator[str]:
+    """Means corrected by labels of people."""
+    found = [(cell, cell.corrected) for cell in table.ordered if cell.corrected is not None]
+    if found:
+        each = "; ".join(f"{cell.row}, {cell.environment}: {corrected_text(corrected)}" for cell, corrected in found)
+        methods = dict.fromkeys(describe(corrected.estimate.method) for _, corrected in found)
+        yield f"Corrected by labels of people ({'; '.join(methods)}): {each}."
 
 
 def _average(table: ResultTable) -> Iterator[str]:
