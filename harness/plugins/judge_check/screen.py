@@ -15,7 +15,7 @@ from harness.report.layout import Column, grid, head, labelled, prose, table_lin
 from harness.report.text import clean
 from harness.stats.intervals import Estimate
 from harness.stats.labels import Corrected
-from harness.stats.methods import describe
+from harness.stats.methods import Method, describe
 from harness.stats.summary import Summary
 
 _INDENT = 11
@@ -54,7 +54,8 @@ def check_lines(checked: Checked, width: int) -> Iterator[Text]:
         yield Text()
         yield from _kind(kind, [group for group in checked.groups if group.kind == kind], width)
     yield Text()
-    for method in dict.fromkeys(corrected.estimate.method for _, corrected, _ in checked.runs):
+    methods: dict[Method | None, None] = {corrected.estimate.method: None for _, corrected, _ in checked.runs}
+    for method in methods:
         yield from prose(f"Corrected: {describe(method)}.", width)
 
 
@@ -130,11 +131,8 @@ def next_lines(found: NextLabels, run: LabelledRun, corrected: Corrected, file: 
         yield from prose("No scored rollout is left to draw.", width)
     yield Text()
     known = corrected.labels if corrected.estimate.half_width is not None else 0
-    rows = [
-        (numerals.count(labels), f"±{numerals.score(half)}")
-        for labels, half in found.forecast.items()
-        if labels > known
-    ]
+    expected = {labels: half for labels, half in found.forecast.items() if labels > known}
+    rows = [(numerals.count(labels), f"±{numerals.score(half)}") for labels, half in expected.items()]
     if corrected.estimate.half_width is not None:
         now = f"±{numerals.score(corrected.estimate.half_width)}"
         rows.insert(0, (f"{numerals.count(corrected.labels)} (now)", now))

@@ -46,8 +46,8 @@ def cell_notes(table: ResultTable) -> dict[tuple[str, str], tuple[str, str]]:
 def footnotes(table: ResultTable) -> list[str]:
     """All sentences below the table, except notes on single cells."""
     parts = (
-        _figures(table), _sizes(table), _marks(table), _watched(table), _corrected(table), _average(table), _holes(table),
-        _numbered(table), _settings(table),
+        _figures(table), _sizes(table), _marks(table), _watched(table), _corrected(table), _average(table),
+        _holes(table), _numbered(table), _settings(table),
     )  # fmt: skip
     return [*(words for part in parts for words in part), *(f"Not in the table: {each}." for each in table.missing)]
 
