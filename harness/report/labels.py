@@ -223,7 +223,7 @@ def read_labelled(
         _take(found, place, outcome if measure == REWARD else outcome.measured(measure), by_key, drawn, look)
     found.limits = _limits(found)
     _check(found, is_partial=bool(drawn))
-    _combine(found)
+    combine(found)
     if draws.newest is not None:
         found.unseen = max(0, len(found.rollouts) - sum(draws.newest.sizes))
     return found
@@ -324,7 +324,7 @@ def _check(found: LabelledRun, *, is_partial: bool) -> None:
             raise UsageError(f"{name} has a label and no probability, which others have; give all of them one, or none")
 
 
-def _combine(found: LabelledRun) -> None:
+def combine(found: LabelledRun) -> None:
     """Combine the labels of people, and weigh them."""
     sizes = Counter(each.example_key for each in found.rollouts)
     labelled = [each for each in found.rollouts if each.labels]

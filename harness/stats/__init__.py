@@ -15,6 +15,7 @@
     power        sample sizes and detectable differences
     ranks        ranks of several models
     agreement    agreement between judges and people
+    labels       means corrected by labels of people, kappa with an interval
     sequences    confidence sequences (intervals that are valid under continuous monitoring)
     target       early stopping of a run at a given interval width
     standings    several models on the same tasks: numbers per model and pairwise differences

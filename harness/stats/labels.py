@@ -99,7 +99,9 @@ def prediction_powered(
     drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
     sample = _Sample(codes[has], count, weights, truth[has], judged[has])
     ends = _extended(limits, judged, sample.labels)
-    plain, extreme = _fit(sample), _fit(sample if ends is None else sample.with_added([ends, (ends[1], ends[0])]))
+    plain = extreme = _fit(sample)
+    if ends is not None:
+        extreme = _fit(sample.with_added([ends, (ends[1], ends[0])]), has_added=True)
     weight = 0.0 if has.all() else _weight(extreme, drift)
     mean = plain.label + weight * (whole - plain.score)
     made = Estimate(mean, examples=sample.examples, level=level, df=sample.effective - 1)
@@ -108,7 +110,7 @@ def prediction_powered(
     seen = informative(errors.tolist()), informative((plain.of_labels - plain.of_scores).tolist())
     if ends is not None and (min(seen) < INFORMATIVE or not _is_within(found, ends)):
         middle = extreme.label + weight * (whole - extreme.score)
-        found = _interval(made, middle, extreme.errors(weight, drift), "ppi_added", ends)
+        found = _interval(found, middle, extreme.errors(weight, drift), "ppi_added", ends)
     spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
     p_random = None if spread <= 0 else math.erfc(abs(plain.score - whole) / math.sqrt(2 * spread))
     return Corrected(found, weight, int(has.sum()), p_random)
@@ -149,8 +151,8 @@ def labelled_mean(
     found = _interval(made, plain.label, plain.of_labels, "cluster_t")
     if ends is None or (informative(plain.of_labels.tolist()) >= INFORMATIVE and _is_within(found, ends)):
         return found
-    extreme = _fit(sample.with_added([(ends[0], 0.0), (ends[1], 0.0)]))
-    return _interval(made, extreme.label, extreme.of_labels, "adjusted_t", ends)
+    extreme = _fit(sample.with_added([(ends[0], 0.0), (ends[1], 0.0)]), has_added=True)
+    return _interval(found, extreme.label, extreme.of_labels, "adjusted_t", ends)
 
 
 def weighted_kappa(
@@ -180,13 +182,13 @@ def weighted_kappa(
         return Estimate(level=level)
     ours, theirs = (column([float(each) for each in side], "weighted_kappa") for side in (first, second))
     sample = _Sample(codes, count, column(weights, "weighted_kappa"), ours, theirs)
-    kappa, _ = _kappa(sample)
+    kappa, own = _kappa(sample)
     made = Estimate(kappa, examples=count, level=level, clusters=count, df=sample.effective - 1)
     if kappa is None:
         return made
-    added = sample.with_added([(a, b) for a in (0.0, 1.0) for b in (0.0, 1.0)])
-    middle, errors = _kappa(added)
-    return _interval(made, middle or 0.0, errors, "kappa_added", (-1.0, 1.0))
+    found = _interval(made, kappa, own, "kappa_added")
+    middle, errors = _kappa(sample.with_added([(a, b) for a in (0.0, 1.0) for b in (0.0, 1.0)]), has_added=True)
+    return _interval(found, middle or 0.0, errors, "kappa_added", (-1.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +255,26 @@ class _Fit:
         return self.of_labels - weight * _less(self.of_scores, drift)
 
 
-def _fit(sample: _Sample) -> _Fit:
+def _fit(sample: _Sample, *, has_added: bool = False) -> _Fit:
+    """Means of a sample, with the parts of its examples in their errors.
+
+    Args:
+        sample: The labelled rollouts.
+        has_added: Whether examples were added; these take the place of the correction for few degrees of freedom, as in
+            `intervals.added_interval`.
+    """
     weights = sample.weights / float(sample.weights.sum())
     label, score = float(weights @ sample.labels), float(weights @ sample.scores)
-    effective = sample.effective
-    scale = math.sqrt(effective / (effective - 1)) if effective > 1 + _ROUNDING else 0.0
+    scale = 1.0 if has_added else _scale(sample.effective)
     parts = [
         scale * sums_of(weights * (values - mean), sample.codes, sample.count)
         for values, mean in ((sample.labels, label), (sample.scores, score))
     ]
     return _Fit(label, score, *parts)
+
+
+def _scale(effective: float) -> float:
+    return math.sqrt(effective / (effective - 1)) if effective > 1 + _ROUNDING else 0.0
 
 
 def _less(values: Floats, drift: Floats) -> Floats:
@@ -278,7 +290,7 @@ def _weight(fit: _Fit, drift: Floats) -> float:
     return min(1.0, max(0.0, float(fit.of_labels @ errors) / squares)) if squares > (_ROUNDING * largest) ** 2 else 0.0
 
 
-def _kappa(sample: _Sample) -> tuple[float | None, Floats]:
+def _kappa(sample: _Sample, *, has_added: bool = False) -> tuple[float | None, Floats]:
     """Kappa of labels and scores of 0 and 1, and the part of each example in its error."""
     weights = sample.weights / float(sample.weights.sum())
     same = 1.0 - abs(sample.labels - sample.scores)
@@ -288,15 +300,15 @@ def _kappa(sample: _Sample) -> tuple[float | None, Floats]:
         return None, weights * 0.0
     of_chance = (2 * second - 1) * (sample.labels - first) + (2 * first - 1) * (sample.scores - second)
     errors = ((same - agreed) * (1 - chance) + of_chance * (agreed - 1)) / (1 - chance) ** 2
-    effective = sample.effective
-    scale = math.sqrt(effective / (effective - 1)) if effective > 1 + _ROUNDING else 0.0
+    scale = 1.0 if has_added else _scale(sample.effective)
     return (agreed - chance) / (1 - chance), scale * sums_of(weights * errors, sample.codes, sample.count)
 
 
 def _interval(
     made: Estimate, middle: float, errors: Floats, method: Method, limits: tuple[float, float] | None = None
 ) -> Estimate:
-    """Add Student's t interval to an estimate; none if fewer than two examples have a label, or none of them differs.
+    """Add Student's t interval to an estimate; none if fewer than two examples have a label, or none of them differs. A
+    standard error that it has is kept.
 
     Args:
         made: The mean, with level and degrees of freedom.
@@ -312,7 +324,7 @@ def _interval(
     low, high = middle - half, middle + half
     if limits is not None:
         low, high = max(limits[0], min(mean, low)), min(limits[1], max(mean, high))
-    return Estimate(mean, stderr, low, high, method, made.examples, made.level, made.clusters, df)
+    return Estimate(mean, made.stderr or stderr, low, high, method, made.examples, made.level, made.clusters, df)
 
 
 def _is_within(estimate: Estimate, limits: tuple[float, float]) -> bool:
